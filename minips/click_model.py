@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from minips.core.rows import Rows
+from minips.halves import typed, wide
 from minips.intake import as_count
 from minips.problems import Problem
-from minips.stage import Array, Tensors, typed, wide
+from minips.stage import Array, Tensors
 
 
 class ClickModel(Problem):

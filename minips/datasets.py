@@ -12,8 +12,9 @@ from numpy.typing import DTypeLike
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
+from minips.halves import wide
 from minips.intake import as_array
-from minips.stage import Array, wide
+from minips.stage import Array
 from minips.words import check_type
 
 __all__ = ["Dataset", "breast_cancer", "clicks", "diabetes", "digits", "fourier", "synthetic"]

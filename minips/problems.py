@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minips import intake
-from minips.stage import Array, Tensors, typed, wide
+from minips.halves import in_float32, wide
+from minips.stage import Array, Tensors
 
 PLAUSIBLE_CLASSES = 1_000
 """More classes than this are believed only where there are as many rows, or where the number is given."""
@@ -217,13 +218,15 @@ class LinearRegression(Problem):
         return {"w": np.zeros(self.X.shape[1], self.X.dtype), "b": np.zeros((), self.X.dtype)}
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        if self.X.dtype.itemsize < 4:
+            return in_float32(LinearRegression, self, params, rows)
         X, y = self._chosen(rows)
-        X, w = wide(X), wide(params["w"])
-        residual = X @ w + wide(params["b"]) - y  # (n,)
+        w = params["w"]
+        residual = X @ w + params["b"] - y  # (n,)
         weighted = self._weighted(residual, rows)
         loss = float(residual @ weighted) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
         gradient = weighted @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
-        return loss, _typed(params, w=gradient, b=weighted.mean())
+        return loss, {"w": gradient, "b": np.asarray(weighted.mean(), X.dtype)}
 
     def predict(self, params: Tensors, X: Array) -> Array:
         return np.asarray(wide(self._features(X, len(params["w"]))) @ wide(params["w"]) + wide(params["b"]))
@@ -290,13 +293,15 @@ class SoftmaxRegression(Problem):
         return {"W": np.zeros((self.X.shape[1], self.classes), self.X.dtype), "b": np.zeros(self.classes, self.X.dtype)}
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        if self.X.dtype.itemsize < 4:
+            return in_float32(SoftmaxRegression, self, params, rows)
         X, y = self._chosen(rows)
-        X, W = wide(X), wide(params["W"])
-        loss, R = cross_entropy(X @ W + wide(params["b"]), y, self._weights_of(rows))
+        W = params["W"]
+        loss, R = cross_entropy(X @ W + params["b"], y, self._weights_of(rows))
         gradient = X.T @ R
         if self.l2:
             gradient += X.dtype.type(self.l2) * W
-        return loss + self.l2 / 2 * float(np.vdot(W, W)), _typed(params, W=gradient, b=R.sum(axis=0))
+        return loss + self.l2 / 2 * float(np.vdot(W, W)), {"W": gradient, "b": R.sum(axis=0)}
 
     def accuracy(self, params: Tensors) -> float:
         return float((self.scores(params).argmax(axis=1) == self.y).mean())
@@ -345,15 +350,20 @@ class MLP(SoftmaxRegression):
         }
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
+        if self.X.dtype.itemsize < 4:
+            return in_float32(MLP, self, params, rows)
         X, y = self._chosen(rows)
-        X, U, W = wide(X), wide(params["U"]), wide(params["W"])
-        active, l2 = np.maximum(X @ U + wide(params["a"]), 0), X.dtype.type(self.l2)  # (n, hidden)
-        loss, R = cross_entropy(active @ W + wide(params["b"]), y, self._weights_of(rows))
+        U, W, l2 = params["U"], params["W"], X.dtype.type(self.l2)
+        active = np.maximum(X @ U + params["a"], 0)  # (n, hidden)
+        loss, R = cross_entropy(active @ W + params["b"], y, self._weights_of(rows))
         back = (R @ W.T) * (active > 0)
         penalty = self.l2 / 2 * (float(np.vdot(U, U)) + float(np.vdot(W, W)))
-        return loss + penalty, _typed(
-            params, U=X.T @ back + l2 * U, a=back.sum(axis=0), W=active.T @ R + l2 * W, b=R.sum(axis=0)
-        )
+        return loss + penalty, {
+            "U": X.T @ back + l2 * U,
+            "a": back.sum(axis=0),
+            "W": active.T @ R + l2 * W,
+            "b": R.sum(axis=0),
+        }
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
         X = self.X if X is None else self._features(X, len(params["U"]))
@@ -362,11 +372,6 @@ class MLP(SoftmaxRegression):
 
     def _sizes(self) -> list[str]:
         return [*super()._sizes(), f"{self.hidden} hidden units"]
-
-
-def _typed(params: Tensors, **gradient: Any) -> Tensors:
-    """The gradient in its parameters' dtypes."""
-    return {name: np.asarray(typed(g, params[name].dtype)) for name, g in gradient.items()}
 
 
 def softmax(scores: Array) -> Array:
@@ -380,7 +385,7 @@ def cross_entropy(scores: Array, y: Array, weights: Array | None = None) -> tupl
     row counts ``weights`` times.
     """
     each = np.arange(len(y))
-    scores = wide(scores) - scores.max(axis=1, keepdims=True)
+    scores = scores - scores.max(axis=1, keepdims=True)
     R = np.exp(scores)
     total = R.sum(axis=1, keepdims=True)
     losses = np.log(total[:, 0]) - scores[each, y]

@@ -118,7 +118,7 @@ def test_the_state_of_a_shard_that_lacks_pushes_goes_on_to_the_same_round():
             push(shard, 0), push(shard, 2)
     assert state_of(again)[1:4] == state_of(other)[1:4] == (6, 12, 0)
     assert again.missing == other.missing == 6
-    earlier = {name: value for name, value in one.state().items() if name != "missing"}  # of a file of before
+    earlier = {name: value for name, value in one.state().items() if name != "made"}  # of a file of before
     again.restore(earlier)
     assert (again.applied, again.missing) == (4, 0)
 

@@ -20,7 +20,7 @@ MOST = {"core": (16, 3_600), "all": (32, 6_200)}
 CONTRACTS = ("minips/stage.py", "minips/seeds.py", "minips/stages/consistency.py", "minips/stages/*/base.py")
 """The only files of the second part that the core uses: a stage, the draws, and each kind's contract."""
 LEFT_OUT = {
-    ".": ("files", "intake", "literals", "words"),
+    ".": ("files", "halves", "intake", "literals", "words"),
     "drivers": ("starting",),
     "core": ("alone", "fields", "limits", "local", "membership", "rows", "tables"),
     "results": ("run", "saved", "status", "steps"),

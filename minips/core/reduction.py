@@ -25,8 +25,9 @@ from minips.core.limits import of_anything
 from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
+from minips.halves import typed, wide
 from minips.results.trace import DECODE, ENCODE, UPDATE, Trace
-from minips.stage import Array, Frames, Tensors, typed, wide
+from minips.stage import Array, Frames, Tensors
 from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips.core.parameters import Parameters
+from minips.halves import typed, wide
 from minips.intake import as_array
-from minips.stage import Array, Tensors, typed, wide
+from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers.wellformed import quoted
 

@@ -42,7 +42,7 @@ over: it came after the end of the run, or ended the run, as its update would ha
 OUTSTANDING = 64
 """The late pushes of each worker that the shard remembers, to give a repetition the same outcome again."""
 
-_STATE = ("version", "rounds", "applied", "missing", "clocks", "recent_losses", "policy_state")
+_STATE = ("version", "rounds", "applied", "made", "clocks", "recent_losses", "policy_state")
 
 
 class Grant(NamedTuple):
@@ -102,8 +102,8 @@ class Shard:
         self.version = self.rounds = 0
         """Updates; and complete rounds, where there are rounds: as many, unless the run resumed one without rounds."""
         self.applied = 0
-        self.missing = 0
-        """The pushes that complete rounds lacked of their quorum, of workers that had left."""
+        self.made = 0
+        """The pushes that are applied, and those that complete rounds lacked of their quorum, of workers that left."""
         self._counted = 0
         """The count for pauses: applied pushes or, with rounds, workers × complete rounds. All servers complete the
         same rounds, even where a worker was lost between two of them.
@@ -149,9 +149,9 @@ class Shard:
         return cls(params, **{"workers": config.workers, **stages, **others})
 
     @property
-    def made(self) -> int:
-        """The pushes that are applied, and those that complete rounds lacked."""
-        return self.applied + self.missing
+    def missing(self) -> int:
+        """The pushes that complete rounds lacked of their quorum, of workers that had left."""
+        return self.made - self.applied
 
     @property
     def params(self) -> Tensors:
@@ -169,8 +169,9 @@ class Shard:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Resume from the state of a saved run. ValueError where the optimizer's state is of other blocks."""
+        state = {"made": state["applied"], **state}  # earlier files have none
         for name in _STATE:
-            setattr(self, name, copy.deepcopy({"missing": 0, **state}[name]))  # which earlier files do not have
+            setattr(self, name, copy.deepcopy(state[name]))
         if self.quorum is not None:  # the workers begin with the round under way; a run without rounds has counted none
             self.rounds = max(self.rounds, self.made // self.workers)
             self.clocks = [self.rounds] * self.workers
@@ -299,13 +300,14 @@ class Shard:
             self.recent_losses.append(contribution.loss)
         self.version += 1
         self.applied += len(contributions)
+        self.made += len(contributions)
         self._counted = self.applied
         if self.quorum is not None:
             self._held = {}
             self.rounds += 1
             self._counted = self.rounds * self.workers
             if lacking := max(self.quorum - len(aged), 0):
-                self.missing += lacking
+                self.made += lacking
                 self.recent_losses += [sum(self.recent_losses[-len(aged) :]) / len(aged)] * lacking
         self.done = self.updates is not None and self.made >= self.updates
         while len(self.recent_losses) >= self.workers:

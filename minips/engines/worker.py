@@ -21,9 +21,10 @@ from minips.core.rows import Rows
 from minips.core.sessions import Session
 from minips.core.tables import TableWorker, rows_read
 from minips.drivers.client import Client
+from minips.halves import typed, wide
 from minips.intake import as_array, as_number
 from minips.problems import Problem
-from minips.stage import Array, Tensors, typed, wide
+from minips.stage import Array, Tensors
 from minips.stages.shards import Contiguous
 
 

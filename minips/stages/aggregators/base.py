@@ -7,8 +7,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from minips.halves import typed, wide
 from minips.intake import as_array
-from minips.stage import Array, Stage, Tensors, register, typed, wide
+from minips.stage import Array, Stage, Tensors, register
 
 
 class Contribution(NamedTuple):

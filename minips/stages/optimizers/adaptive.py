@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from minips.stage import StageField, Tensors, option, register, wide
+from minips.halves import wide
+from minips.stage import StageField, Tensors, option, register
 from minips.stages.optimizers.base import Optimizer, zeros
 from minips.stages.schedules import Schedule
 
