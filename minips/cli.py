@@ -644,7 +644,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--token-file": {"metavar": "FILE", "help": "the secret that all of a run know (default: that in MINIPS_TOKEN)"},
     "--start-timeout-s": {
         **{"type": float, "default": START_S, "metavar": "S"},
-        "help": "the longest wait for those who have yet to come, inf for ever (default %(default)g)",
+        "help": "the longest wait for servers or workers that have yet to come, inf for ever (default %(default)g)",
     },
     "--plaintext": {"action": "store_true", "help": "without TLS to or from other machines, too"},
 }

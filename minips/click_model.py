@@ -21,7 +21,7 @@ class ClickModel(Problem):
     in X, plus 1. Without ``rows`` E is pushed and pulled whole: the same numbers, in a dense run. Source: Bishop 2006,
     "Pattern Recognition and Machine Learning", 4.3.2. On 100,000 clicks on a million items, 300 steps of four workers
     with batches of 100 and ``Adagrad(0.3)`` end at an `auc` of 0.84, between 0.82 and 0.88 in each of five seeds.
-    ValueError for items that are no whole numbers, for other classes than 0 and 1, and for NaN and infinity.
+    ValueError for items that are not whole numbers, for other classes than 0 and 1, and for NaN and infinity.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ def check(path: str | os.PathLike[str]) -> None:
 
 
 class _Target(NamedTuple):
-    """What a path leads to."""
+    """The end of a path: its place, and the kind of file there."""
 
     path: str
     place: str

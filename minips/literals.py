@@ -27,7 +27,7 @@ def read_fields(text: str) -> dict[str, Any]:
 
 
 def _argument(node: ast.expr) -> Any:
-    """The value of an argument. ValueError for what is no literal, no bare word and no call with fields alone."""
+    """The value of an argument: a literal, a bare word, or a call with fields alone. ValueError for anything else."""
     match node:
         case ast.Name():
             return node.id

@@ -423,7 +423,7 @@ def test_a_worker_that_does_not_send_is_waited_for_only_so_long():
 
 
 def test_processes_cannot_meet_in_process():
-    with pytest.raises(ValueError, match=r"Processes\(\) cannot use InProc\(\), which does not reach beyond one process"):
+    with pytest.raises(ValueError, match=r"Processes\(\) cannot use InProc\(\), which does not reach"):
         ps.train(PROBLEM, BASE, engine=PROCESSES)
 
 

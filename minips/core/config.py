@@ -21,7 +21,7 @@ MOST_S = 1e6
 
 
 def check_seconds(what: str, seconds: object, more: str = "") -> None:
-    """ValueError where ``seconds`` is no valid time-out; ``more`` is what the sentence says of valid ones."""
+    """ValueError where ``seconds`` is not a valid time-out; ``more`` follows the limits in the sentence."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
         raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}{more}; got {seconds!r}.")
 

@@ -1,4 +1,4 @@
-"""A prediction and a run beside each other: of what both count, and with a reason where one of them does not."""
+"""A prediction and a run beside each other, span by span; a reason stands where one of them does not count a span."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -16,7 +16,7 @@ from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, empty
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 
 _NOTHING = 2.0**-1021
-"""A step below this counts as none: its inverse is no double."""
+"""A step below this counts as none: its inverse is not a finite double."""
 _MOST = float(np.finfo(np.float64).max)
 
 
@@ -296,7 +296,7 @@ def _blocks(size: int, block: int) -> int:
 
 def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]", int]:
     """Low end and step of each block, in the dtype to scale in, and that dtype; all of a number of parts of the values,
-    which is 1 unless the difference of two of them is no double.
+    which is 1 unless the difference of two of them is not a finite double.
 
     The dtype is float64 where the values' own cannot hold the difference of two of them, or a step's inverse.
     """

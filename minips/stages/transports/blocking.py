@@ -97,7 +97,7 @@ class BlockingTransport(CallTransport):
 
     @abstractmethod
     def load(self) -> None:
-        """Import what a server needs of the library: the time for that is no peer's."""
+        """Import the library before a peer comes, so that this time does not count against the peer."""
 
     @abstractmethod
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
