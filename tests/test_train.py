@@ -528,7 +528,7 @@ def test_what_cannot_stop_a_run_is_refused_in_a_sentence(stop):
     ("call", "words"),
     [
         (lambda: ps.train(SINGLE, {"steps": 3}), "train takes a Config, such as"),
-        (lambda: list(ps.sweep(SINGLE, [ps.Codec()])), "train takes a Config, such as"),
+        (lambda: list(ps.sweep(SINGLE, [ps.Codec()])), "sweep takes a Config for each run, also for run 1"),
         (lambda: ps.train(SINGLE, BASE, progress=1), "progress takes True, False, or a function"),
         (lambda: ps.train(SINGLE, BASE, engine=THREADS, every=1, on_eval=5), "on_eval takes functions"),
     ],
