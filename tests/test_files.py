@@ -485,7 +485,7 @@ def test_a_path_is_taken_as_it_is(tmp_path, monkeypatch):
     for path, name in (("~", "~"), ("./a b", "a b"), (Named(), "named"), (Path("-"), "-")):
         files.write(path, "x")
         assert (tmp_path / name).read_text() == "x"
-    for name, why in (("a\0b", "embedded null byte"), ("\ud800", "'utf-8' codec can't encode")):
+    for name, why in (("a\0b", ".*embedded null"), ("\ud800", "'utf-8' codec can't encode")):
         with pytest.raises(ValueError, match=rf"^A file cannot have the name '.*': {why}.*\. Choose another\.$"):
             files.write(name, "x")
     with pytest.raises(IsADirectoryError, match=r"^\. is a folder"):

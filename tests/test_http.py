@@ -48,8 +48,13 @@ def answers(sock, count):
     return found
 
 
+HANG_S = 120.0
+"""Looks of a busy server come late, and each counts one tick of a limit."""
+
+
 def is_hung_up_on(sock):
     """Wait for the end of the connection; TimeoutError where it does not come."""
+    sock.settimeout(HANG_S)
     with contextlib.suppress(ConnectionError):
         while sock.recv(2**16):
             pass

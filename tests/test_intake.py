@@ -267,7 +267,7 @@ class NotAvailable:
         raise TypeError("boolean value of NA is ambiguous")
 
 
-@pytest.mark.parametrize("hole", [None, np.nan, NotAvailable(), np.datetime64("NaT")], ids=repr)
+@pytest.mark.parametrize("hole", [None, np.nan, NotAvailable(), np.datetime64("NaT", "s")], ids=repr)
 def test_a_hole_in_a_column_of_objects_is_named(hole):
     frame = Table(age=np.array([1, hole, 3], object), height=np.array([1, 2, 3], object))
     assert is_missing(hole)
