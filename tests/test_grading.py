@@ -54,6 +54,7 @@ def test_grading_marks_nobodys_progress_and_takes_several_files(
     assert state.facts() == before
 
 
+@pytest.mark.soak
 @pytest.mark.outside
 def test_a_port_that_another_process_has_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -78,7 +79,7 @@ def test_a_port_that_another_process_has_taken(
     [
         ([IMPORTS, SOLVED.replace("updates", "seconds"), CHECK], "✗ 00.3: not yet. For "),
         ([IMPORTS, CHECK], "Cell 3 stopped with NameError: name 'bytes_per_push'"),
-        ([IMPORTS, "import os; os._exit(1)", CHECK], "The kernel died"),
+        pytest.param([IMPORTS, "import os; os._exit(1)", CHECK], "The kernel died", marks=pytest.mark.soak),
     ],
     ids=["wrong", "not reached", "dead kernel"],
 )
@@ -93,7 +94,10 @@ def test_an_exercise_that_is_not_solved(
 
 @pytest.mark.parametrize(
     ("number", "where", "name", "code"),
-    [(signal.SIGINT, "in a cell", "Ctrl-C", 130), (signal.SIGTERM, "as the kernel starts", "SIGTERM", 143)],
+    [
+        (signal.SIGINT, "in a cell", "Ctrl-C", 130),
+        pytest.param(signal.SIGTERM, "as the kernel starts", "SIGTERM", 143, marks=pytest.mark.soak),
+    ],
     ids=["Ctrl-C in a cell", "SIGTERM as the kernel starts"],
 )
 def test_a_check_that_is_stopped_ends_with_one_sentence_and_no_kernel_left(

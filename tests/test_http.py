@@ -48,6 +48,7 @@ def answers(sock, count):
     return found
 
 
+SOAK = pytest.mark.soak
 HANG_S = 120.0
 """Looks of a busy server come late, and each counts one tick of a limit."""
 
@@ -75,7 +76,10 @@ PARTS = [
 """A byte, half a head, a head, and all but the last byte of a call."""
 
 
-@pytest.mark.parametrize("when", ["first", "with the call before", "right behind the answer"])
+WHEN = [pytest.param(when, marks=SOAK) for when in ("first", "with the call before")]
+
+
+@pytest.mark.parametrize("when", [*WHEN, "right behind the answer"])
 def test_a_part_of_a_request_is_dropped_whenever_it_comes(endpoint, when):
     with contextlib.ExitStack() as stack:
         peers = []
@@ -130,6 +134,7 @@ def test_a_connection_whose_session_has_ended_is_closed(peer):
     assert is_hung_up_on(peer.sock)
 
 
+@SOAK
 def test_a_connection_that_calls_on_after_its_session_is_closed_too(peer):
     call = peer.call(b"one")
     peer.server.shutdown()
@@ -160,6 +165,7 @@ REFUSED = {
 }
 
 
+@SOAK
 @pytest.mark.parametrize(("said", "status"), REFUSED.values(), ids=REFUSED)
 def test_requests_that_are_no_calls_are_refused_and_their_connections_closed(endpoint, said, status):
     with bare(ps.Http(), endpoint.address) as sock:
@@ -168,6 +174,7 @@ def test_requests_that_are_no_calls_are_refused_and_their_connections_closed(end
         assert is_hung_up_on(sock)
 
 
+@SOAK
 def test_chunks_of_a_session_are_refused_and_end_it(peer):
     head, _, body = peer.call(b"one").partition(HEAD_END)
     lines = [line for line in head.split(b"\r\n") if b"Content-Length" not in line]
@@ -177,6 +184,7 @@ def test_chunks_of_a_session_are_refused_and_end_it(peer):
     assert is_hung_up_on(peer.sock)
 
 
+@SOAK
 def test_a_browser_that_looks_in_gets_a_line_and_an_end(endpoint):
     with bare(ps.Http(), endpoint.address) as sock:
         sock.settimeout(WAIT_S)
@@ -185,7 +193,7 @@ def test_a_browser_that_looks_in_gets_a_line_and_an_end(endpoint):
         assert is_hung_up_on(sock)
 
 
-@pytest.mark.soak
+@SOAK
 def test_a_server_whose_event_loop_is_behind_cuts_nobody(endpoint):
     """Each turn of the loop takes a fifth of what a stranger may take, who needs more turns than five."""
     loop, over = endpoint._listener._loop._loop, threading.Event()
