@@ -193,6 +193,20 @@ def test_a_browser_that_looks_in_gets_a_line_and_an_end(endpoint):
         assert is_hung_up_on(sock)
 
 
+def test_a_look_at_a_session_that_no_thread_serves_yet_is_not_the_last_one(monkeypatch):
+    from minips.stages.transports.http import calls as http
+
+    for module in (calls, http):
+        monkeypatch.setattr(module, "HANDSHAKE_S", 0.5)
+    with contextlib.closing(ps.Http().listen(None)) as listener, bare(ps.Http(), listener.address) as session:
+        session.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        listener.accept()  # the session has come, and nobody talks to it
+        assert is_hung_up_on(session)
+        with bare(ps.Http(), listener.address) as stranger:
+            assert is_hung_up_on(stranger)
+        listener.shutdown()
+
+
 @SOAK
 def test_a_server_whose_event_loop_is_behind_cuts_nobody(endpoint):
     """Each turn of the loop takes a fifth of what a stranger may take, who needs more turns than five."""

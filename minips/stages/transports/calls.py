@@ -33,9 +33,9 @@ class RemoteCaller(Interruptible):
     _begun = False
     _connection: Connection | None = None
     _proof: Proof | None
-    _due: Limit
 
     def __init__(self) -> None:
+        self._due = Limit(HANDSHAKE_S)
         self.known = threading.Event()
         """Set once the peer has made its first call, or has gone."""
 
@@ -46,7 +46,6 @@ class RemoteCaller(Interruptible):
     def talk(self, service: Service, token: str, max_message_bytes: int, stranger_s: float) -> None:
         """Answer a peer that proves itself and makes its first call in time, until it is gone, and close."""
         self._service, self._max, self._proof, self._stranger_s = service, max_message_bytes, prove(token), stranger_s
-        self._due = Limit(HANDSHAKE_S)
         try:
             self.watch()
             self.serve()
