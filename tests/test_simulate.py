@@ -381,7 +381,7 @@ def test_messages_that_loss_brings_out_of_order_are_taken_in_theirs(overlap):
 
 
 def test_what_does_not_fit_is_a_sentence():
-    with pytest.raises(ValueError, match="no server that could answer with old parameters"):
+    with pytest.raises(ValueError, match="no server to answer with old parameters"):
         simulate(SOFTMAX, ps.Simulated(delay_versions=1), workers=2, exchange="ring")
     with pytest.raises(ValueError, match="traffic needs a network"):
         simulate(SOFTMAX, ps.Simulated(traffic=[cost.Traffic()]))

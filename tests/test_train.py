@@ -566,7 +566,7 @@ def test_all_children_together_have_one_farewell():
         def __init__(self, who):
             self.who = who
 
-        def say(self, word, value=None):
+        def send(self, word, value=None):
             pass
 
         def end(self, timeout):
@@ -669,12 +669,12 @@ def test_what_another_worker_said_before_one_fails_is_shown(capfd):
         both.wait(10)
 
     def says(line):
-        line.say("log", "here I am")
+        line.send("log", "here I am")
         both.wait(10)
 
     with Supervisor(THREADS.start) as supervisor:
         for child, role in zip(supervisor.start("worker 0", "worker 1"), (fails, says), strict=True):
-            child.brief(role, {})
+            child.assign(role, {})
         both.wait(10)
         with pytest.raises(RuntimeError, match="worker 0 failed"):
             supervisor.wait(lambda: False, 10)

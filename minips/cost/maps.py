@@ -14,7 +14,7 @@ from minips.cost.cluster import all_reduced
 from minips.cost.predict import message_nbytes
 from minips.cost.rehearsal import FixedGradients
 from minips.cost.walk import Walk, Workload
-from minips.drivers.clockwork import seldom_collected
+from minips.drivers.events import seldom_collected
 from minips.engines import Engine
 from minips.machines.calibration import Calibration
 from minips.stage import Tensors
@@ -162,7 +162,7 @@ def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload
     walks = {0: Walk(configs[0], calibration, load)}
     for column in range(len(configs) - 1, 0, -1):
         walks[column] = Walk(configs[column], calibration, load)
-        if walks[column].clockwork.order == walks[0].clockwork.order:
+        if walks[column].events.order == walks[0].events.order:
             break
     speeds = np.array([-1 / config.link.bandwidth_bps for config in configs if config.link])
     known = sorted(walks)

@@ -89,13 +89,13 @@ def _start(supervisor: Supervisor, one: Contender, values: int) -> tuple[float, 
     *servers, caller = supervisor.start(*names, f"{one.name}'s caller")
     address = None
     for server in servers:
-        server.brief(attend, {"serve": one.serve, "parts": parts})
-        address = supervisor.hear(server, "ready", START_S)
-    caller.brief(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
-    first_s = float(supervisor.hear(caller, "ready", START_S + TURN_S))
+        server.assign(attend, {"serve": one.serve, "parts": parts})
+        address = supervisor.receive(server, "ready", START_S)
+    caller.assign(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
+    first_s = float(supervisor.receive(caller, "ready", START_S + TURN_S))
 
     def turn() -> float:
-        caller.say("turn")
-        return float(supervisor.hear(caller, "took", TURN_S))
+        caller.send("turn")
+        return float(supervisor.receive(caller, "took", TURN_S))
 
     return first_s, turn

@@ -54,7 +54,7 @@ def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
     """The serving side, until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
-        control.say("ready", address)
+        control.send("ready", address)
         control.wait()
 
 
@@ -72,10 +72,10 @@ def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, part
         first_s, got = timed()
         if not np.array_equal(got, -np.float32(LR) * x if applies else x):
             raise RuntimeError("the first answer is not the right one, so its time would mean nothing")
-        control.say("ready", first_s)
+        control.send("ready", first_s)
         del got
         while control.wait("turn")[0] == "turn":
-            control.say("took", timed()[0])
+            control.send("took", timed()[0])
 
 
 def silence() -> None:
@@ -88,7 +88,7 @@ def silence() -> None:
 @contextmanager
 def echo_server(*, values: int) -> Iterator[int]:
     """A bare TCP socket that sends back what it got."""
-    with Tcp().bound(None)[0] as listener:
+    with Tcp().bind(None)[0] as listener:
 
         def serve() -> None:
             buffer = bytearray(4 * values)
