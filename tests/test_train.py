@@ -339,7 +339,7 @@ def test_a_run_that_ends_by_itself_was_not_stopped():
 def test_a_worker_that_fails_is_one_clear_error(engine, problem, words):
     with pytest.raises(RuntimeError, match=words) as caught:
         ps.train(problem, TCP, engine=engine)
-    assert "loss_and_gradient" in caught.value.__notes__[0] or "in checked" in caught.value.__notes__[0]
+    assert "loss_and_gradient" in caught.value.__notes__[0] or "in check_gradients" in caught.value.__notes__[0]
     assert_nothing_is_left()
 
 

@@ -64,9 +64,8 @@ class LocalSteps(Value):
     the outer optimizer's schedule. A message waits for others for at most ``Config.timeout_s``: all local steps that
     they make meanwhile have to fit in.
 
-    With ``overlap`` a difference belongs to parameters of the previous exchange (Liu et al. 2024, "Asynchronous
-    Local-SGD Training for Language Modeling"); an outer momentum without rounds (SSP, ASP) is unstable, by the same
-    source.
+    With ``overlap`` a difference belongs to the previous exchange's parameters (Liu et al. 2024, "Asynchronous
+    Local-SGD Training for Language Modeling"); an outer momentum without rounds (SSP, ASP) is unstable, by that source.
     """
 
     steps: int = option(30, "gradient steps of a worker between two exchanges", minimum=1, step=1)

@@ -146,8 +146,7 @@ def connect(
     ``connect`` calls ``check`` with the first server's status before this worker takes a number; an error from
     ``check`` prevents that. When its connection breaks, the client reconnects after each of ``pauses_s`` seconds (None:
     for longer than a server keeps its rank); a push counts once, whether or not its acknowledgement was lost. An
-    aggregator that weighs needs the ``rows`` of this worker's shard, or a function that gives them for its number and
-    the config.
+    aggregator that weighs needs the ``rows`` of this worker's shard, or a function of its number and the config.
 
     ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
     those of all the servers of one run or another client is this worker; ValueError or TypeError for an invalid

@@ -208,9 +208,7 @@ class Processor:
         self._queue: deque[tuple[tuple[Work, ...], Signal]] = deque()
 
     def work(self, *works: Work) -> Signal:
-        """Queue works that follow each other. Returns the signal of their end. A single one of zero seconds never
-        queues.
-        """
+        """Queue works that follow each other. Returns the signal of their end. A single empty one ends at once."""
         done = Signal()
         if len(works) == 1 and works[0][0] <= 0:
             works[0][1](0.0)

@@ -53,10 +53,9 @@ class Server(Closable):
     this one is number ``index`` and keeps its part. The run ends after ``updates`` applied pushes, which under BSP
     include those missing from workers that left; None: it has no end, and the server keeps only the last rows of its
     records. A worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago,
-    no longer counts, and its rank is free. ``rank_secrets``, one for each, reserve the ranks for clients that know
-    them. After every ``every`` clocks of all the workers the server pauses until `go_on`. ``state`` is this server's
-    part of a saved run. ``tables`` names the tensors that are pushed by `Rows`. `wait` gives workers
-    ``start_timeout_s`` to connect.
+    no longer counts; its rank is free. ``rank_secrets``, one each, reserve the ranks for clients that know them. After
+    every ``every`` clocks of all the workers the server pauses until `go_on`. ``state`` is this server's part of a
+    saved run. ``tables`` names the tensors pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to connect.
 
     TypeError or ValueError for an argument that could not work.
 

@@ -64,7 +64,7 @@ class _Direction:
 
 
 class _Shaped(Transport):
-    """A transport behind a link. `Link.around` makes it; it has no name to choose it by."""
+    """A transport behind a link. `Link.around` makes it; it cannot be chosen by name."""
 
     name: ClassVar[str] = "shaped"
 
