@@ -144,7 +144,7 @@ def predict_on(
     engine: Hosts | None,
     network: Hosts | Topology | None,
 ) -> Prediction:
-    """As `predict`. ``network`` draws the engine's graph: the engine, or what `Hosts.measured` has found before."""
+    """As `predict`. ``network`` draws the engine's graph: the engine, or what `Hosts.measured_topology` has found before."""
     check_network(config, cluster, engine)
     servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
     graph = network.graph(config.workers, servers) if network else None

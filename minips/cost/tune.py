@@ -148,7 +148,7 @@ def tune(
         if isinstance(chosen, Simulated):
             chosen.network(config)  # which says what to install where that is missing
     engine_for(chosen, plan if tried else [])
-    network = hosts and hosts.measured()
+    network = hosts and hosts.measured_topology()
     parts = len(plan) + min(tried, len(plan))
     calibrations: dict[str, Calibration] = {}
     steps: dict[str, int | None] = {}
