@@ -57,7 +57,7 @@ def transports():
     yield from (build("transport", name) for name in names("transport") if not missing(stage_class("transport", name)))
     yield from (ps.Tcp(pool=1), ps.Tcp(pool=3))
     if not missing(ps.Http):
-        yield from (ps.Http(pool=0), ps.Http(pool=1))
+        yield from (pytest.param(ps.Http(pool=pool), marks=pytest.mark.soak) for pool in (0, 1))
 
 
 @pytest.mark.parametrize("stage", [*registered(), *VARIANTS], ids=repr)

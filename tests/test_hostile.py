@@ -39,7 +39,7 @@ def besiege(transport, calls, streams, seed):
     assert "Traceback" not in server.stderr
 
 
-@pytest.mark.parametrize("transport", ["tcp", "http"])
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("http", marks=pytest.mark.soak)])
 def test_nonsense_is_refused_in_sentences(transport):
     besiege(transport, calls=400, streams=40, seed=1)
 

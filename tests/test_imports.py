@@ -106,7 +106,10 @@ def said(*program: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("program", [TRAIN, PREDICT, CHECK, SHOW], ids=["train", "predict", "check", "show"])
+LONG = [pytest.param(CHECK, marks=pytest.mark.soak), pytest.param(SHOW, marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("program", [TRAIN, PREDICT, *LONG], ids=["train", "predict", "check", "show"])
 def test_without_processes_and_threads_the_same_comes_out(program):
     assert said(BARE, program) == said(program)
 

@@ -68,7 +68,12 @@ def test_the_bytes_are_the_same_where_no_network_can_be_simulated(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "exchange", [ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling(), ps.TwoShot()], ids=repr
+    "exchange",
+    [
+        ps.RingAllReduce(),
+        *(pytest.param(e, marks=pytest.mark.soak) for e in (ps.TreeAllReduce(), ps.HalvingDoubling(), ps.TwoShot())),
+    ],
+    ids=repr,
 )
 def test_the_bytes_of_an_all_reduce_are_exact_too(exchange):
     config = ps.Config(

@@ -22,6 +22,7 @@ PROBLEM = ps.LinearRegression(*misfits.rows())
 forks = pytest.mark.skipif(not processes.FORKS, reason="processes that have imported NumPy do not fork here")
 
 
+@pytest.mark.soak
 @forks
 def test_forked_or_started_each_by_itself_a_run_is_the_same_to_the_bit(monkeypatch):
     forked = ps.train(PROBLEM, CONFIG)
