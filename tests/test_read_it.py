@@ -167,7 +167,10 @@ def test_the_layers_are_those_that_the_page_draws():
     assert [room for room in rooms if room in drawn.split(" → ")] == drawn.split(" → ")
 
 
-COUNT = re.compile(r"\d[\d,.]*k?\s+(?:\w+\s+)?lines\b|\blines of code\b|\*\*\d[\d,.]*\*\* lines")
+ROUND = "(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?"
+COUNT = re.compile(rf"(?:\d[\d,.]*k?|\b(?:{ROUND}))\s+(?:\w+\s+)?lines\b")
+FORTY = "Write a server in forty lines"
+"""The title of a lesson."""
 
 
 def prose():
@@ -176,7 +179,8 @@ def prose():
     for path in (*pages, ROOT / "minips/core/PROTOCOL.md"):
         if path.name != "CHANGELOG.md":  # which tells of what was
             text = path.read_text(encoding="utf-8")
-            yield path.name, re.sub(r"^ *(```+|~~~+).*?^ *\1|`[^`\n]*`", "…", text, flags=re.DOTALL | re.MULTILINE)
+            prose = re.sub(r"^ *(```+|~~~+).*?^ *\1|`[^`\n]*`", "…", text, flags=re.DOTALL | re.MULTILINE)
+            yield path.name, prose.replace(FORTY, "…").replace("*", "")
     yield "minips", importlib.import_module("minips").__doc__
 
 
