@@ -38,6 +38,7 @@ lessons/GLOSSARY
 :hidden:
 :caption: Reference
 docs/reference
+docs/reading
 docs/recipes
 docs/FAQ
 minips/core/PROTOCOL
