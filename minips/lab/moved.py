@@ -29,7 +29,7 @@ class Moved(MetaPathFinder, Loader):
         for new in news:
             names = vars(import_module(new))
             vars(module).update((name, value) for name, value in names.items() if not name.startswith("__"))
-        message = f"The module {module.__name__} is now {' and '.join(news)}. minips 0.3 has the old name no more."
+        message = f"The module {module.__name__} is now {' and '.join(news)}. The old name works until minips 0.3."
         warnings.warn(message, DeprecationWarning, stacklevel=2)
 
 

@@ -6,7 +6,7 @@ A course is a package of its own, see `courses`. The tables of what it asks are 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from minips.lab.course.courses import courses
+from minips.lab.course.courses import installed
 from minips.lab.course.exercises import check, hint
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ else:
 
     def __getattr__(name):
         if name in __all__:
-            courses()
+            installed()
             kept = import_module(f"{__name__}.{'exercises' if name == 'EXERCISES' else 'questions'}")
             return getattr(kept, name)
         raise AttributeError(f"minips.lab.course has no {name!r}")

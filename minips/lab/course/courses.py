@@ -39,7 +39,7 @@ class Course:
 
 
 @cache
-def courses() -> dict[str, Course]:
+def installed() -> dict[str, Course]:
     """The courses by their packages, once their lessons are imported. A warning tells of one that fails to load;
     ImportError where there is none, or where none loads.
     """
@@ -48,10 +48,8 @@ def courses() -> dict[str, Course]:
         try:
             found[entry.module] = _loaded(entry)
         except Exception as error:
-            failed.append(
-                f"The course {entry.name!r} cannot be loaded: {type(error).__name__}: {reason(error)} Mend the package "
-                f"{entry.module}, or uninstall it."
-            )
+            mend = f"Mend its package, {entry.module}, or uninstall it."
+            failed.append(f"The course {entry.name!r} cannot be loaded. {mend} {type(error).__name__}: {reason(error)}")
     if not found:
         nothing = "There is no course: none is installed. Install minips again, which brings one."
         raise ImportError(" ".join(failed) or nothing)
@@ -73,11 +71,11 @@ def _loaded(entry: EntryPoint) -> Course:
 
 
 def chosen() -> Course:
-    """The course that is named `FIRST`, or else the first one. ImportError as in `courses`."""
-    found = [*courses().values()]
+    """The course that is named `FIRST`, or else the first one. ImportError as in `installed`."""
+    found = [*installed().values()]
     return next((course for course in found if course.name == FIRST), found[0])
 
 
 def folders() -> list[Path]:
     """The folders of the courses' packages."""
-    return [Path(sys.modules[package].__file__ or "").parent for package in courses()]
+    return [Path(sys.modules[package].__file__ or "").parent for package in installed()]

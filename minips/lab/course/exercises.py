@@ -26,7 +26,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course import state
-from minips.lab.course.courses import courses, folders
+from minips.lab.course.courses import folders, installed
 from minips.lab.course.questions import find
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
@@ -261,7 +261,7 @@ def round_trip(pair: Any, name: str, array: Array) -> int:
 def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
     """Refused where ``thing`` is no stage of this kind, or is one of minips' own."""
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
-    ours = tuple(f"{package}." for package in ("minips", *courses()))
+    ours = tuple(f"{package}." for package in ("minips", *installed()))
     refuse_if(type(thing).__module__.startswith(ours), f"{thing!r} is minips' own. Write yours.")
 
 

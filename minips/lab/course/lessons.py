@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips import files
-from minips.lab.course.courses import courses
+from minips.lab.course.courses import installed
 from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.state import notebooks, shelf
 
@@ -45,7 +45,7 @@ class Lesson(NamedTuple):
 def lessons() -> list[Lesson]:
     """All the lessons in order. FileNotFoundError where there are none."""
     found = []
-    courses()  # which fill the table of exercises
+    installed()  # which fill the table of exercises
     for path in notebooks():
         cells, number = read(path)["cells"], path.name[:2]
         title = source(cells[0]).splitlines()[0].lstrip("# ")

@@ -17,7 +17,7 @@ import numpy as np
 
 from minips import seeds
 from minips.lab.course import state
-from minips.lab.course.courses import courses
+from minips.lab.course.courses import installed
 from minips.words import nearest
 
 NONE = "none of these"
@@ -206,7 +206,7 @@ def quiz(lesson: str, *items: Item) -> None:
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
     """The one of this key. ValueError names the known keys and the nearest."""
-    courses()  # which fill the tables
+    installed()  # which fill the tables
     full = full_key(key)
     if full not in known:
         raise ValueError(f"There is no {what} {key!r}. {nearest(full, known)}")
