@@ -9,11 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 import minips_course
 from minips import lab
 from minips.lab.course import courses, state
+from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.lessons import lessons
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +37,19 @@ race_04.race, waiting.Log, waiting.lags, exchanges.TreeInPieces, programs.RACE, 
 ddp.Ranks, ddp.naive, ddp.flat, ddp.overlapped, ddp.ladder, ddp.learn, trips.frames, trips.frames_server, crowd.alone
 """
 """The lines by which notebooks of the second edition import a lesson's modules, and what they use of these."""
+
+OLD_LINES = {
+    "03_a_server_in_forty_lines": {
+        "from minips_course.server import pictures": "from minips.lab.course import pictures_03 as pictures",
+    },
+    "04_a_lectures_server": {
+        "from minips_course.lecture import programs, race": (
+            "from minips.lab.course import programs_04 as programs\nfrom minips.lab.course import race_04"
+        ),
+        "race.race": "race_04.race",
+    },
+}
+"""By notebook: what stands there, and what stood there in the second edition."""
 
 
 def program(words: str, *folders: Path) -> str:
@@ -202,6 +218,22 @@ def test_an_old_copys_imports_work_and_the_warning_is_of_its_line() -> None:
         """
     )
     assert said.split() == ["10", "10"]
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@pytest.mark.parametrize(("name", "lines"), OLD_LINES.items(), ids=[*OLD_LINES])
+def test_an_old_copy_runs_to_its_end(name: str, lines: dict[str, str], tmp_path: Path) -> None:
+    book: Any = nbformat.read(ROOT / "lessons" / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    for new, old in lines.items():
+        assert any(new in cell.source for cell in book.cells)
+        for cell in book.cells:
+            cell.source = cell.source.replace(new, old)
+    with_a_kernel(NotebookClient(book, timeout=300, resources={"metadata": {"path": tmp_path}}).execute)
+    said = "".join(one.get("text", "") for cell in book.cells for one in cell.get("outputs", []))
+    assert said.count("DeprecationWarning: The module minips.lab.course.") == sum(
+        old.count("minips.lab.course") for old in lines.values()
+    )
 
 
 def test_what_was_never_there_is_not_found() -> None:

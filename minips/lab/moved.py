@@ -36,7 +36,7 @@ class Moved(MetaPathFinder, Loader):
 def new_names(old: str) -> Iterator[str]:
     """The modules that have what the old one had; none where no course knows it."""
     for entry in entry_points(group="minips.course"):
-        with suppress(ImportError):  # which is told where the course is needed
+        with suppress(Exception):  # which is told where the course is needed
             yield from getattr(import_module(entry.module), "MOVED", {}).get(old, ())
 
 
