@@ -8,7 +8,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 KINDS = (".ipynb", ".md", ".png", ".json")
 
 
-class Notebooks(BuildHookInterface):  # type: ignore[type-arg]
+class Notebooks(BuildHookInterface):
     """An editable install finds them in the checkout."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient import NotebookClient
 
+import minips as ps
 import minips_course
 from minips import lab
-from minips.lab.course import courses, state
+from minips.lab.course import courses, exercises, state
+from minips.lab.course.exercises import Refused
 from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.lessons import lessons
+from minips_course.trust.traitors import Traitors
 
 ROOT = Path(__file__).parents[1]
 MOVED = {old: news for old, news in minips_course.MOVED.items() if all(map(find_spec, news))}
@@ -130,6 +134,30 @@ def test_a_teacher_brings_a_course_in_a_package_of_her_own(tmp_path: Path) -> No
     assert "'Matrices'" in said
     assert minips_course.course.title in said
     assert "] minips\n" in said
+
+
+def test_a_fresh_kernel_checks_a_learners_server_before_it_takes_it(tmp_path: Path) -> None:
+    """The checks are the course's, which nothing has loaded before ``lab.own``."""
+    (tmp_path / "server.py").write_text("# Lesson 03\nclass Server:\n    pass\n")
+    said = program(
+        f"""
+        import os
+        os.environ.pop("MINIPS_AUTOPLAY", None)
+        os.chdir({str(tmp_path)!r})
+        from minips import lab
+        lab.own("server", lesson="05")
+        """
+    )
+    assert said.startswith("The given server: yours does not pass. ")
+
+
+def test_a_courses_code_is_no_learners() -> None:
+    """A call of it is no answer of one's own, and its lines are none of the learner's cell."""
+    with pytest.raises(Refused, match="it calls minips' own __init__"):
+        exercises.unaided(Traitors, *ps.datasets.digits())
+    words = lab.check("00.3", np.linalg.inv).words
+    assert "It stopped with " in words
+    assert "of your cell" not in words
 
 
 BROKEN = {

@@ -35,6 +35,7 @@ from minips.testing.base import described, same_bits
 LIMIT_S = 20.0
 """How long a check may take. Those of the lessons take a few seconds."""
 PACKAGE = Path(__file__).parents[2]
+"""The folder of minips."""
 
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
@@ -139,11 +140,9 @@ def _stopped(error: Exception) -> str:
 
 def _place(trace: TracebackType | None) -> str:
     """The last line of the learner's own code on the way to an error, in words."""
+    others = (*_ours(), *sysconfig.get_paths().values(), "<frozen")
     for frame in reversed(traceback.extract_tb(trace)):
-        if not (
-            frame.filename.startswith((*_ours(), *sysconfig.get_paths().values()))
-            or frame.filename.startswith("<frozen")
-        ):
+        if not frame.filename.startswith(others):
             line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
             return f"\nIn {frame.name}, line {frame.lineno} of your cell: {line}" if line else ""
     return ""

@@ -80,7 +80,7 @@ def grows(lesson: str, name: str, until: str | None = None) -> Callable[[Check],
 
 
 def given() -> Path:
-    """The file of the given server. ValueError where no course has one."""
+    """The file of the given server, of a course that has one. ValueError where none has."""
     for folder in folders():
         if (path := folder / "given_server.py").is_file():
             return path
@@ -108,10 +108,10 @@ def own(name: str, lesson: str) -> type:
     """
     if name != "server":
         raise ValueError(f'There is no {name!r} of your own; there is "server".')
-    path = Path(FILE)
+    path, other = Path(FILE), given()
     if state.autoplay() or not path.exists():
         print(f"The given server, as of the lessons before {lesson}.")
-        return load(given(), lesson)
+        return load(other, lesson)
     try:
         with limited():
             mine = load(path, lesson)
@@ -120,7 +120,7 @@ def own(name: str, lesson: str) -> type:
                     growth.check(mine, np.random.default_rng(0))
     except (Exception, SystemExit, TooLong) as error:
         print(f"The given server: yours does not pass. {type(error).__name__}: {error}")
-        return load(given(), lesson)
+        return load(other, lesson)
     print(f"Your own server, from {FILE}.")
     return mine
 
