@@ -102,7 +102,7 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
         return status
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError, MemoryError) as error:
+    except (ValueError, OSError, ImportError, RuntimeError, TypeError, MemoryError) as error:
         print(f"{prog}: {reason(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
 

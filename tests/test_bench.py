@@ -17,7 +17,7 @@ from benchmarks import base, codecs, pushpull, train, transports, ways
 from benchmarks.__main__ import main
 from minips.cost import quiet
 from minips.engines.supervisor import Supervisor
-from minips.lab.measure import pairs, trips, turns
+from minips.lab.measure import pairs, turns
 from minips.lab.measure.turns import Spread
 from minips.stage import missing, stage_class
 
@@ -97,7 +97,7 @@ def test_a_duration_has_one_unit(seconds, shown):
 def test_what_a_process_raises_and_its_end_reach_the_conductor():
     with Supervisor(ps.Processes().start) as supervisor:
         (raises,) = supervisor.start("the one that raises")
-        raises.brief(trips.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
+        raises.brief(pairs.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
         with pytest.raises(RuntimeError, match=r"the one that raises failed: ValueError: "):
             supervisor.hear(raises, "ready", 30)
     with Supervisor(ps.Processes().start) as supervisor:

@@ -157,7 +157,7 @@ def test_importing_minips_loads_little():
 
 def test_what_measures_in_a_process_of_its_own_loads_nothing_that_draws_or_shows():
     drawing = "('minips.lab.face', 'matplotlib', 'ipywidgets', 'IPython')"
-    roles = "import minips.lab.measure.pairs, minips.lab.measure.with_torch"
+    roles = "import minips.lab.measure.pairs, minips.lab.measure.with_torch, minips_course.move.crowd"
     assert said(f"import sys; {roles}; say = [name for name in {drawing} if name in sys.modules]") == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from minips.core.config import Config
 from minips.engines.supervisor import ControlPipe
-from minips.lab.measure.trips import WAIT_S
+from minips.lab.measure.pairs import WAIT_S
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 

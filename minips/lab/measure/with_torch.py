@@ -14,8 +14,8 @@ from typing import Any
 from minips.core.config import Config
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
+from minips.lab.measure.pairs import silence
 from minips.lab.measure.rounds import Rounds, told_to_go
-from minips.lab.measure.trips import silence
 from minips.problems import Problem
 from minips.stage import Tensors
 

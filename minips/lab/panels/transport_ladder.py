@@ -84,7 +84,7 @@ def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
     """An echo server: its address and its token."""
     from minips.engines import Processes
     from minips.engines.supervisor import Supervisor
-    from minips.lab.measure.trips import attend, frames_server
+    from minips.lab.measure.pairs import attend, frames_server
     from minips.lab.measure.turns import START_S
 
     if transport.name == "inproc":
