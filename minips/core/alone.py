@@ -13,7 +13,6 @@ from minips.core.partition import named_arrays
 from minips.results import saved
 from minips.results.trace import Trace
 from minips.stage import Array, Buffer, Frames, Tensors
-from minips.stages.quantizers import Exact
 from minips.stages.transports.framing import (
     ALIGNMENT,
     HEAD,
@@ -66,7 +65,7 @@ class Sender:
         codec = self._encoder.codec
 
         def exact(name: str) -> bool:
-            return bool(codec.quantizer_of(name) == Exact())
+            return bool(codec.quantizer_of(name).identity)
 
         arrays = named_arrays(tensors, "encode takes tensors", "tensor", exact)
         check_finite(arrays, "The tensor", "Look at the code that makes it.")

@@ -6,6 +6,11 @@ Every encoded message describes itself. Its first frame is a small msgpack map, 
 the names of serializer and compressor; the packet names the memory and each tensor's quantizer. So a receiver decodes
 any sender's messages without a shared configuration. Memories and random draws make encoders and decoders stateful: one
 decoder has one sender; an encoder with a memory has one receiver, one without may have several.
+
+Exact arrays in `MsgPack`'s frames are *planned*: where names, dtypes and shapes are those of the message before, a
+`Plan` writes and reads the same bytes, and calls no stage. To see each message go through the stages, use a subclass
+that overrides a method of one of them. A planned message's spans are measured, too: views of the arrays are the
+quantizer's time, the header is the serializer's. `Run.summary` and the lab's timeline tell how many there were.
 """
 
 import math
@@ -13,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -32,8 +38,6 @@ from minips.stages.serializers import MsgPack, Packet, Serializer
 from minips.words import check_seed, check_type, told
 
 ENVELOPE_BYTES = 2**16
-_STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
-_PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +80,13 @@ class Codec(Value):
     @property
     def lossless(self) -> bool:
         """True where the receiver gets exactly the sender's values, and no memory is kept."""
-        return self.quantizer == _EXACT and self.memory.stateless
+        quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
+        return self.memory.stateless and all(quantizer.identity for quantizer in quantizers)
+
+    @property
+    def planned(self) -> bool:
+        """True where messages may be planned: exact arrays in the frames of `MsgPack`, uncompressed."""
+        return self.lossless and self.serializer.indexed and self.compressor.identity
 
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> Sender:
         """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
@@ -89,7 +99,7 @@ class Codec(Value):
         """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
         trace = Trace("receiver") if trace is None else trace
         check_type("receiver", trace, Trace, "a Trace")
-        return Receiver(self, Decoder(trace), unpack)
+        return Receiver(self, Decoder(trace), partial(unpack, plan=Plan()))
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
         """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
@@ -120,10 +130,7 @@ class _End:
 
     def mark(self) -> Mark:
         """The memories' states now, for `go_back`. Cheap: memories replace arrays and never write into them."""
-        states = {}
-        for name, state in self._states.items():
-            states[name] = {**state}
-        return states
+        return {name: {**state} for name, state in self._states.items()}
 
     def go_back(self, mark: Mark) -> None:
         """Set the memories back to the mark."""
@@ -147,17 +154,14 @@ class Encoder(_End):
         self.most: float = math.inf  # bytes of a message before it is compressed
         self._quantizers: dict[str, Quantizer] = {}
         self._envelope = envelope(codec, {})
-        plain = codec.lossless and codec.compressor.identity and type(codec.serializer) is MsgPack
-        self._plan = Plan(self._envelope) if plain else None
-        self._compensating = 0.0
+        self._plan = Plan(self._envelope) if codec.planned else None
+        self._spans, self._compensating = ("" if codec.memory.stateless else ENCODE[0], *ENCODE[1:]), 0.0
 
     def encode(self, message: Message) -> Frames:
         """The frames of a message. The tensors must be finite."""
         now, memory = self.trace.now, self.codec.memory
         began, header = now(), {**message.header, "memory": memory.name}
-        if self._plan and (planned := self._plan.write(header, message.tensors)):
-            done = now()
-            self.trace.laps(_STATELESS, (began, began, done, done))
+        if self._plan and (planned := self._plan.write(header, message.tensors, self.trace, began)):
             return planned
         codec, self._compensating = self.codec, 0.0
         mark = {} if memory.stateless else self.mark()
@@ -167,19 +171,16 @@ class Encoder(_End):
             packet = Packet(header, tensors)
             check_stages("A message", [x.nbytes for _, parts in tensors.values() for x in parts.values()], codec)
             frames = codec.serializer.dumps(packet)
-            serialized = now()
             if self._plan:
-                self._plan.learn(bytes(frames[0]), len(frames) - 1, packet)
+                self._plan.learn(frames, packet)
+            serialized = now()
             if not codec.compressor.identity:
                 check_bytes("A message", sum(map(len, frames)), "a receiver", self.most)
                 frames = compressed(codec.compressor, frames)
         except BaseException:
             self.go_back(mark)
             raise
-        if memory.stateless:  # there is nothing to compensate
-            self.trace.laps(_STATELESS, (began, quantized, serialized, now()))
-        else:
-            self.trace.laps(ENCODE, (began, began + self._compensating, quantized, serialized, now()))
+        self.trace.laps(self._spans, (began, began + self._compensating, quantized, serialized, now()))
         return [self._envelope, *frames]
 
     def state(self) -> dict[str, Any]:
@@ -193,10 +194,7 @@ class Encoder(_End):
         """One tensor: its quantizer's name and its parts."""
         began, self._compensating = self.trace.now(), 0.0
         quantized = self._quantized({name: x})[name]
-        if self.codec.memory.stateless:
-            self.trace.laps(("quantize",), (began, self.trace.now()))
-        else:
-            self.trace.laps(("compensate", "quantize"), (began, began + self._compensating, self.trace.now()))
+        self.trace.laps(self._spans[:2], (began, began + self._compensating, self.trace.now()))
         return quantized
 
     def _quantized(self, tensors: Tensors) -> dict[str, tuple[str, Parts]]:
@@ -330,9 +328,6 @@ def unpack(
         check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
-    if plan and names == _PLAIN and (message := plan.read(frames)):
-        trace.laps(_OPEN, (began, began, trace.now()))
-        return message, fields
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
@@ -340,17 +335,20 @@ def unpack(
             f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
             f"names it; this one names {codec.serializer.name}."
         )
+    plan = plan if serializer.indexed and compressor.identity else None
+    if plan and (message := plan.read(frames, trace, began)):
+        return message, fields
     limits = limits or of_anything()
     opened = frames[1:] if compressor.identity else inflated(compressor, frames[1:], limits.nbytes)
     decompressed = trace.now()
-    if plan and names == _PLAIN and opened:
+    if plan and opened:
         opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read
-    limits.check_head(names[0], opened)
+    limits.check_head(serializer, opened)
     packet = serializer.loads(opened)
     limits.check_count(packet.tensors)
-    trace.laps(_OPEN, (began, decompressed, trace.now()))
-    if plan and names == _PLAIN:
-        plan.learn(bytes(opened[0]), len(opened) - 1, packet)
+    trace.laps(DECODE[:2], (began, decompressed, trace.now()))
+    if plan:
+        plan.learn(opened, packet)
         if len(fields) == 3 and len(first) <= ENVELOPE_BYTES:  # without a stamp, which differs from message to message
             plan.opening = first, fields
     return packet, fields

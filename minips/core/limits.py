@@ -15,7 +15,7 @@ from minips.core.rows import TablePart
 from minips.results import saved
 from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
 from minips.stages.compressors.base import BombError, Compressor, check_size
-from minips.stages.serializers import MsgPack, Packet
+from minips.stages.serializers import Packet, Serializer
 from minips.stages.serializers.wellformed import MOST_PARTS, quoted
 from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
 from minips.words import reason
@@ -51,9 +51,9 @@ class Limits(NamedTuple):
         """These limits for what comes over a transport."""
         return self._replace(nbytes=min(self.nbytes, most_bytes(transport)))
 
-    def check_head(self, serializer: str, frames: Frames) -> None:
+    def check_head(self, serializer: Serializer, frames: Frames) -> None:
         """ValueError where the head of a packet in MessagePack is too large."""
-        if serializer == MsgPack.name and frames and len(frames[0]) > self.head:
+        if serializer.indexed and frames and len(frames[0]) > self.head:
             raise ValueError(f"The second frame has {len(frames[0])} bytes, and the tensors here need {self.head}.")
 
     def check_count(self, tensors: Sized) -> None:
@@ -308,7 +308,8 @@ def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
 def check_plain(packet: Packet | Message) -> None:
     """ValueError where arrays that are no gradients are quantized: parts can stand for arrays of any size."""
     for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
-        if quantizer != "exact":
+        known = DEFAULTS.get(("quantizer", quantizer))
+        if quantizer != "exact" and not (known and known.identity):
             raise ValueError(f"{quoted(name)} is no gradient: it travels exactly, not with {quoted(quantizer)}.")
 
 
