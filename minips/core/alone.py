@@ -24,7 +24,7 @@ from minips.stages.transports.framing import (
     pieces,
     split,
 )
-from minips.words import told
+from minips.words import check_type, told
 
 SEAL = b"\x89mps"
 """The first bytes of a file: no text begins with them, and no body of a stream, which has zeros there."""
@@ -152,6 +152,13 @@ class Receiver:
         kept = _kept("receiver", state, self.codec.memory.name)
         self._decoder.restore(kept)
         self._count = kept["count"]
+
+
+def trace_of(end: str, given: Trace | None) -> Trace:
+    """The trace that was given to this end, or a fresh one. TypeError for anything else."""
+    trace = Trace(end) if given is None else given
+    check_type(end, trace, Trace, "a Trace")
+    return trace
 
 
 def _check_frames(frames: object) -> None:

@@ -8,9 +8,9 @@ any sender's messages without a shared configuration. Memories and random draws 
 decoder has one sender; an encoder with a memory has one receiver, one without may have several.
 
 Exact arrays in `MsgPack`'s frames are *planned*: where names, dtypes and shapes are those of the message before, a
-`Plan` writes and reads the same bytes, and calls no stage. To see each message go through the stages, use a subclass
-that overrides a method of one of them. A planned message's spans are measured, too: views of the arrays are the
-quantizer's time, the header is the serializer's. `Run.summary` and the lab's timeline tell how many there were.
+`Plan` writes and reads it, to the same bytes, without the stages. Of its time the arrays' views are the quantizer's and
+the header is the serializer's. A subclass that overrides a method of a stage is never planned. `Run.summary` and the
+lab's timeline say how many messages were.
 """
 
 import math
@@ -18,15 +18,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgpack
 import numpy as np
 
-from minips.core.alone import Receiver, Sender, dumps, loads
+from minips.core.alone import Receiver, Sender, dumps, loads, trace_of
 from minips.core.fields import ENVELOPE, check_fields
-from minips.core.limits import Limits, check_bytes, check_declared, check_shape, check_stages, inflated, of_anything
+from minips.core.limits import Limits, check_declared, check_shape, check_stages, compressed, inflated, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Message
 from minips.core.plan import Plan
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
@@ -35,9 +35,10 @@ from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.words import check_seed, check_type, told
+from minips.words import check_seed, told
 
 ENVELOPE_BYTES = 2**16
+_ARRAYS = (np.ndarray, np.generic)
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,23 +84,14 @@ class Codec(Value):
         quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
         return self.memory.stateless and all(quantizer.identity for quantizer in quantizers)
 
-    @property
-    def planned(self) -> bool:
-        """True where messages may be planned: exact arrays in the frames of `MsgPack`, uncompressed."""
-        return self.lossless and self.serializer.indexed and self.compressor.identity
-
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> Sender:
         """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
-        trace = Trace("sender") if trace is None else trace
-        check_type("sender", trace, Trace, "a Trace")
         check_seed("sender", seed)
-        return Sender(Encoder(self, np.random.default_rng(seed), trace))
+        return Sender(Encoder(self, np.random.default_rng(seed), trace_of("sender", trace)))
 
     def receiver(self, trace: Trace | None = None) -> Receiver:
         """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
-        trace = Trace("receiver") if trace is None else trace
-        check_type("receiver", trace, Trace, "a Trace")
-        return Receiver(self, Decoder(trace), partial(unpack, plan=Plan()))
+        return Receiver(self, Decoder(trace_of("receiver", trace)), partial(unpack, plan=Plan()))
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
         """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
@@ -152,9 +144,9 @@ class Encoder(_End):
         super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
         self.most: float = math.inf  # bytes of a message before it is compressed
-        self._quantizers: dict[str, Quantizer] = {}
-        self._envelope = envelope(codec, {})
-        self._plan = Plan(self._envelope) if codec.planned else None
+        self._quantizer_of, self._envelope = cache(codec.quantizer_of), envelope(codec, {})
+        planned = codec.lossless and codec.serializer.indexed and codec.compressor.identity
+        self._plan = Plan(self._envelope) if planned else None
         self._spans, self._compensating = ("" if codec.memory.stateless else ENCODE[0], *ENCODE[1:]), 0.0
 
     def encode(self, message: Message) -> Frames:
@@ -174,9 +166,7 @@ class Encoder(_End):
             if self._plan:
                 self._plan.learn(frames, packet)
             serialized = now()
-            if not codec.compressor.identity:
-                check_bytes("A message", sum(map(len, frames)), "a receiver", self.most)
-                frames = compressed(codec.compressor, frames)
+            frames = frames if codec.compressor.identity else compressed(codec.compressor, frames, self.most)
         except BaseException:
             self.go_back(mark)
             raise
@@ -200,9 +190,7 @@ class Encoder(_End):
     def _quantized(self, tensors: Tensors) -> dict[str, tuple[str, Parts]]:
         memory, now, quantized = self.codec.memory, self.trace.now, {}
         for name, x in tensors.items():
-            quantizer = self._quantizers.get(name)
-            if quantizer is None:
-                quantizer = self._quantizers[name] = self.codec.quantizer_of(name)
+            quantizer = self._quantizer_of(name)
             if not memory.stateless:
                 state, began = self._states[name], now()
                 p = memory.compensate(x, state)
@@ -212,7 +200,9 @@ class Encoder(_End):
                 parts = quantizer.encode(x, self.rng)
                 for part in parts.values() if isinstance(parts, dict) else (None,):
                     if not isinstance(part, _ARRAYS):
-                        raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
+                        kinds = sorted({type(x).__name__ for x in parts.values()}) if isinstance(parts, dict) else ()
+                        got = f"a dict of {', '.join(kinds)}" if kinds else type(parts).__name__
+                        raise TypeError(f"encode gave {got}, expected a dict of arrays.")
             except Exception as error:  # the quantizer may be the user's own
                 raise ValueError(
                     f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {error}"
@@ -270,22 +260,6 @@ def encode_plainly(message: Message, codec: Codec) -> Frames:
     """The frames of a message whose arrays are no gradients: exact, with the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
-
-
-def compressed(compressor: Compressor, frames: Frames) -> Frames:
-    """The frames, each compressed. An empty frame stays empty. ValueError for one that the compressor cannot take."""
-    for frame in frames if compressor.most_bytes < math.inf else ():
-        check_bytes("A frame", len(frame), repr(compressor), compressor.most_bytes)
-    return [compressor.compress(frame) if len(frame) else frame for frame in frames]
-
-
-_ARRAYS = (np.ndarray, np.generic)
-
-
-def _kinds(parts: object) -> str:
-    if not isinstance(parts, dict):
-        return type(parts).__name__
-    return f"a dict of {', '.join(sorted({type(part).__name__ for part in parts.values()}))}"
 
 
 def envelope(codec: Codec, stamp: Header) -> bytes:

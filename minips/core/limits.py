@@ -3,6 +3,7 @@
 `check_run` compares the two before a run begins.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
@@ -242,6 +243,16 @@ def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
             f"{what} has {nbytes} bytes, and {taker} takes at most {most}. Send smaller tensors, or use more servers, "
             "fewer bits for each value, or another stage."
         )
+
+
+def compressed(compressor: Compressor, frames: Frames, most: float = math.inf) -> Frames:
+    """The frames, each compressed. An empty frame stays empty. ValueError where they have more than ``most`` bytes in
+    all, or one has more than the compressor can take.
+    """
+    check_bytes("A message", sum(map(len, frames)), "a receiver", most)
+    for frame in frames:
+        check_bytes("A frame", len(frame), repr(compressor), compressor.most_bytes)
+    return [compressor.compress(frame) if len(frame) else frame for frame in frames]
 
 
 def inflated(compressor: Compressor, frames: Frames, most: int) -> Frames:

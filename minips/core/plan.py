@@ -38,15 +38,13 @@ class Plan:
     def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:
         """The frames of a message that has the last index; None for any other."""
         index, known, _ = self._last
-        if [*tensors] != [*known]:
-            return None
         frames: Frames = [self._envelope, b""]
         try:
-            for name, x in tensors.items():
-                if (x.dtype, x.shape) != known[name]:
+            for (name, x), (same, like) in zip(tensors.items(), known.items(), strict=True):
+                if name != same or (x.dtype, x.shape) != like:
                     return None
                 frames.append(x.data.cast("B"))
-        except (TypeError, ValueError):  # the values are no contiguous plain numbers
+        except (TypeError, ValueError):  # more or fewer names, or values that are not contiguous plain numbers
             return None
         quantized = trace.now()
         frames[1] = _PAIR + msgpack.packb(header) + index

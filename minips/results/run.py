@@ -236,9 +236,7 @@ class Run:
                 "config": Config.from_dict(values["config"]),
                 "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
                 "grants": [Grant(*row) for row in values["grants"].tolist()],
-                "trace": Trace(
-                    spans=spans, until=inf if until is None else until, planned=values.get("trace_planned")
-                ),
+                "trace": Trace(spans=spans, until=inf if until is None else until, planned=values.get("trace_planned")),
                 "staleness": Counter(values["staleness"]),
             }
             known = {field.name for field in fields(cls)}
