@@ -64,6 +64,7 @@ ONE_THREAD = 10_000
 """Values whose dot product OpenBLAS works out in one thread."""
 DEFAULTS: dict[tuple[str, str], Any] = {}
 """What `default_stage` has made, by kind and name, for those who look there often."""
+CHANGES = [0]  # how many stages were registered: what is known of a name's stage may be another's then
 
 
 def option(
@@ -215,6 +216,7 @@ def register(cls: type[S]) -> type[S]:
         raise ValueError(f"The {kind} name {name!r} belongs to {_where(taken).replace(':', '.')}; choose another.")
     known[name] = cls
     DEFAULTS.pop((kind, name), None)
+    CHANGES[0] += 1
     return cls
 
 

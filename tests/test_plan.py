@@ -110,6 +110,16 @@ def test_an_empty_envelope_is_refused_alike() -> None:
             decoded([b"", HEAD, BODY], plan)
 
 
+@pytest.mark.parametrize("like", [{"w": np.zeros(4, "f4")}, {"v": W["w"]}], ids=["a shape", "a name"])
+def test_arrays_that_do_not_fit_are_refused_each_time(like: Tensors) -> None:
+    plan, refused = Plan(), set()
+    for known in (plan, plan, plan, None):
+        with pytest.raises(ValueError, match=r"must be float32 of shape \(4,\)|Expected gradients of v") as error:
+            Decoder(UNTIMED).decode(unpack([ENVELOPE, HEAD, BODY], PLAIN, UNTIMED, known, like=like)[0], like)
+        refused.add(str(error.value))
+    assert len(refused) == 1
+
+
 def test_what_is_learned_is_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer over shared memory writes over its frames while they are read: no other's message is read by that."""
     a, b = np.arange(3, dtype="f4"), np.arange(3, 6, dtype="f4")
@@ -205,7 +215,9 @@ def test_a_subclass_that_changes_nothing_is_planned(base: type[Any], monkeypatch
     for cls in (PACK, EXACT):
         for method in METHODS[cls]:
             monkeypatch.setattr(cls, method, counting(getattr(cls, method), method, called))
-    known, run = trained(base()), trained(renamed(base))
+    known = trained(base())
+    called.clear()
+    run = trained(renamed(base))
     np.testing.assert_array_equal(run.params["w"], known.params["w"])
     assert max(called.values()) < WORKERS * STEPS
     assert run.trace.planned == known.trace.planned

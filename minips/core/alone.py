@@ -209,7 +209,12 @@ def loads(codec: Any, data: Buffer) -> Tensors:
 
 
 def sealed(frames: Frames) -> bytes:
-    """A body for a file: `SEAL` stands in place of tag and zeros, a CRC-32 of all other bytes behind the lengths."""
+    """A body for a file, which begins with a head: the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes),
+    their lengths (8 bytes each), and the CRC-32 of all other bytes (4 bytes, `zlib.crc32`), all little-endian. The
+    frames come next. Zeros pad the head and each frame to a multiple of 64 bytes.
+
+    Older files are read, too: four zeros stand in place of the first bytes, and there is no CRC-32.
+    """
     check_count(len(frames))
     _, *body = pieces(0, frames)
     head = SEAL + len(frames).to_bytes(4, "little") + lengths_of(frames)

@@ -8,9 +8,8 @@ any sender's messages without a shared configuration. Memories and random draws 
 decoder has one sender; an encoder with a memory has one receiver, one without may have several.
 
 Exact arrays in `MsgPack`'s frames are *planned*: where names, dtypes and shapes are those of the message before, a
-`Plan` writes and reads it, to the same bytes, without the stages. Of its time the arrays' views are the quantizer's and
-the header is the serializer's. A subclass that overrides a method of a stage is never planned. `Run.summary` and the
-lab's timeline say how many messages were.
+`Plan` writes and reads the same bytes without the stages. Its arrays are timed as the quantizer's work, its header as
+the serializer's. Subclasses that override a stage's methods are not planned. `Run.summary` counts planned messages.
 """
 
 import math
@@ -27,7 +26,7 @@ import numpy as np
 from minips.core.alone import Receiver, Sender, dumps, loads, trace_of
 from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_declared, check_shape, check_stages, compressed, inflated, of_anything
-from minips.core.message import PROTOCOL_VERSION, Header, Message
+from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
 from minips.core.plan import Plan
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
@@ -94,12 +93,8 @@ class Codec(Value):
         return Receiver(self, Decoder(trace_of("receiver", trace)), partial(unpack, plan=Plan()))
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
-        """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
-
-        The head is the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes), their lengths (8 bytes each),
-        and the CRC-32 of all other bytes (4 bytes, `zlib.crc32`), all little-endian. The frames come next. Zeros pad
-        the head and each frame to a multiple of 64 bytes. ``loads`` reads older files, too: four zeros stand in place
-        of the first bytes, and there is no CRC-32.
+        """These arrays, by name, as one ``bytes`` with a CRC-32; ``seed`` is that of random draws. ValueError with a
+        memory. Its format: `minips.core.alone.sealed`.
         """
         return dumps(self, tensors, seed)
 
@@ -222,7 +217,7 @@ class Decoder(_End):
         super().__init__()
         self.trace = trace
 
-    def decode(self, packet: Packet | Message, like: Mapping[str, Array] | None = None) -> Message:
+    def decode(self, packet: Packet | Message, like: Like = None) -> Message:
         """The message of a packet, or one that a plan has read already. ValueError where parts do not fit together or
         are not for tensors of the shapes of ``like``.
         """
@@ -230,8 +225,7 @@ class Decoder(_End):
             return packet
         check_declared(packet, like)
         began = self.trace.now()
-        name = packet.header.get("memory", "none")
-        memory: Any = DEFAULTS.get(("memory", str(name))) or default_stage("memory", str(name))
+        memory: Any = default_stage("memory", str(packet.header.get("memory", "none")))
         tensors: Tensors = {}
         for name, (quantizer, parts) in packet.tensors.items():
             try:
@@ -277,10 +271,15 @@ def wrap(codec: Codec, stamp: Header, answer: Frames) -> Frames:
 
 
 def unpack(
-    frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None, limits: Limits | None = None
+    frames: Frames,
+    codec: Codec,
+    trace: Trace,
+    plan: Plan | None = None,
+    limits: Limits | None = None,
+    like: Like = None,
 ) -> tuple[Any, Header]:
     """Frames to packet, or to the message that a ``plan`` reads, and the envelope. ValueError where they are malformed,
-    name an unknown stage or exceed the ``limits``, those of a codec alone for None.
+    name an unknown stage or exceed the ``limits``, those of a codec alone for None. Only arrays like these are planned.
 
     ``codec`` is the receiver's own: a serializer that can run code is accepted only where that codec names it.
     """
@@ -302,6 +301,8 @@ def unpack(
         check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
+    if plan and names == plan.names and (message := plan.read(frames, trace, began)):
+        return message, fields
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
@@ -310,8 +311,6 @@ def unpack(
             f"names it; this one names {codec.serializer.name}."
         )
     plan = plan if serializer.indexed and compressor.identity else None
-    if plan and (message := plan.read(frames, trace, began)):
-        return message, fields
     limits = limits or of_anything()
     opened = frames[1:] if compressor.identity else inflated(compressor, frames[1:], limits.nbytes)
     decompressed = trace.now()
@@ -322,7 +321,8 @@ def unpack(
     limits.check_count(packet.tensors)
     trace.laps(DECODE[:2], (began, decompressed, trace.now()))
     if plan:
-        plan.learn(opened, packet)
+        plan.names = names
+        plan.learn(opened, packet, like)
         if len(fields) == 3 and len(first) <= ENVELOPE_BYTES:  # without a stamp, which differs from message to message
             plan.opening = first, fields
     return packet, fields

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips.core.exchange import PS
-from minips.core.message import Message, unlike
+from minips.core.message import Like, Message, unlike
 from minips.core.partition import Layout, Layouts, named_arrays, partition
 from minips.core.rows import TablePart
 from minips.results import saved
 from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
 from minips.stages.compressors.base import BombError, Compressor, check_size
+from minips.stages.quantizers.base import Parts
 from minips.stages.serializers import Packet, Serializer
 from minips.stages.serializers.wellformed import MOST_PARTS, quoted
 from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
@@ -297,7 +298,7 @@ def pieces_of(layout: Layouts) -> Tensors:
     return pieces
 
 
-def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
+def check_declared(packet: Any, like: Like) -> None:
     """ValueError where the parts of a packet are for other tensors than these, before memory is taken for them."""
     if like is None:
         return
@@ -310,7 +311,7 @@ def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
             raise ValueError(f"The parts of {name!r} are for the shape {quoted(shape)}; expected {like[name].shape}.")
 
 
-def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
+def check_shape(name: str, x: Any, like: Like) -> None:
     """ValueError where a decoded tensor has not the shape of the one in ``like``."""
     if like is not None and x.shape != like[name].shape:
         raise unlike(name, x, like[name].dtype, like[name].shape)
@@ -319,9 +320,23 @@ def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
 def check_plain(packet: Packet | Message) -> None:
     """ValueError where arrays that are no gradients are quantized: parts can stand for arrays of any size."""
     for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
-        known = DEFAULTS.get(("quantizer", quantizer))
-        if quantizer != "exact" and not (known and known.identity):
+        if not is_exact(quantizer):
             raise ValueError(f"{quoted(name)} is no gradient: it travels exactly, not with {quoted(quantizer)}.")
+
+
+def is_exact(quantizer: str) -> bool:
+    """True where there is a quantizer of this name here whose one part is the array."""
+    try:
+        return bool(default_stage("quantizer", quantizer).identity)
+    except Exception:  # of the user's own class, or for a name that is not known
+        return False
+
+
+def is_plain(name: str, quantizer: str, parts: Parts, like: Like) -> bool:
+    """True where the only part of a tensor is its array, with a shape that is expected."""
+    if not is_exact(quantizer) or [*parts] != ["values"]:
+        return False
+    return like is None or (name in like and parts["values"].shape == like[name].shape)
 
 
 def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:

@@ -11,15 +11,14 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from minips.core.message import Header, Message
+from minips.core.limits import is_plain
+from minips.core.message import Header, Like, Message
 from minips.results.trace import DECODE, PLANNED, Trace
-from minips.stage import DEFAULTS, Frames, Tensors
+from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
-_PAIR = b"\x92"
-"""The first byte of MessagePack's array of two."""
-LEARNED_BYTES = 2**22
-"""The longest head from which a plan learns: one of as many tensors as a message may have."""
+_PAIR = b"\x92"  # the first byte of MessagePack's array of two
+LEARNED_BYTES = 2**22  # the longest head from which a plan learns: one of as many tensors as a message may have
 
 
 class Plan:
@@ -32,19 +31,22 @@ class Plan:
     def __init__(self, envelope: bytes = b"") -> None:
         self._envelope = envelope
         self.opening: tuple[bytes | None, Header] = None, {}
-        """The envelope of a message that was read in the general way: its bytes and its fields."""
-        self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], set[str]] = b"\x90", {}, set()
+        self.names: tuple[str, str] | None = None
+        """Of a message that was read in the general way: the envelope's bytes and fields; serializer and compressor."""
+        self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
     def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:
         """The frames of a message that has the last index; None for any other."""
         index, known, _ = self._last
+        if [*tensors] != [*known]:
+            return None
         frames: Frames = [self._envelope, b""]
         try:
-            for (name, x), (same, like) in zip(tensors.items(), known.items(), strict=True):
-                if name != same or (x.dtype, x.shape) != like:
+            for name, x in tensors.items():
+                if (x.dtype, x.shape) != known[name]:
                     return None
                 frames.append(x.data.cast("B"))
-        except (TypeError, ValueError):  # more or fewer names, or values that are not contiguous plain numbers
+        except (TypeError, ValueError):  # the values are not contiguous plain numbers
             return None
         quantized = trace.now()
         frames[1] = _PAIR + msgpack.packb(header) + index
@@ -54,17 +56,15 @@ class Plan:
     def read(self, frames: Frames, trace: Trace, began: float) -> Message | None:
         """The message of frames that have the last index; None for any others."""
         opened = trace.now()
-        index, known, quantizers = self._last
+        index, known, changes = self._last
         try:
             head = frames[1]
             stop = len(head) - len(index)
-            if head[stop:] != index or head[:1] != _PAIR:
+            if head[stop:] != index or head[:1] != _PAIR or changes != CHANGES[0]:
                 return None
             header = msgpack.unpackb(head[1:stop])
             once = head[1] == 0x80 | len(header)  # the first byte of a map of so many: no key is there twice
             exact = header.get("memory", "none") == "none" or DEFAULTS["memory", header["memory"]].stateless
-            for name in quantizers:  # their classes may have been registered again
-                exact &= DEFAULTS["quantizer", name].identity
             if not (once and exact) or len(frames) != len(known) + 2:
                 return None
             unpacked = trace.now()
@@ -78,17 +78,16 @@ class Plan:
         except Exception:  # the general way says what is wrong
             return None
 
-    def learn(self, frames: Frames, packet: Packet) -> None:
-        """Keep the index of a packet that was written or read in the general way, where each frame is an array."""
-        head, known, quantizers = frames[0], {}, set()
+    def learn(self, frames: Frames, packet: Packet, like: Like = None) -> None:
+        """Keep the index of a packet that was written or read in the general way, of exact arrays like these."""
+        head, known = frames[0], {}
         for name, (quantizer, parts) in packet.tensors.items():
-            if [*parts] != ["values"] or not is_little(parts["values"].dtype):
+            if not (is_plain(name, quantizer, parts, like) and is_little(parts["values"].dtype)):
                 return
-            quantizers.add(quantizer)
             known[name] = parts["values"].dtype, parts["values"].shape
         if known and len(head) <= LEARNED_BYTES and len(frames) == len(known) + 1:
             unpacker = msgpack.Unpacker()
             unpacker.feed(head)
             unpacker.read_array_header()
             unpacker.skip()
-            self._last = bytes(head[unpacker.tell() :]), known, quantizers
+            self._last = bytes(head[unpacker.tell() :]), known, CHANGES[0]
