@@ -62,8 +62,9 @@ Frames = list[Buffer]
 _KINDS: dict[str, dict[str, type["Stage"] | str]] = {}
 ONE_THREAD = 10_000
 """Values whose dot product OpenBLAS works out in one thread."""
-DEFAULTS: dict[tuple[str, str], "Stage"] = {}
+DEFAULTS: dict[tuple[str, str], Any] = {}
 """What `default_stage` has made, by kind and name, for those who look there often."""
+CHANGES = [0]  # how many stages were registered: what is known of a name's stage may be another's then
 
 
 def option(
@@ -163,6 +164,15 @@ class Stage(Value):
     requires: ClassVar[tuple[str, ...]] = ()
     """Modules that must be installed, and ``extra``, the minips extra that installs them."""
     extra: ClassVar[str] = ""
+    of_methods: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Class attributes that are True for these methods alone: False in a subclass that overrides one of them."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for attribute, methods in cls.of_methods.items():
+            said = next(base for base in cls.__mro__ if attribute in vars(base))
+            if any(getattr(cls, method) is not getattr(said, method) for method in methods):
+                setattr(cls, attribute, False)
 
     def __post_init__(self) -> None:
         lacking = missing(type(self))
@@ -206,6 +216,7 @@ def register(cls: type[S]) -> type[S]:
         raise ValueError(f"The {kind} name {name!r} belongs to {_where(taken).replace(':', '.')}; choose another.")
     known[name] = cls
     DEFAULTS.pop((kind, name), None)
+    CHANGES[0] += 1
     return cls
 
 

@@ -128,7 +128,7 @@ class ServerRecord:
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
         """The message of an answer's frames, and what its envelope says. ValueError where it is not as expected."""
         limits, like = expected or self.anything
-        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits)
+        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
         return self.decoder.decode(packet, like), stamp
 
 

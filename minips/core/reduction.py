@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Codec, Decoder, Encoder, compressed, envelope, unpack
+from minips.core.codec import Codec, Decoder, Encoder, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
-from minips.core.limits import of_anything
+from minips.core.limits import compressed, of_anything
 from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session

@@ -16,7 +16,7 @@ from minips.core.partition import Layout, Layouts
 from minips.core.rows import Rows, TableParameters, TablePart, row_numbers, take
 from minips.core.sessions import Session
 from minips.core.shard import Shard, checked
-from minips.stage import Array, Tensors
+from minips.stage import Array, Tensors, default_stage
 from minips.stages.serializers.wellformed import quoted
 
 Wanted = Mapping[str, Any] | None
@@ -103,7 +103,8 @@ def taken(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> di
     of = message.header.get("of") or {}
     if not tables:
         raise ValueError(f"Only a table takes rows, under 'of', and there is none here; got {quoted([*of])}.")
-    if not isinstance(of, dict) or not of.keys() <= tables.keys() or message.header.get("memory") != "none":
+    stateless = default_stage("memory", message.header.get("memory", "none")).stateless
+    if not isinstance(of, dict) or not of.keys() <= tables.keys() or not stateless:
         raise ValueError(f"A push of rows has their numbers under 'of', for {', '.join(tables)}, and no memory.")
     like = dict(params)
     for name, part in tables.items():

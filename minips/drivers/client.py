@@ -338,7 +338,7 @@ class _MeteredRecord(ServerRecord):
         received_at, (frames, sent_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
         limits, like = expected or self.anything
-        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits)
+        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits, like)
         if sent_at is not None:  # the trace shows both transfers first, then the wait that was between them
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, received_at - sent_at - busy - waited)

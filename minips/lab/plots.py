@@ -116,8 +116,10 @@ def loss(
 
 
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-    """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together."""
-    named = _named(runs)
+    """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together. The legend says
+    how many messages were planned (`minips.Codec`): their encoding and decoding calls no stage.
+    """
+    named = {_and_planned(label, run): run for label, run in _named(runs).items()}
     means = {
         label: {name: total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
         for label, run in named.items()
@@ -144,7 +146,9 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """A row of bars for each worker and server, between two moments (None: eight steps from the middle of the run)."""
+    """A row of bars for each worker and server, between two moments (None: eight steps from the middle of the run). The
+    legend says how many messages of the whole run were planned.
+    """
     middle, half = run.seconds / 2, 4 * run.seconds_per_step
     start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
     shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
@@ -158,7 +162,7 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
             if bars:
                 ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **look.area)
         if any(span.name in members for span in shown):
-            present.append(Patch(label=group, **look.area))
+            present.append(Patch(label=_and_planned(group, run) if members is ENCODE else group, **look.area))
     ax.set_yticks(range(len(whos)), whos)
     ax.set(xlabel=f"time since the start ({unit})", xlim=(start * scale, stop * scale))
     legend_above(ax, len(GROUPS) if _figure(ax).get_figwidth() > NARROW_IN else len(GROUPS) // 2, handles=present)
@@ -391,6 +395,12 @@ def _figure(ax: Axes) -> Figure:
 
 def _named(runs: Any) -> dict[str, Any]:
     return dict(runs) if isinstance(runs, Mapping) else {"": runs}
+
+
+def _and_planned(label: str, run: Run) -> str:
+    """The label, and how many of the run's messages were planned."""
+    planned = run.trace.planned.total()
+    return f"{label} ({planned} planned)".lstrip() if planned else label
 
 
 def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:

@@ -6,8 +6,8 @@ a machine share), how long it took, and the step that it belonged to. A cost pre
 
 import json
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import inf
@@ -21,6 +21,8 @@ ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
 """The names of a message on its way out, on its way in, and of a round."""
+PLANNED = ENCODE[1:3]
+"""Those of a message with arrays that a plan writes (`minips.core.codec`), and of no other."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
 """All names, in the order of the data's way."""
 
@@ -55,12 +57,13 @@ class Trace:
         limit: int = 200_000,
         until: float = inf,
         now: Callable[[], float] = time.monotonic,
+        planned: Mapping[str, int] | None = None,
     ) -> None:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
         """``until`` is when the first span began that was not kept: before it none is missing."""
         self.now = now
         """Tells the time to those who record spans."""
-        self._earlier = list(spans)
+        self._earlier, self._planned = list(spans), Counter(planned)
         self._laps: list[Any] = []
         """Of each row its names, its step and its moments, in turn, added at once: threads share a trace."""
         self._room = limit - len(self._earlier)
@@ -94,6 +97,11 @@ class Trace:
         """All that was recorded."""
         return [*self]
 
+    @property
+    def planned(self) -> Counter[str]:
+        """How many messages with arrays a plan wrote, by who wrote them. Beyond ``limit`` spans none is counted."""
+        return self._planned + Counter({self.who: self._laps.count(PLANNED)})
+
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, of all or of those whose name starts with ``who``."""
         return totals(span for span in self if span.who.startswith(who))
@@ -112,7 +120,7 @@ class Trace:
     def since(self, origin: float) -> "Trace":
         """The same spans, their starts counted from ``origin``."""
         spans = (span._replace(start=span.start - origin) for span in self)
-        return Trace(self.who, spans, self.limit, self.until - origin)
+        return Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -121,7 +129,8 @@ class Trace:
     def joined(traces: Sequence["Trace"]) -> "Trace":
         """The spans of all these traces."""
         until = min((trace.until for trace in traces), default=inf)
-        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until)
+        planned = sum((trace.planned for trace in traces), Counter[str]())
+        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until, planned=planned)
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)

@@ -18,6 +18,7 @@ class Compressor(Stage):
     kind: ClassVar[str] = "compressor"
     identity: ClassVar[bool] = False
     """True where the bytes stay as they are: the codec then leaves them alone."""
+    of_methods = {"identity": ("compress", "decompress")}
     most_bytes: ClassVar[float] = math.inf
     """The largest frame that the format, or its library, takes."""
 

@@ -27,6 +27,7 @@ class Memory(Stage):
 
     kind: ClassVar[str] = "memory"
     stateless: ClassVar[bool] = False
+    of_methods = {"stateless": ("compensate", "update", "restore")}
 
     @property
     def restores(self) -> bool:

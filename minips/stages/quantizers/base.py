@@ -29,6 +29,9 @@ class Quantizer(Stage):
     """
 
     kind: ClassVar[str] = "quantizer"
+    identity: ClassVar[bool] = False
+    """True where the only part, ``values``, is the array itself."""
+    of_methods = {"identity": ("encode", "decode", "decoded_shape")}
 
     @abstractmethod
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:

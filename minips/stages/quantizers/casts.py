@@ -25,6 +25,7 @@ class Exact(Quantizer):
     """
 
     name = "exact"
+    identity = True
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         return {"values": x}

@@ -37,6 +37,9 @@ class Serializer(Stage):
     trusted_only: ClassVar[bool] = False
     most_bytes: ClassVar[float] = math.inf
     """The most bytes of all arrays together that the format, or its library, takes."""
+    indexed: ClassVar[bool] = False
+    """True where the frames are those of `MsgPack`: a header and an index in the first, an array in each other."""
+    of_methods = {"indexed": ("dumps", "loads")}
 
     @abstractmethod
     def dumps(self, packet: Packet) -> Frames:
@@ -57,6 +60,7 @@ class MsgPack(Serializer):
     """
 
     name = "msgpack"
+    indexed = True
 
     def dumps(self, packet: Packet) -> Frames:
         index, arrays = outline(packet, lambda x: [dtype_name(x.dtype), x.shape])
