@@ -14,7 +14,7 @@ from rich.table import Table
 
 import minips as ps
 from minips.cost import Calibration, calibrate, predict
-from minips.cost.quiet import quietly
+from minips.cost.noise import measure_quietly
 from minips.training.progress import bars
 
 FEATURES = 2000
@@ -100,7 +100,7 @@ def _measured(
         predicted = predict(problem, config, calibration).seconds_per_step
         return predicted, ps.train(problem, config, engine=ps.Processes(), progress=follow)
 
-    (predicted, run), note = quietly(measure, attempts=2)
+    (predicted, run), note = measure_quietly(measure, attempts=2)
     return predicted, run, note or calibration.note
 
 

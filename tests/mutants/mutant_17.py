@@ -2,7 +2,7 @@
 
 MUTANT = (
     "the predicted bytes are those of one step more",
-    "minips/cost/rehearsal.py",
+    "minips/cost/traffic.py",
     "whole = first + (config.steps - 1) * step",
     "whole = first + config.steps * step",
 )

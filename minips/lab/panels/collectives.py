@@ -14,7 +14,7 @@ from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Exchange
 from minips.cost import Simulated, Star, Topology, Traffic
-from minips.cost.rehearsal import FixedGradients
+from minips.cost.traffic import FixedGradients
 from minips.lab.panels.base import Panel, beside
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
