@@ -174,7 +174,7 @@ def test_the_end_of_a_worker_carries_the_run(engine, exchange):
     if exchange == ps.PS():
         assert ps.train(mended, config.with_({"steps": 10}), engine="threads", resume=run).updates >= 20
     else:
-        with pytest.raises(ValueError, match="holds no state to go on from"):
+        with pytest.raises(ValueError, match="has no state to resume from"):
             ps.train(mended, config, engine="threads", resume=run)
 
 

@@ -244,7 +244,7 @@ def test_what_does_not_go_together_is_refused():
         resume()
     run.diverged = "At step 3."
     run.state = {}
-    with pytest.raises(ValueError, match=r"A run that has diverged cannot go on: At step 3."):
+    with pytest.raises(ValueError, match=r"A run that has diverged cannot resume: At step 3."):
         resume()
 
 

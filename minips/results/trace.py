@@ -1,7 +1,7 @@
 """Spans of time, opened around the stages and never inside them.
 
-A span is one name of `SPANS`, who spent the time, when it began (seconds on ``time.monotonic``, which all processes of
-a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names.
+A span has a name from `SPANS`, the party that spent the time, its start (seconds on ``time.monotonic``, which all
+processes of a machine share), its seconds, and its step. Cost predictions use the same names.
 """
 
 import json
@@ -20,13 +20,13 @@ from minips.results.steps import Step, chrome_events, steps_of
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
-"""The names of a message on its way out, on its way in, and of a round."""
+"""The names of an outgoing message's spans, of an incoming one's, and of a round's."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
-"""All names, in the order of the data's way."""
+"""All names, in the order in which data passes them."""
 
 
 class Span(NamedTuple):
-    """One stretch of one process's time, in seconds."""
+    """A stretch of one process's time, in seconds."""
 
     name: str
     who: str
@@ -39,7 +39,7 @@ _Row = tuple[str, str, float, float, int]
 
 
 class Trace:
-    """The spans of one process or, added up, of a whole run.
+    """The spans of one process or, combined, of a whole run.
 
     >>> trace = Trace("worker 0")
     >>> with trace.span("compute"):
@@ -57,17 +57,17 @@ class Trace:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
-        """``until`` is when the first span began that was not kept: before it none is missing."""
+        """``until`` is the start of the first span that was not kept: no earlier one is missing."""
         self.now = now
-        """Tells the time to those who record spans."""
+        """The clock for recording spans."""
         self._earlier = list(spans)
         self._laps: list[Any] = []
-        """Of each row its names, its step and its moments, in turn, added at once: threads share a trace."""
+        """Each row's names, step and moments, in turn, appended in one operation, since threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Record how long a block takes, also one that raises."""
+        """Record how long a block takes, even if it raises."""
         start = self.now()
         try:
             yield
@@ -75,8 +75,8 @@ class Trace:
             self.add(name, start, self.now() - start)
 
     def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
-        """Record spans that follow each other: the first from the first moment to the second, and so on. One without
-        a name is a gap.
+        """Record successive spans: the first from the first moment to the second, and so on. A span without a name is a
+        gap.
         """
         room = self._room - len(names)
         if room >= 0:
@@ -91,22 +91,22 @@ class Trace:
 
     @property
     def spans(self) -> list[Span]:
-        """All that was recorded."""
+        """All recorded spans."""
         return [*self]
 
     def seconds(self, who: str = "") -> dict[str, float]:
-        """Total seconds by span name, of all or of those whose name starts with ``who``."""
+        """Total seconds by span name, for all parties or for those whose name starts with ``who``."""
         return totals(span for span in self if span.who.startswith(who))
 
     def steps(self, who: str) -> list[Step]:
-        """The steps of one worker, but for its last one, whose end is not known.
+        """The steps of one worker, except its last one, whose end is not known.
 
-        With one server and without overlap the spans, what the server did and what is unclaimed add up to the whole.
+        With one server and without overlap, a step's spans, ``served`` and ``unclaimed`` add up to its seconds.
         """
         return steps_of([span for span in self if span.who == who], totals)
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
+        """Write Trace Event JSON for Perfetto or chrome://tracing, with a row for each worker and server."""
         files.write(path, json.dumps({"traceEvents": chrome_events([*self])}))
 
     def since(self, origin: float) -> "Trace":
@@ -149,4 +149,4 @@ def totals(spans: Iterable[Span]) -> dict[str, float]:
 
 
 UNTIMED = Trace(limit=0, now=lambda: 0.0)
-"""Keeps nothing, where no clock on the wall counts."""
+"""A trace that keeps nothing, for parties without a wall clock."""
