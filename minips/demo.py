@@ -1,7 +1,7 @@
-"""``minips demo``: seven short runs on real processes, and the table that they make.
+"""``minips demo``: seven short runs in real processes, and a table of them.
 
-First three ways to wait, with one worker in four that computes five times slower; then four ways to send fewer bytes,
-over a link of 100 Mbit/s. One thing changes from row to row.
+First three consistency rules, where one of four workers computes five times slower; then four codecs over a link of
+100 Mbit/s. One thing changes from row to row.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,19 +18,19 @@ from minips.cost.noise import measure_quietly
 from minips.training.progress import bars
 
 FEATURES = 2000
-"""Random Fourier features: 20,010 parameters, 80 kB, so that the link shows."""
+"""Random Fourier features: 20,010 parameters, 80 kB, enough for the link to matter."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run of the demo, and what was predicted of it."""
+    """One run of the demo, and its prediction."""
 
     part: str
     name: str
     run: ps.Run
     predicted_s: float
     note: str = ""
-    """A sentence where other programs kept the machine busy, during the prediction or the run."""
+    """A sentence if other programs kept the machine busy, during the prediction or the run."""
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values; times in seconds."""
@@ -71,7 +71,7 @@ def experiments() -> Iterator[tuple[str, str, ps.Problem, ps.Config]]:
 
 
 def demo(console: Console) -> Iterator[Row]:
-    """Run the experiments with a progress bar; each row comes as soon as it is there."""
+    """Run the experiments with a progress bar; yield each row as soon as its run ends."""
     plan = list(experiments())
     with bars(console) as shown:
         everything = shown.add_task("all runs", total=len(plan))
@@ -94,7 +94,7 @@ def demo(console: Console) -> Iterator[Row]:
 def _measured(
     problem: ps.Problem, config: ps.Config, calibration: Calibration, follow: Callable[[ps.Progress], None]
 ) -> tuple[float, ps.Run, str]:
-    """A predicted step, a run and a note; both once more where other programs kept the machine busy."""
+    """A predicted step, a run and a note; predicted and run once more if other programs kept the machine busy."""
 
     def measure() -> tuple[float, ps.Run]:
         predicted = predict(problem, config, calibration).seconds_per_step
@@ -113,7 +113,7 @@ FIGURES: dict[str, Callable[[Row], str]] = {
     "ms/step\nmeasured": lambda row: f"{row.run.seconds_per_step * 1e3:.1f}",
     "ms/step\npredicted": lambda row: f"{row.predicted_s * 1e3:.1f}",
 }
-"""The table's columns after the name: heading and figure."""
+"""The table's columns after the name: headings and figures."""
 
 
 def table(rows: list[Row]) -> Table:
@@ -132,7 +132,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def verdict(rows: list[Row]) -> str:
-    """The table's conclusion in words; every number in it comes from the rows."""
+    """The table's conclusion as text; every number in it comes from the rows."""
     if diverged := [f"{row.name} diverged. {row.run.diverged}" for row in rows if row.run.diverged]:
         return " ".join(diverged)
     by_name = {row.name: row.run for row in rows}
@@ -150,7 +150,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _accuracy(rows: list[Row]) -> str:
-    """The predictions of the quiet rows against their runs, and a note for the others."""
+    """How far the predictions of the quiet rows were off, and a note for the other rows."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
     said = [f"The predictions{' of the other rows' if busy else ''} were off by at most {max(off):.0%}."] if off else []
