@@ -150,7 +150,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _accuracy(rows: list[Row]) -> str:
-    """How far the predictions of the quiet rows were off, and a note for the other rows."""
+    """The error of the quiet rows' predictions, and a note for the other rows."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
     said = [f"The predictions{' of the other rows' if busy else ''} were off by at most {max(off):.0%}."] if off else []

@@ -240,7 +240,7 @@ def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="delay_versions=2 pulls are answered with earlier parameters"):
         resume(engine=ps.Simulated(delay_versions=2))
     run.state = None
-    with pytest.raises(ValueError, match="holds no state"):
+    with pytest.raises(ValueError, match="has no state"):
         resume()
     run.diverged = "At step 3."
     run.state = {}

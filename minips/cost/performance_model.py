@@ -315,7 +315,7 @@ class _SizedParty(Processor, Party):
 
     @abstractmethod
     def ahead(self, step: int) -> Iterator[int]:
-        """How far each of this party's counters is ahead of a step."""
+        """The lead of each of this party's counters over a step."""
 
 
 @dataclass(slots=True)

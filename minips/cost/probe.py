@@ -1,4 +1,4 @@
-"""How many steps a config needs to reach an accuracy, by simulation without a network.
+"""Count the steps that a config needs to reach an accuracy, by simulation without a network.
 
 Under BSP the parameters equal a real run's to the bit.
 """

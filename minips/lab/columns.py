@@ -76,7 +76,7 @@ class Column(Controls):
         self.on_change: Callable[[], None] = lambda: None
         """Called when a control changes."""
         self.error = ipywidgets.HTML()
-        """What is wrong with the controls' values, if anything."""
+        """The error in the controls' values, if any."""
         self.code = ipywidgets.HTML()
         self.rows: dict[str, Row] = {}
         """By name, in order; a stage's other fields have their own row."""

@@ -73,7 +73,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
     @property
     def wrong(self) -> str:
-        """What is wrong with the typed text; empty if nothing is."""
+        """The error in the typed text; empty if there is none."""
         try:
             _ = self.number
         except ValueError as error:
