@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
                 rows.append(row)
     finally:
         if rows:
-            cli.Terminal(file=cli.beside(options)).print(module.table(rows))
+            cli.Terminal(file=cli.text_stream(options)).print(module.table(rows))
         if note := noise.disturbance().note:
             print(note, file=sys.stderr)
         cli.write_json(options.json, [base.plain(row) for row in rows])

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser
         try:
             return _run(parser, prog, arguments)
         finally:
-            with _file("Standard output cannot be written", "Choose another file."):
+            with _file_errors("Standard output cannot be written", "Choose another file."):
                 for stream in filter(None, (sys.stdout, sys.stderr)):
                     stream.flush()
     except OSError as error:  # from a stream
@@ -133,12 +133,12 @@ def _module(name: str, folder: Path) -> ModuleType:
     """Import a module from this folder under its own name, so that a run's processes can import it too."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    with _of_user(f"The module {name} cannot be imported", folder):
+    with _user_code(f"The module {name} cannot be imported", folder):
         return importlib.import_module(name)
 
 
 @contextmanager
-def _of_user(what: str, folder: Path) -> Iterator[None]:
+def _user_code(what: str, folder: Path) -> Iterator[None]:
     """Turn an error in a user's code into a sentence: ``what`` is wrong, why, and the line in the folder's files."""
     try:
         yield
@@ -149,7 +149,7 @@ def _of_user(what: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _file(what: str, advice: str) -> Iterator[None]:
+def _file_errors(what: str, advice: str) -> Iterator[None]:
     """Turn an error with a file, or an unknown stage in it, into a sentence: ``what`` is wrong, why, and what to do."""
     try:
         yield
@@ -181,7 +181,7 @@ def check_files(*paths: str | None) -> None:
 def _write(file: str | None, write: Callable[[str], object]) -> None:
     """Write a file, if one is given."""
     if file:
-        with _file(f"{file} cannot be written", "Choose another file."):
+        with _file_errors(f"{file} cannot be written", "Choose another file."):
             write(file)
 
 
@@ -191,7 +191,7 @@ def write_json(file: str | None, value: object) -> None:
     _write(file, lambda name: print(text) if name == "-" else files.write(name, text))
 
 
-def beside(options: argparse.Namespace) -> TextIO:
+def text_stream(options: argparse.Namespace) -> TextIO:
     """The stream for text: standard output, unless a file goes there."""
     given = (getattr(options, name, None) for name in ("save", "json", "trace"))
     occupied = options.json == "-" or any(map(files.is_stdout, filter(None, given)))
@@ -204,7 +204,7 @@ def demo(options: argparse.Namespace) -> None:
 
     check_files(options.json)
     rows: list[runs.Row] = []
-    shown = Terminal(file=beside(options))
+    shown = Terminal(file=text_stream(options))
     try:
         for row in runs.demo(Terminal(stderr=True)):
             rows.append(row)
@@ -223,7 +223,7 @@ def train(options: argparse.Namespace) -> int:
     from minips.training.train import train as run_it
 
     check_files(options.save, options.json, options.trace)
-    before = _resumed(options)
+    before = _run_to_resume(options)
     config = _config(options, before.config if before else None)
     problem = _problem(options)
     with wrong_values("engine"):
@@ -249,9 +249,9 @@ def _print_evaluation(now: Any) -> None:
     print(f"Step {now.step}: training loss {now.loss:.4f}{held_out}", file=sys.stderr)
 
 
-def _resumed(options: argparse.Namespace) -> Run | None:
+def _run_to_resume(options: argparse.Namespace) -> Run | None:
     """The run to resume, if any."""
-    with wrong_values(), _file(f"{options.resume} cannot be read", "Name a file that --save wrote."):
+    with wrong_values(), _file_errors(f"{options.resume} cannot be read", "Name a file that --save wrote."):
         return Run.load(options.resume) if options.resume else None
 
 
@@ -262,7 +262,7 @@ def _end(run: Run, options: argparse.Namespace) -> int:
         write_json(options.json, run.to_dict())
         _write(options.trace, run.trace.to_chrome)
     finally:
-        print(run.summary(), file=beside(options))
+        print(run.summary(), file=text_stream(options))
     updates = run.config.workers * run.config.clocks
     early = run.updates + run.missing < updates and not run.diverged
     if run.missing:
@@ -283,7 +283,7 @@ def serve(options: argparse.Namespace) -> int:
     from minips.training.progress import showing
 
     check_files(options.save, options.json, options.trace)
-    before = _resumed(options)
+    before = _run_to_resume(options)
     config, problem = _config(options, before.config if before else None), _problem(options)
 
     def read(progress: Progress) -> tuple[str, float]:
@@ -391,7 +391,7 @@ def _token(file: str | None, fresh: bool = False) -> str:
         with suppress(FileExistsError):  # another server has written it meanwhile: both use that token
             files.write(file, secrets.token_hex(16) + "\n", 0o600, fresh=True)
             print(f"A fresh token is in {file}, which only you can read. Workers need a copy of it.", file=sys.stderr)
-    with _file(f"The token file {file} cannot be read", "minips serve writes it if it is missing."):
+    with _file_errors(f"The token file {file} cannot be read", "minips serve writes it if it is missing."):
         mode, data = path.stat().st_mode, path.read_bytes()
     token = data.decode(errors="replace").strip()
     if os.name == "posix" and mode & 0o077:
@@ -410,7 +410,7 @@ def _say(line: str, indent: int = 4) -> None:
     print("\n".join(folded))
 
 
-def _listed(kind: str, name: str) -> dict[str, Any]:
+def _describe(kind: str, name: str) -> dict[str, Any]:
     """A stage by name: its class, fields with their defaults, first line of help, extra and missing modules."""
     cls: Any = stage_class(kind, name)
     fields = {field.name: default_of(field) for field in dataclasses.fields(cls)}
@@ -420,7 +420,7 @@ def _listed(kind: str, name: str) -> dict[str, Any]:
 
 def stages(options: argparse.Namespace) -> None:
     """List every stage of every kind, with its fields and any missing extra."""
-    rows = [_listed(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
+    rows = [_describe(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
     if options.json:
         return print(json.dumps(rows, indent=1, default=lambda value: value.to_dict()))
     for row in rows:
@@ -452,9 +452,9 @@ def doctor(options: argparse.Namespace) -> int:
     for extra, packages in _packages().items():
         if extra in ("docs", "test"):  # for work on minips itself
             continue
-        if absent := [package for package in packages if not _installed(package)]:
+        if absent := [package for package in packages if not _version_of(package)]:
             (extras if extra else lacking).extend([extra] if extra else absent)
-        versions = ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages)
+        versions = ", ".join(f"{package} {_version_of(package) or 'missing'}" for package in packages)
         _say(f"{f'extra {extra}' if extra else 'core'}: {versions}")
     _say(f"engine hosts: {_hosts()}")
     _say(f"engine ray: {_ray()}")
@@ -497,7 +497,7 @@ def _packages() -> dict[str, list[str]]:
     return packages
 
 
-def _installed(package: str) -> str | None:
+def _version_of(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -517,7 +517,7 @@ def lab(options: argparse.Namespace) -> None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
     rest = jupyter.checked(options.rest)
     folder = Path(options.folder)
-    with _file(f"The lessons cannot be copied to the folder {folder}", "Name another folder."):
+    with _file_errors(f"The lessons cannot be copied to the folder {folder}", "Name another folder."):
         copied = lessons.copy_to(folder, outputs=options.outputs)
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
     groups = ("New", "Updated, as you had not changed them", "Kept with your changes; rename one to get a fresh copy")
@@ -540,7 +540,7 @@ def _reset(sure: bool) -> None:
         print(f"Forget your progress in {file}? A copy is kept. [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return print("Nothing was forgotten.")
-    with _file(f"{file} cannot be renamed", "Make its folder writable."):
+    with _file_errors(f"{file} cannot be renamed", "Make its folder writable."):
         print(f"Your progress begins anew. Your old notes are kept in {state.reset()}.")
 
 
@@ -549,15 +549,15 @@ def check(options: argparse.Namespace) -> int:
     progress is recorded. Exit status: 0 if all are done, 1 if one is not, 2 if one cannot be graded.
     """
     importlib.import_module("minips.lab.face")  # an error that says what to install, if something is missing
-    return max(_checked(options.exercise, file, len(options.notebook) > 1) for file in options.notebook)
+    return max(_grade_one(options.exercise, file, len(options.notebook) > 1) for file in options.notebook)
 
 
-def _checked(exercise: str, file: str, named: bool) -> int:
+def _grade_one(exercise: str, file: str, named: bool) -> int:
     """Grade one notebook, print the verdict, after the file's name if ``named``, and return its exit status."""
     from minips.lab.course.grading import grade
 
     try:
-        with wrong_values(), _file(f"{file} cannot be read", "Name your copy of the lesson."):
+        with wrong_values(), _file_errors(f"{file} cannot be read", "Name your copy of the lesson."):
             verdict = grade(exercise, Path(file))
     except (ValueError, RuntimeError) as error:
         print(f"minips: {reason(error)}", file=sys.stderr)
@@ -571,18 +571,18 @@ def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
     """The config in the file, or ``start``, changed by the options."""
     start = start or Config()
     if options.config:
-        with wrong_values("config"), _file(f"{options.config} cannot be read", "Name a config as JSON."):
+        with wrong_values("config"), _file_errors(f"{options.config} cannot be read", "Name a config as JSON."):
             try:
                 fields = json.loads(Path(options.config).read_text(encoding="utf-8"))
             except ValueError as error:
                 raise ValueError(f"{options.config} is not JSON: {error}.") from None
             start = Config.from_dict(fields)
-    codecs = {side: _given(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
+    codecs = {side: _given_fields(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
     changes = {side: dataclasses.replace(getattr(start, side), **given) for side, given in codecs.items() if given}
-    return dataclasses.replace(start, **changes, **_given(options, Config))
+    return dataclasses.replace(start, **changes, **_given_fields(options, Config))
 
 
-def _given(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> dict[str, Any]:
+def _given_fields(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> dict[str, Any]:
     """The fields of this kind of value that were given as options."""
     given = {}
     for field, hint in typing.get_type_hints(kind).items():
@@ -617,7 +617,7 @@ def _problem(options: argparse.Namespace) -> Problem:
         make = getattr(_module(module, Path.cwd()), function, None)
         if not callable(make):
             raise ValueError(f"--problem takes MODULE:FUNCTION; {options.problem} is not a function of {module}.")
-        with _of_user(f"{options.problem}, called without arguments, failed", Path.cwd()):
+        with _user_code(f"{options.problem}, called without arguments, failed", Path.cwd()):
             problem = make()
         if not isinstance(problem, Problem):
             raise TypeError(f"{options.problem} returned {reprlib.repr(problem)}, which is not a ps.Problem.")

@@ -80,7 +80,7 @@ def demo(console: Console) -> Iterator[Row]:
             task = shown.add_task(f"{part}: {name}", total=config.workers * config.steps)
             if config.push not in calibrations:
                 calibrations[config.push] = calibrate(config)
-            predicted_s, run, note = _measured(
+            predicted_s, run, note = _predict_and_run(
                 problem,
                 config,
                 calibrations[config.push],
@@ -91,7 +91,7 @@ def demo(console: Console) -> Iterator[Row]:
             yield Row(part, name, run, predicted_s, note)
 
 
-def _measured(
+def _predict_and_run(
     problem: ps.Problem, config: ps.Config, calibration: Calibration, follow: Callable[[ps.Progress], None]
 ) -> tuple[float, ps.Run, str]:
     """A predicted step, a run and a note; predicted and run once more if other programs kept the machine busy."""

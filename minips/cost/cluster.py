@@ -89,16 +89,17 @@ class Cluster(Machines):
         plan = product(map(_way, _several(ways)), map(_codec, _several(codecs)))
         configs = [replace(start, exchange=how, servers=servers, push=codec) for (how, servers), codec in plan]
         rows = [
-            self._row(config, values, next((made for made in known if fits(made, config)), None)) for config in configs
+            self._row(config, values, next((made for made in known if matches(made, config)), None))
+            for config in configs
         ]
         return ClusterTable(self, nbytes, rows, next((made.note for made in known if made.note), ""))
 
     def _row(self, config: Config, values: float, calibration: Calibration | None) -> dict[str, Any]:
         exchange = config.exchange
         if isinstance(exchange, AllReduce):
-            load, bytes_sent, bytes_busiest = all_reduced(exchange, config, values)
+            load, bytes_sent, bytes_busiest = all_reduce_load(exchange, config, values)
         else:
-            load, bytes_sent, bytes_busiest = _served(config, values)
+            load, bytes_sent, bytes_busiest = _server_load(config, values)
         closed_s, fair_s = self._closed_forms(config, load)
         simulated_s = PerformanceModel(config, self._machines(config, calibration), load).pace
         return {
@@ -205,7 +206,7 @@ def _codec(given: CodecLike) -> Codec:
     return Codec(build("quantizer", given))
 
 
-def fits(calibration: Calibration, config: Config) -> bool:
+def matches(calibration: Calibration, config: Config) -> bool:
     """True if the calibration was made with this config's codecs, or does not say with which."""
     if not calibration.subject:
         return True
@@ -213,15 +214,15 @@ def fits(calibration: Calibration, config: Config) -> bool:
     return [made.get("push"), made.get("pull")] == [config.push.to_dict(), config.pull.to_dict()]
 
 
-def _served(config: Config, values: float) -> tuple[Workload, float, float]:
+def _server_load(config: Config, values: float) -> tuple[Workload, float, float]:
     """The load with servers, the bytes that a worker sends, and those on the busiest link in its busier direction."""
     pushed, pulled = (_nbytes(codec, values / config.servers) for codec in (config.push, config.pull))
     busiest = max(pushed, pulled) * max(config.workers, config.servers)
     return Workload(values, 0, pushed, pulled), pushed * config.servers, busiest
 
 
-def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
-    """Like `_served`, for an all-reduce of near-equal pieces; the load's ``pushed`` are the bytes of all pieces."""
+def all_reduce_load(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
+    """Like `_server_load`, for an all-reduce of near-equal pieces; ``pushed`` are the bytes of all pieces."""
     pieces = exchange.pieces(config.workers)
     piece = _nbytes(config.push, values / pieces)
     schedules = [exchange.schedule(rank, config.workers) for rank in range(config.workers)]

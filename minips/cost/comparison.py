@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from minips.core.exchange import AllReduce
-from minips.cost.cluster import fits
+from minips.cost.cluster import matches
 from minips.cost.predict import Prediction, milliseconds
 from minips.machines.calibration import Calibration
 from minips.results.run import Run
-from minips.results.tables import captioned, folded, html_rows
+from minips.results.tables import fold, html_rows, html_table
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE, Trace
 from minips.words import check_type, listed
 
@@ -47,12 +47,12 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [f"{name:<12}{said:>12}{took:>12}{ratio:>8}" for name, said, took, ratio in self._cells()]
-        return "\n".join([*lines, *(line for text in (*self._words(), self.note) for line in folded(text))])
+        return "\n".join([*lines, *(line for text in (*self._words(), self.note) for line in fold(text))])
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
         caption = "\n".join(filter(None, [*self._words(), self.note]))
-        return captioned(html_rows([head], len(head)) + html_rows(body), caption)
+        return html_table(html_rows([head], len(head)) + html_rows(body), caption)
 
     def _words(self) -> Iterator[str]:
         """Sentences on missing figures."""
@@ -87,7 +87,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
         trace = Trace(spans=[span for span in trace if span.start < trace.until])
     took = {name: seconds / updates for name, seconds in trace.seconds().items()}
     said, total, reasons = prediction.spans, prediction.seconds_per_step, []
-    if hidden := _hidden(run, trace):
+    if hidden := _hidden_parties(run, trace):
         reasons.append(f"The run's trace has no spans of {hidden}, so rows that include their time cannot be compared.")
         of_servers = UPDATE if hidden == "workers" else ()
         took = {name: seconds for name, seconds in took.items() if name in of_servers}
@@ -97,7 +97,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
         if uncounted:
             said, total, words = _without(prediction, uncounted, took)
             reasons.append(words)
-    calibrated = prediction.calibration.subject and fits(prediction.calibration, run.config)
+    calibrated = prediction.calibration.subject and matches(prediction.calibration, run.config)
     free = (*ENCODE, *DECODE) if calibrated else ()  # spans for which the calibration measured no time
     unforeseen = {name for name, seconds in took.items() if seconds and name not in (*said, *free)}
     if unforeseen:
@@ -117,7 +117,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     )
 
 
-def _hidden(run: Run, trace: Trace) -> str:
+def _hidden_parties(run: Run, trace: Trace) -> str:
     """The parties whose spans are not in a run's trace, since they ran in processes of their own."""
     seen = {span.who for span in trace}
     if not seen or isinstance(run.config.exchange, AllReduce) or any(who.startswith("worker") for who in seen):

@@ -10,7 +10,7 @@ from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.cost.calibrate import calibrate
-from minips.cost.cluster import all_reduced
+from minips.cost.cluster import all_reduce_load
 from minips.cost.performance_model import PerformanceModel, Workload
 from minips.cost.predict import message_nbytes
 from minips.cost.traffic import FixedGradients
@@ -73,15 +73,15 @@ class CodecMap:
         """The largest extra time of the predicted codec over the fastest measured one, among the samples, as a share;
         0 if they always agree, or without samples.
         """
-        over = (sample.seconds[self._predicted(sample)] / min(sample.seconds.values()) for sample in self.samples)
+        over = (sample.seconds[self._predicted_codec(sample)] / min(sample.seconds.values()) for sample in self.samples)
         return max(over, default=1.0) - 1
 
     @property
     def hits(self) -> int:
         """The number of samples where the predicted codec was the fastest."""
-        return sum(self._predicted(sample) == sample.winner for sample in self.samples)
+        return sum(self._predicted_codec(sample) == sample.winner for sample in self.samples)
 
-    def _predicted(self, sample: Sample) -> str:
+    def _predicted_codec(self, sample: Sample) -> str:
         return self.codecs[int(self.winners[sample.size, sample.bandwidth])]
 
 
@@ -130,7 +130,7 @@ def codec_map(
             for row, share in enumerate(shares):
                 # one server's share; a run's headers are a few bytes longer
                 if isinstance(config.exchange, AllReduce):
-                    load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
+                    load, *_ = all_reduce_load(config.exchange, config, int(sizes[row]))
                 else:
                     nbytes = message_nbytes(config.push, share), message_nbytes(config.pull, share)
                     load = Workload(int(sizes[row]), 0, *nbytes)

@@ -34,7 +34,7 @@ from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines, Topology, check_one_network
 from minips.problems import Problem
-from minips.results.tables import folded
+from minips.results.tables import fold
 from minips.results.trace import SPANS, Trace
 from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
@@ -92,8 +92,8 @@ class Prediction:
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
             ("cores", f"{self.cores}{of_each}, shared by {who}"),
         ]
-        limits = (line for sentence in self.limits for line in folded(sentence))
-        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *folded(self.note), *limits])
+        limits = (line for sentence in self.limits for line in fold(sentence))
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *fold(self.note), *limits])
 
 
 def milliseconds(seconds: float, note: str) -> str:

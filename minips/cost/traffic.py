@@ -43,24 +43,24 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     """The traffic of a run whose gradients all resemble these, from batches of this many rows."""
     config = replace(config, steps=config.clocks, local=None)  # has as many messages, and as large ones
     bsp = BSP()  # other consistencies send the same messages, in another order
-    quiet = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
+    plain = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
     if not isinstance(config.exchange, AllReduce):  # two workers represent all: each sends the same messages to servers
         mean = config.aggregator if config.aggregator.weighs else Mean()  # a weighing one adds a field to hello
-        quiet = replace(quiet, workers=min(config.workers, 2), aggregator=mean, shards=Contiguous())
-    problem = FixedGradients(params, gradients, quiet.workers)
-    runs = [train(problem, replace(quiet, steps=steps), engine=Simulated()) for steps in (1, 2)]
+        plain = replace(plain, workers=min(config.workers, 2), aggregator=mean, shards=Contiguous())
+    problem = FixedGradients(params, gradients, plain.workers)
+    runs = [train(problem, replace(plain, steps=steps), engine=Simulated()) for steps in (1, 2)]
     first, second = (np.array([run.bytes_sent, run.bytes_received]) for run in runs)
     step = second - first
-    whole = first + (config.steps - 1) * step + _longer(replace(config, workers=quiet.workers))
+    whole = first + (config.steps - 1) * step + _header_growth(replace(config, workers=plain.workers))
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):
         load = Workload(values, rows, parts=_parts(config, gradients))
     else:
-        out, back = _of_all(config, quiet.workers, step, steps=1)
-        whole = _of_all(config, quiet.workers, whole, config.steps, others=3)  # hello, pull, bye
+        out, back = _scale_to_all(config, plain.workers, step, steps=1)
+        whole = _scale_to_all(config, plain.workers, whole, config.steps, others=3)  # hello, pull, bye
         load = Workload(values, rows, out / messages, back / messages)
     sent, received = map(int, whole)
-    return TrafficEstimate(load, sent, received, _exact(config, params))
+    return TrafficEstimate(load, sent, received, _is_exact(config, params))
 
 
 def count_rows(config: Config, problem: Problem, params: Tensors, rows: int) -> TrafficEstimate:
@@ -74,10 +74,10 @@ def count_rows(config: Config, problem: Problem, params: Tensors, rows: int) -> 
     width = sum(params[name][0].size for name in problem.tables) / len(problem.tables)
     sent, received = (nbytes / pushes / config.servers for nbytes in (run.bytes_sent, run.bytes_received))
     load = Workload(dense + width * sum(run.server_rows) / pushes, rows, sent, received)
-    return TrafficEstimate(load, run.bytes_sent, run.bytes_received, _exact(config, params))
+    return TrafficEstimate(load, run.bytes_sent, run.bytes_received, _is_exact(config, params))
 
 
-def _of_all(config: Config, simulated: int, nbytes: Array, steps: int, others: int = 0) -> Array:
+def _scale_to_all(config: Config, simulated: int, nbytes: Array, steps: int, others: int = 0) -> Array:
     """The bytes that all workers send and receive in this many steps, and in ``others`` messages to each server, from
     those of ``simulated`` workers. Headers grow with the worker's number, and a round's last push has another outcome.
     """
@@ -140,7 +140,7 @@ class TouchedRows(Problem):
         return 0.1, self.dense | {name: Rows(one, np.zeros_like(params[name][one])) for name, one in ids.items()}
 
 
-def _longer(config: Config) -> tuple[int, int]:
+def _header_growth(config: Config) -> tuple[int, int]:
     """The bytes by which clocks and versions in headers grow over all steps: in sent and in received messages."""
     push, steps = config.push.serializer, range(config.steps)
     if isinstance(config.exchange, AllReduce):  # a hop's header has its step
@@ -159,7 +159,7 @@ def _growth(serializer: Serializer, numbers: Collection[int], least: int, *names
     return sum(size[number] - size[least] for number in numbers)
 
 
-def _exact(config: Config, params: Tensors) -> bool:
+def _is_exact(config: Config, params: Tensors) -> bool:
     """True if the bytes depend on the shapes alone, and the messages on the config alone."""
     for codec in (config.push, config.pull):
         sizes = [codec.quantizer_of(name).nbytes(x.shape, x.dtype) for name, x in params.items()]

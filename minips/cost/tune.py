@@ -20,7 +20,7 @@ from minips.engines.simulated.engine import Simulated
 from minips.machines.calibration import Calibration
 from minips.machines.topology import Machines
 from minips.problems import Problem
-from minips.results.tables import folded
+from minips.results.tables import fold
 from minips.stage import build
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
@@ -94,13 +94,13 @@ class Tuning:
             ]
             accuracy = f"{choice.accuracy:>10.3f}" if choice.accuracy is not None else f"{'–':>10}"
             start = f"{choice.steps or '–':>6}{''.join(times)}{accuracy}  "
-            lines += folded(start + words(choice.config), len(start))
+            lines += fold(start + words(choice.config), len(start))
         if self.tried:
-            lines += folded(
+            lines += fold(
                 f"The first choice took {self.regret:.0%} longer than the best of the {len(self.tried)} tried; "
                 f"{self.agreement:.0%} of their pairs came in the predicted order."
             )
-        return "\n".join([*lines, *folded(self.note)])
+        return "\n".join([*lines, *fold(self.note)])
 
 
 def tune(
@@ -175,7 +175,7 @@ def tune(
             if choice.predicted_s is not None:
                 show(f"trying {words(choice.config)}", (len(plan) + number) / parts)
                 known = calibrations[repr(alone(choice.config))]
-                run = train(problem, choice.config, engine=_calibrated(chosen, known))
+                run = train(problem, choice.config, engine=_with_calibration(chosen, known))
                 ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
     if isinstance(chosen, Simulated):
         notes.append("The tried runs are simulated: their measured seconds are virtual.")
@@ -201,7 +201,7 @@ def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engi
     return chosen, cluster
 
 
-def _calibrated(engine: Engine, calibration: Calibration) -> Engine:
+def _with_calibration(engine: Engine, calibration: Calibration) -> Engine:
     """The engine; a simulation gets the calibration that predicted its config."""
     if isinstance(engine, Simulated) and engine.calibration is None:
         return replace(engine, calibration=calibration)

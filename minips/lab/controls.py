@@ -107,7 +107,7 @@ class StagePicker:
     ) -> None:
         self.label, self.kind = f"{before} {shown}", stage.kind
         self._help, self._changed, self._narrow = help, changed, narrow
-        self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_named(before, shown))
+        self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_label(before, shown))
         self.dropdown.full_name = self.label
         self._placed = WithTooltip(self.dropdown)
         self.row, self.rest = Row(ipywidgets.VBox(), {}), Row(ipywidgets.VBox(), {})
@@ -176,7 +176,7 @@ class StagePicker:
         for row in (self.row, self.rest):
             gone = [one for one in row.panel.children if one is not self._placed]
             row.panel.children = [
-                self._placed if widget is self.dropdown else placed(widget) for widget in row.controls.values()
+                self._placed if widget is self.dropdown else with_tooltip(widget) for widget in row.controls.values()
             ]
             close(*gone)
 
@@ -206,7 +206,7 @@ class WithTooltip(ipywidgets.VBox):  # type: ignore[misc]
         dlink((widget, "tooltip"), (self, "tooltip"))
 
 
-def placed(widget: Any) -> WithTooltip:
+def with_tooltip(widget: Any) -> WithTooltip:
     """A control for the page; a checkbox has its name beside it."""
     if not isinstance(widget, ipywidgets.Checkbox):
         return WithTooltip(widget)
@@ -216,13 +216,18 @@ def placed(widget: Any) -> WithTooltip:
     return WithTooltip(widget, row)
 
 
-def named(before: str, shown: str) -> str:
+def labelled_html(before: str, shown: str) -> str:
     """A description of which the page shows only the last part."""
     return f"<span class='minips-told'>{html.escape(before)} </span>{html.escape(shown)}"
 
 
-def _named(before: str, shown: str) -> dict[str, Any]:
-    return {"description": named(before, shown), "description_allow_html": True, "style": STYLE, "layout": LAYOUT}
+def _label(before: str, shown: str) -> dict[str, Any]:
+    return {
+        "description": labelled_html(before, shown),
+        "description_allow_html": True,
+        "style": STYLE,
+        "layout": LAYOUT,
+    }
 
 
 class Controls:
@@ -264,7 +269,7 @@ class Form(Controls):
         super().__init__(name)
         self._base = value
         self.fields = fields_of(value, name, changed)
-        shown = {label: placed(widget) for label, widget in self.fields.items()}
+        shown = {label: with_tooltip(widget) for label, widget in self.fields.items()}
         for field in dataclasses.fields(value):  # type: ignore[arg-type]
             if isinstance(stage := getattr(value, field.name), Stage):
                 words = field.name.replace("_", " ")
@@ -278,7 +283,7 @@ class Form(Controls):
         return dataclasses.replace(self._base, **self.read())  # type: ignore[type-var]
 
 
-def explained(*parts: Controls) -> str:
+def help_html(*parts: Controls) -> str:
     """The names of all controls, without their part's, and their help, folded, as HTML."""
     words = {
         one.full_name.removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
@@ -318,7 +323,7 @@ def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any
     shown = (field.removesuffix("_bps").removesuffix("_s") if unit in SHOWN_IN else field).replace("_", " ")
     unit = SHOWN_IN.get(unit, (unit, 1.0))[0]
     shown += f" ({unit})" if unit and unit not in shown else ""
-    common = {**_named(label, shown), "tooltip": metadata.get("help") or shown}
+    common = {**_label(label, shown), "tooltip": metadata.get("help") or shown}
     if metadata.get("choices") is not None:
         widget = ipywidgets.Dropdown(options=metadata["choices"], value=value, **common)
     elif kind is bool:

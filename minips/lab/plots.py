@@ -94,7 +94,7 @@ def loss(
     enough; ``step_bytes`` then gives, by name, the bytes that the workers send per step.
     """
     ax = ax or _new(6.4, 3.6)
-    for look, (label, run) in zip(cycle(LOOKS), _named(runs).items(), strict=False):
+    for look, (label, run) in zip(cycle(LOOKS), _by_name(runs).items(), strict=False):
         rows = list(run.losses if isinstance(run, Run) else run)
         if against == "bytes":
             if isinstance(run, Run):
@@ -117,7 +117,7 @@ def loss(
 
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     """A bar for each span: milliseconds of one push and its pull, workers' and servers' time together."""
-    named = _named(runs)
+    named = _by_name(runs)
     means = {
         label: {name: total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
         for label, run in named.items()
@@ -168,8 +168,8 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
 def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     """A histogram of staleness: gradients by the age, in versions, of the parameters they were computed from."""
     ax = ax or _new(6.4, 3.2)
-    named = _named(runs)
-    for look, label, run, aside, width in _beside(named):
+    named = _by_name(runs)
+    for look, label, run, aside, width in _bars(named):
         versions, counts = zip(*sorted(run.staleness.items()), strict=True) if run.staleness else ((), ())
         ax.bar(np.array(versions) + aside, counts, width, label=label, **look.area)
     most = max((version for run in named.values() for version in run.staleness), default=0)
@@ -189,7 +189,7 @@ def contenders(
     """
     names = list(dict.fromkeys(name for bars in series.values() for name in bars))
     ax = ax or _new(6.4, 0.8 + len(names) * (0.13 + 0.11 * len(series)))
-    for look, group, bars, aside, height in _beside(series):
+    for look, group, bars, aside, height in _bars(series):
         y = np.array([names.index(name) for name in bars]) + aside
         middle, low, high = np.array(list(bars.values()), float).reshape(-1, 3).T
         whiskers: dict[str, Any] = {"xerr": (middle - low, high - middle), "error_kw": {"lw": 0.8}}
@@ -224,13 +224,13 @@ def pareto(
         ("Pareto front", LOOKS[0], front.rows),
     ]
     for label, look, rows in groups:
-        points = [(_scaled(x, row[x]), _scaled(y, row[y])) for row in rows if is_number(row[x]) and is_number(row[y])]
+        points = [(_scale(x, row[x]), _scale(y, row[y])) for row in rows if is_number(row[x]) and is_number(row[y])]
         if points:
             line: dict[str, Any] = {"linestyle": "-" if rows is front.rows else "", "drawstyle": "steps-post"}
             ax.plot(*zip(*points, strict=True), label=label, markersize=7, **{**look.line, **line})
     for row in front.rows:
-        at = _scaled(x, row[x]), _scaled(y, row[y])
-        ax.annotate(_named_row(row), at, (6, 6), textcoords="offset points", fontsize=8)
+        at = _scale(x, row[x]), _scale(y, row[y])
+        ax.annotate(_row_name(row), at, (6, 6), textcoords="offset points", fontsize=8)
     ax.set(xlabel=_AXES.get(x, (x, 1))[0], ylabel=_AXES.get(y, (y, 1))[0])
     for axis, column in (("x", x), ("y", y)):
         values = [value for row in table if is_number(value := row[column])]
@@ -258,11 +258,11 @@ def _pairs(table: RunTable) -> Iterator[tuple[dict[str, Any], Run]]:
     return zip(table.rows, table.runs, strict=True)
 
 
-def _scaled(column: str, value: float) -> float:
+def _scale(column: str, value: float) -> float:
     return value * _AXES.get(column, ("", 1))[1]
 
 
-def _named_row(row: Mapping[str, Any]) -> str:
+def _row_name(row: Mapping[str, Any]) -> str:
     """A row's name, or the config fields that differ between rows."""
     fields = {
         name.rpartition(".")[2]: value for name, value in row.items() if name not in FIGURES and value is not None
@@ -388,11 +388,11 @@ def _figure(ax: Axes) -> Figure:
     return figure
 
 
-def _named(runs: Any) -> dict[str, Any]:
+def _by_name(runs: Any) -> dict[str, Any]:
     return dict(runs) if isinstance(runs, Mapping) else {"": runs}
 
 
-def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
+def _bars(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
     """Look, label and content of each series, and its bars' offset from their names and their thickness."""
     thick = 0.8 / max(len(series), 1)
     for i, (look, (label, content)) in enumerate(zip(cycle(looks), series.items(), strict=False)):
@@ -403,7 +403,7 @@ def _times(
     ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float | None]], looks: Sequence[Look] = LOOKS
 ) -> None:
     """Bars of seconds, labelled with milliseconds to two significant digits, one for each name in each series."""
-    for look, label, seconds, aside, height in _beside(series, looks):
+    for look, label, seconds, aside, height in _bars(series, looks):
         values = [1e3 * (each or 0.0) for each in seconds]
         bars = ax.barh(np.arange(len(names)) + aside, values, height, label=label, **look.area)
         figures = [f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}" for value in values]

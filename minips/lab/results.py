@@ -45,7 +45,7 @@ def in_words(runs: Mapping[str, Run]) -> str:
     """The results of the runs, in one line."""
     parts = []
     for side, run in runs.items():
-        parts.append(f"{side}{_ended(run)}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
+        parts.append(f"{side}{_ending(run)}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
         if run.diverged:
             parts.append(f"{run.diverged} These are the parameters before that.")
     if len(runs) == 2:
@@ -84,7 +84,7 @@ def history(records: Sequence[Record]) -> str:
             "Run": str(record.number),
             "Column": record.side,
             "Config": changes(record.run.config),
-            "Outcome": _outcome(record.run) + _ended(record.run),
+            "Outcome": _outcome(record.run) + _ending(record.run),
             "Time": f"{record.run.seconds:.2f} s",
             "Step": f"{record.run.seconds_per_step * 1e3:.2f} ms",
             "Step, predicted": f"{record.prediction.seconds_per_step * 1e3:.2f} ms" if record.prediction else "–",
@@ -112,7 +112,7 @@ def to_csv(records: Sequence[Record]) -> str:
     return text.getvalue()
 
 
-def _ended(run: Run) -> str:
+def _ending(run: Run) -> str:
     """Why a run ended early; empty if it did not."""
     return " (stopped)" if run.stopped else " (diverged)" if run.diverged else ""
 

@@ -21,8 +21,8 @@ from minips.engines import Engine
 from minips.engines.hosts import Hosts
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, row_label
-from minips.lab.controls import WithTooltip, bare, explained
-from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
+from minips.lab.controls import WithTooltip, bare, help_html
+from minips.lab.panels.base import Interactive, Job, Picture, numbered_name, show_still, side_by_side
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.results.run import Progress, Run
@@ -76,7 +76,7 @@ class Workbench(Interactive):
         self.problem = problem or SoftmaxRegression(*datasets.digits())
         self.engine: Engine | str = engine or "processes"
         self._starts = [starts[0], starts[-1]]
-        number = numbered("")  # of this workbench, if another cell has one too
+        number = numbered_name("")  # of this workbench, if another cell has one too
         self.columns = {
             side: Column(f"{side} {number}".strip(), config) for side, config in zip(SIDES, self._starts, strict=True)
         }
@@ -120,11 +120,11 @@ class Workbench(Interactive):
         """Show curves and a table of these runs as plain output of a cell, for readers without a kernel."""
 
         def draw(figure: Figure) -> None:
-            seconds, megabytes = beside(figure)
+            seconds, megabytes = side_by_side(figure)
             plots.loss(runs, ax=seconds)
             plots.loss(runs, against="bytes", ax=megabytes)
 
-        still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0))
+        show_still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0))
         display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
 
     def to_csv(self, path: str | Path) -> None:
@@ -194,8 +194,8 @@ class Workbench(Interactive):
         top = [ipywidgets.HTML(STYLE), buttons, self.job.message]
         self.panel.children = [*top, main, folded, self.tabs, as_code, self.help]
         for column in self.columns.values():
-            column.on_change = self._changed
-        self._changed()
+            column.on_change = self._mark_differences
+        self._mark_differences()
 
     def _grid(self, names: Sequence[str]) -> Any:
         """Rows with a name and the two columns' controls."""
@@ -210,7 +210,7 @@ class Workbench(Interactive):
         columns = {"grid_template_columns": "fit-content(34%) minmax(0, 1fr) minmax(0, 1fr)"}
         return ipywidgets.GridBox(cells, layout={**columns, "grid_gap": "0 4px", "align_items": "flex-start"})
 
-    def _changed(self) -> None:
+    def _mark_differences(self) -> None:
         """Mark the differences between the columns after a control has changed."""
         self.job.forget_failure()
         for name, cell in self._names.items():
@@ -227,7 +227,7 @@ class Workbench(Interactive):
             for one in (cell, *(row.panel for row in rows)):
                 (one.add_class if differs else one.remove_class)("minips-differs")
                 one.layout.display = None if a or b else "none"
-        self.help.value = explained(*self.columns.values())
+        self.help.value = help_html(*self.columns.values())
 
     def _set(self, change: Any) -> None:
         """Apply the selected preset: both columns as the workbench was opened, with the preset's changes."""
@@ -375,7 +375,7 @@ class Workbench(Interactive):
 
         def draw(figure: Figure) -> None:
             if whole:
-                _each(plots.predicted, compared, beside(figure, len(compared)))
+                _each(plots.predicted, compared, side_by_side(figure, len(compared)))
             else:
                 plots.spans(runs, ax=figure.add_subplot())
 

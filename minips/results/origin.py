@@ -23,13 +23,13 @@ def origin_of(problem: Problem, params: Tensors) -> Origin:
     labels = labels.reshape(-1).tolist() if isinstance(labels, np.ndarray) else labels
     names = [*map(repr, labels if isinstance(labels, list | tuple) else [labels])]
     text = ", ".join(names) if len({*names}) == len(names) else ""  # a user's problem may have a label for each row
-    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": text, "parameters": described(params)}
+    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": text, "parameters": describe(params)}
     if problem.feature_names and not are_numbers(problem.feature_names):
         texts["columns"] = ", ".join(map(repr, problem.feature_names))
     return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
 
 
-def described(params: Tensors) -> str:
+def describe(params: Tensors) -> str:
     """The parameters' names, dtypes and shapes. ValueError for a masked array."""
     return ", ".join(f"{name} {_array(name, x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
 
@@ -38,7 +38,7 @@ def _array(name: str, x: Any) -> Array:
     return as_array(x, f"The parameter {name!r}")
 
 
-def remade(origin: Origin | None) -> Problem:
+def restore_problem(origin: Origin | None) -> Problem:
     """Import the problem's module and make the problem, without rows. ValueError says why that failed."""
     where = origin["class"] if origin else "that of this run"
     try:

@@ -20,8 +20,8 @@ from minips.core.shard import Grant
 from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
-from minips.results.origin import Origin, check_same, described, origin_of, remade
-from minips.results.tables import html_rows, paired
+from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
+from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
 from minips.words import check_type, reason
@@ -174,7 +174,7 @@ class Run:
     def _predicted(self, how: str, X: Array) -> Array:
         if "index" in (self.state or {}):
             raise ValueError("This run has only one server's part of the parameters, so it cannot predict.")
-        self.problem = remade(self.origin) if self.problem is None else self.problem
+        self.problem = restore_problem(self.origin) if self.problem is None else self.problem
         if X is None:
             raise ValueError(f"{how} takes rows of X, as an array or a data frame; got None.")
         check_unmasked(X, "X")
@@ -189,7 +189,7 @@ class Run:
 
     def check(self, origin: Origin) -> None:
         """ValueError if the trained problem differs from this ``origin`` in more than its rows."""
-        mine = {**(self.origin or {}), "parameters": described(self.params), "rows": ""}
+        mine = {**(self.origin or {}), "parameters": describe(self.params), "rows": ""}
         check_same(origin, mine, "the run")
 
     def to_frame(self) -> Any:
@@ -245,7 +245,7 @@ class Run:
         if problem is not None:
             run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
         with suppress(ValueError):  # which `predict` raises
-            run.problem = remade(run.origin) if problem is None else problem
+            run.problem = restore_problem(run.origin) if problem is None else problem
         return run
 
     def after(self, before: "Run") -> "Run":
@@ -316,7 +316,7 @@ class Run:
 
     def summary(self) -> str:
         """A text table."""
-        return paired(self.rows())
+        return align_pairs(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
         """All but parameters and spans, as plain values for JSON; seconds by span name replace the trace."""
@@ -337,7 +337,7 @@ class Run:
         return f"<table>{html_rows(self.rows())}</table>"
 
 
-def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
+def gather_run(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
     """The run from all servers' reports, or from that of a single one of several servers, with its part of the
     parameters. The first server's counts are the run's, since every push has a part for it.
     """

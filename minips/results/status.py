@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from minips.results.tables import fitted, folded
+from minips.results.tables import fit_lines, fold
 from minips.words import workers_of
 
 _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB received", "MB sent")
@@ -106,11 +106,11 @@ class Status:
     def from_dict(cls, header: Mapping[str, Any]) -> Self:
         """Read the status in a server's answer, ignoring unknown fields. TypeError if one is missing."""
 
-        def known(kind: type[Status] | type[WorkerStatus], row: Mapping[str, Any]) -> dict[str, Any]:
+        def known_fields(kind: type[Status] | type[WorkerStatus], row: Mapping[str, Any]) -> dict[str, Any]:
             return {field.name: row[field.name] for field in dataclasses.fields(kind) if field.name in row}
 
-        workers = [WorkerStatus(**known(WorkerStatus, row)) for row in header.get("workers", [])]
-        return cls(**known(cls, header) | {"workers": workers})
+        workers = [WorkerStatus(**known_fields(WorkerStatus, row)) for row in header.get("workers", [])]
+        return cls(**known_fields(cls, header) | {"workers": workers})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the rates; with ``missing`` and ``awaited`` if there are any."""
@@ -136,7 +136,7 @@ class Status:
         if self.pushes_per_s is not None and self.bytes_per_s is not None:
             lines += [f"{self.pushes_per_s:.1f} pushes/s, {self.bytes_per_s / 1e6:.3f} MB/s both ways"]
         return "\n".join(
-            [*(part for line in lines for part in folded(line)), *fitted([_HEADINGS, *map(_cells, self.workers)])]
+            [*(part for line in lines for part in fold(line)), *fit_lines([_HEADINGS, *map(_cells, self.workers)])]
         )
 
     def _state(self) -> str:

@@ -34,13 +34,13 @@ def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -
         start, stop, own = mine[i].start, mine[j].start, mine[i:j]
         recorded = [(span.start, span.start + span.seconds) for span in own]
         near = trips[bisect_left(trips, (start - (stop - start),)) : bisect_left(trips, (stop,))]
-        known = covered([*recorded, *near], start, stop)
-        served = known - covered(recorded, start, stop)
+        known = covered_s([*recorded, *near], start, stop)
+        served = known - covered_s(recorded, start, stop)
         steps.append(Step(mine[i].step, start, stop - start, totals(own), served, stop - start - known))
     return steps
 
 
-def covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
+def covered_s(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
     """Seconds between ``start`` and ``stop`` that any of the stretches covers."""
     total, end = 0.0, start
     for begin, over in sorted(stretches):

@@ -31,7 +31,7 @@ from minips.engines.inner import Inner
 from minips.engines.worker import at_step, before_updates, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.origin import check_same, origin_of
-from minips.results.run import Progress, Run, check_resumable, gathered, server_state
+from minips.results.run import Progress, Run, check_resumable, gather_run, server_state
 from minips.results.trace import Trace
 from minips.stage import Tensors
 from minips.stages.shards import Contiguous
@@ -198,7 +198,7 @@ class Served:
         for server in self.servers:
             server.let_go(LEAVE_S)
         config = self.servers[0].config
-        run = gathered(config, [server.report() for server in self.servers])
+        run = gather_run(config, [server.report() for server in self.servers])
         run.problem, run.origin = self._problem, origin_of(self._problem, run.params)
         if len(self.servers) == config.servers:
             try:

@@ -15,7 +15,7 @@ from minips.core.config import Config
 from minips.engines import Engine, Threads
 from minips.problems import Problem
 from minips.results.run import Run, frame
-from minips.results.tables import WIDTH, captioned, fitted, folded, html_rows, width
+from minips.results.tables import WIDTH, fit_lines, fold, html_rows, html_table, width
 from minips.stage import Value
 from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
@@ -113,11 +113,11 @@ class Table:
 
     def __str__(self) -> str:
         """A text table."""
-        return "\n".join([*fitted(self._cells()), *folded(self.caption)])
+        return "\n".join([*fit_lines(self._cells()), *fold(self.caption)])
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
-        return captioned(html_rows([head], len(head)) + html_rows(body, 0), self.caption)
+        return html_table(html_rows([head], len(head)) + html_rows(body, 0), self.caption)
 
     def _cells(self) -> list[list[str]]:
         names = list(self.rows[0]) if self.rows else []

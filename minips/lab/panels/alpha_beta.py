@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from minips.lab.controls import named
+from minips.lab.controls import labelled_html
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED
 from minips.machines.fit import Line
@@ -78,7 +78,7 @@ class AlphaBeta(Panel[Asked, Fitted]):
             step=0.02,
             readout_format=".0f",
             continuous_update=False,
-            description=named(self.title, "slider for the size (kB)"),
+            description=labelled_html(self.title, "slider for the size (kB)"),
             description_allow_html=True,
             style={"description_width": "196px"},
             layout={"width": "min(100%, 560px)"},

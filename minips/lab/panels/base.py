@@ -28,7 +28,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from minips.lab.controls import Form, close, explained, sentence
+from minips.lab.controls import Form, close, help_html, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
@@ -53,7 +53,7 @@ def _cell() -> tuple[str, str]:
     return parent.get("metadata", {}).get("cellId", ""), parent.get("header", {}).get("msg_id", "")
 
 
-def numbered(name: str) -> str:
+def numbered_name(name: str) -> str:
     """A panel's name, with a number if another cell has such a panel; a cell that runs again keeps its number."""
     cell, _ = _cell()
     cells = _cells.setdefault(name, [])
@@ -115,7 +115,7 @@ class _Still(NamedTuple):
         return self.image
 
 
-def still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
+def show_still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
     """Show a picture as plain output of a cell."""
     display(_Still(title, png(draw, size)))  # type: ignore[no-untyped-call]
 
@@ -289,8 +289,8 @@ class Panel(Interactive, Generic[Asked, Found]):
     """Inches of the figure on a wide page, and on a narrow one."""
 
     def __init__(self, **asked: Any) -> None:
-        name = numbered(self.title)
-        self.form = Form(name, self.asks(**asked), self._moved)
+        name = numbered_name(self.title)
+        self.form = Form(name, self.asks(**asked), self._on_change)
         super().__init__(Job(name.lower()))
         self.picture = Picture()
         self.found: Any = None
@@ -343,17 +343,17 @@ class Panel(Interactive, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
+        show_still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
         print(line or self.words(self.found))
 
-    def _moved(self) -> None:
+    def _on_change(self) -> None:
         self.job.forget_failure()
         self._explain()
         if self.instant and not self.form.wrong:
             self.run()
 
     def _explain(self) -> None:
-        self.help.value = explained(self.form)
+        self.help.value = help_html(self.form)
 
     def _find(self) -> None:
         found = self.find(self.form.value())
@@ -372,7 +372,9 @@ class Panel(Interactive, Generic[Asked, Found]):
         return super()._repr_mimebundle_(**kwargs)
 
 
-def beside(figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any) -> Any:
+def side_by_side(
+    figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any
+) -> Any:
     """Axes side by side or, in a narrow figure, below each other."""
     if figure.get_figwidth() > NARROW_IN:
         return figure.subplots(1, count, width_ratios=width_ratios, squeeze=False, **shared)[0]

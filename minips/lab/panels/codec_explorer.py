@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 from minips import datasets
 from minips.core.codec import Codec
 from minips.core.reduction import pack
-from minips.lab.panels.base import Panel, beside
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.problems import MLP
 from minips.results.trace import Trace
@@ -88,7 +88,7 @@ class CodecExplorer(Panel[Sent, Arrived]):
         )
 
     def draw(self, found: Arrived, figure: Figure) -> None:
-        left, right = beside(figure)
+        left, right = side_by_side(figure)
         reach = 1.05 * max(float(np.abs(both).max()) for both in (found.meant, found.arrived)) or 1.0
         bins = np.linspace(-reach, reach, BINS)
         before, after = LOOKS[5], LOOKS[1]

@@ -15,7 +15,7 @@ from minips.core.config import Config
 from minips.core.exchange import AllReduce, Exchange
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.traffic import FixedGradients
-from minips.lab.panels.base import Panel, beside
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
 from minips.machines.topology import Network
@@ -75,12 +75,14 @@ class Collectives(Panel[Meeting, Met]):
             if name not in seconds and not self.job.stopping.is_set():
                 with suppress(ValueError):  # not possible with this many workers
                     seconds[name] = _seconds(replace(asked, exchange=exchange))
-        return Met(asked, graph, _carried(asked, graph), {name: seconds[name] for name in exchanges if name in seconds})
+        return Met(
+            asked, graph, _link_traffic(asked, graph), {name: seconds[name] for name in exchanges if name in seconds}
+        )
 
     def draw(self, found: Met, figure: Figure) -> None:
         import networkx as nx
 
-        left, right = beside(figure, width_ratios=(5, 3))
+        left, right = side_by_side(figure, width_ratios=(5, 3))
         graph, most = found.graph, max(found.carried.values(), default=1)
         flat = nx.Graph(graph)
         # A circle for a ring of hosts; a spring layout for hosts on switches.
@@ -140,7 +142,7 @@ def _seconds(asked: Meeting) -> float:
     return run.losses[1][0] - run.losses[0][0]
 
 
-def _carried(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
+def _link_traffic(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
     carried, network = Counter[tuple[Any, Any]](), Network(graph)
     for source, target, nbytes in _messages(asked):
         for hop in pairwise(network.path(source, target)):

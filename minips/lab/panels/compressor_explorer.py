@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips import datasets
-from minips.lab.panels.base import Panel, beside
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
@@ -101,7 +101,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
         )
 
     def draw(self, found: Delivery, figure: Figure) -> None:
-        left, right = beside(figure, sharey=True)
+        left, right = side_by_side(figure, sharey=True)
         rows = ["as it is", "squeezed"]
         bars = left.barh(rows, [found.before / 1e3, found.after / 1e3], 0.6, color=LOOKS[0].colour)
         left.bar_label(bars, fmt="%.1f", padding=3)

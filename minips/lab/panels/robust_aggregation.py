@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import Panel, beside
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.stage import Array, Value, option
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
@@ -77,7 +77,7 @@ class RobustAggregation(Panel[Round, Landed]):
         return float(np.linalg.norm(combined - honest.mean(axis=0)))
 
     def draw(self, found: Landed, figure: Figure) -> None:
-        left, right = beside(figure)
+        left, right = side_by_side(figure)
         good, bad = LOOKS[0], LOOKS[1]
         left.plot(*found.honest.T, good.marker, color=good.colour, alpha=0.6, label="honest")
         left.plot(*found.lies.T, "X", color=bad.colour, ms=8, label="a lie")
