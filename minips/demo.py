@@ -153,11 +153,13 @@ def _accuracy(rows: list[Row]) -> str:
     """The error of the quiet rows' predictions, and a note for the other rows."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
-    said = [f"The predictions{' of the other rows' if busy else ''} were off by at most {max(off):.0%}."] if off else []
+    sentences = (
+        [f"The predictions{' of the other rows' if busy else ''} were off by at most {max(off):.0%}."] if off else []
+    )
     if busy:
         worst = max(busy, key=lambda row: abs(row.predicted_s / row.run.seconds_per_step - 1))
-        said = [f"{'; '.join(row.name for row in busy)}: {worst.note}", *said]
-    return " ".join(said)
+        sentences = [f"{'; '.join(row.name for row in busy)}: {worst.note}", *sentences]
+    return " ".join(sentences)
 
 
 def _times(ratio: float) -> str:

@@ -102,7 +102,7 @@ def test_help_lists_them(capsys):
             "minips: nope.npz cannot be read: no such file or directory. Name a file that --save",
         ),
         ("train --resume folder", "minips: folder cannot be read: is a directory."),
-        ("train --resume c.json", "minips: c.json is no whole file of a saved run"),
+        ("train --resume c.json", "minips: c.json is not a complete file of a saved run"),
         ("check 0.1 nope.ipynb", "minips: nope.ipynb cannot be read: no such file or directory. Name your copy"),
         ("check 0.1 folder", "minips: folder cannot be read: is a directory."),
         ("--load c.json stages", "--load takes an existing Python file that defines stages, FILE.py; got c.json."),

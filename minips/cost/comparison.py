@@ -85,27 +85,28 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     if 0 < trace.until < run.seconds:
         updates *= trace.until / run.seconds
         trace = Trace(spans=[span for span in trace if span.start < trace.until])
-    took = {name: seconds / updates for name, seconds in trace.seconds().items()}
-    said, total, reasons = prediction.spans, prediction.seconds_per_step, []
+    measured = {name: seconds / updates for name, seconds in trace.seconds().items()}
+    predicted, total, reasons = prediction.spans, prediction.seconds_per_step, []
     if hidden := _hidden_parties(run, trace):
         reasons.append(f"The run's trace has no spans of {hidden}, so rows that include their time cannot be compared.")
         of_servers = UPDATE if hidden == "workers" else ()
-        took = {name: seconds for name, seconds in took.items() if name in of_servers}
-        uncounted = {name for name in said if name not in took}
+        measured = {name: seconds for name, seconds in measured.items() if name in of_servers}
+        uncounted = {name for name in predicted if name not in measured}
     else:
-        uncounted = {name for name, seconds in said.items() if seconds and name not in (*took, *NETWORK)}
+        uncounted = {name for name, seconds in predicted.items() if seconds and name not in (*measured, *NETWORK)}
         if uncounted:
-            said, total, words = _without(prediction, uncounted, took)
+            predicted, total, words = _without(prediction, uncounted, measured)
             reasons.append(words)
     calibrated = prediction.calibration.subject and matches(prediction.calibration, run.config)
     free = (*ENCODE, *DECODE) if calibrated else ()  # spans for which the calibration measured no time
-    unforeseen = {name for name, seconds in took.items() if seconds and name not in (*said, *free)}
+    unforeseen = {name for name, seconds in measured.items() if seconds and name not in (*predicted, *free)}
     if unforeseen:
         names = [name for name in SPANS if name in unforeseen]
         reasons.append(f"The prediction counts no time for {listed(names)}, so there is no total to compare.")
         unforeseen |= {"total"}
-        unforeseen |= set() if any(name in said for name in STAGES) else {*NETWORK}
-    rows = [(name, said.get(name, 0.0), took.get(name, 0.0)) for name in SPANS if name in said or name in took]
+        unforeseen |= set() if any(name in predicted for name in STAGES) else {*NETWORK}
+    spans = [name for name in SPANS if name in predicted or name in measured]
+    rows = [(name, predicted.get(name, 0.0), measured.get(name, 0.0)) for name in spans]
     rows.append(("total", total, run.seconds_per_step))
     return Comparison(
         [
@@ -126,11 +127,11 @@ def _hidden_parties(run: Run, trace: Trace) -> str:
 
 
 def _without(
-    prediction: Prediction, uncounted: Collection[str], took: Mapping[str, float]
+    prediction: Prediction, uncounted: Collection[str], measured: Mapping[str, float]
 ) -> tuple[dict[str, float], float, str]:
     """A prediction's spans and total without the spans that a run does not count, and a sentence that says so."""
     calibration, names = prediction.calibration, [name for name in SPANS if name in uncounted]
-    if any(name in took for name in STAGES):
+    if any(name in measured for name in STAGES):
         worker, server = (
             {name: line for name, line in lines.items() if name not in uncounted}
             for lines in (calibration.worker, calibration.server)

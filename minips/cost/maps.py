@@ -98,7 +98,8 @@ def codec_map(
     progress: bool | Callable[[str, float], None] = False,
     watch: bool | Callable[[str, float], None] = False,
 ) -> CodecMap:
-    """Predict a step with each push codec, for gradients of so many float32 ``values`` over links of these bandwidths.
+    """Predict a step with each push codec, for gradients of these sizes, in float32 ``values``, and links of these
+    bandwidths.
 
     Steps compute no gradient, since its time is the same for all codecs. ``start`` is the config of every point, except
     for codec and link (None: four workers, one server, BSP over TCP). Each codec is calibrated unless it is among
@@ -170,7 +171,7 @@ def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload
 
 
 def _spread(allowed: NDArray[np.bool_], samples: int) -> Iterator[tuple[int, int]]:
-    """About so many of the allowed points, on a grid of every few rows and columns."""
+    """About ``samples`` of the allowed points, on a grid of every few rows and columns."""
     if not samples or not allowed.any():
         return
     every = max(1, int(np.sqrt(allowed.sum() / samples)))

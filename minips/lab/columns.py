@@ -106,8 +106,8 @@ class Column(Controls):
         for label in SIZES:
             name = label.replace(" ", "_")
             yield label, control(hints[name], fields[name].metadata, getattr(config, name), self.name, name)
-        steps, said = config.local and config.local.steps, LocalSteps.__dataclass_fields__["steps"].metadata
-        yield LOCAL, control(int | None, said, steps, self.name, LOCAL)
+        steps, limits = config.local and config.local.steps, LocalSteps.__dataclass_fields__["steps"].metadata
+        yield LOCAL, control(int | None, limits, steps, self.name, LOCAL)
         link, delays, bandwidths = config.link or Link(), config.delays or Delays(0.0), dict(BANDWIDTHS)
         if config.link and link.bandwidth_bps not in bandwidths.values():
             bandwidths[f"{link.bandwidth_bps / 1e6:g} Mbit/s"] = link.bandwidth_bps
@@ -137,26 +137,26 @@ class Column(Controls):
 
     def config(self) -> Config:
         """The config that the controls describe. ValueError, in a sentence, if that config is not possible."""
-        said, base, link, delays = self.read(), self._base, None, None
-        if said["bandwidth"]:
-            link = Link(bandwidth_bps=said["bandwidth"], latency_s=said["latency"] / 1e3)
-        last = said["workers"] - 1
+        values, base, link, delays = self.read(), self._base, None, None
+        if values["bandwidth"]:
+            link = Link(bandwidth_bps=values["bandwidth"], latency_s=values["latency"] / 1e3)
+        last = values["workers"] - 1
         known = base.delays.slow if base.delays else {}  # only the last worker's has a control
         slow = {worker: factor for worker, factor in known.items() if worker < last and worker != base.workers - 1}
-        if said["straggler"] != 1:
-            slow[last] = said["straggler"]
-        if said["compute"] > 0 or slow:
-            delays = Delays(seconds=said["compute"] / 1e3, slow=slow, exponential=said["random compute"])
-        sizes = {label.replace(" ", "_"): said[label] for label in SIZES}
+        if values["straggler"] != 1:
+            slow[last] = values["straggler"]
+        if values["compute"] > 0 or slow:
+            delays = Delays(seconds=values["compute"] / 1e3, slow=slow, exponential=values["random compute"])
+        sizes = {label.replace(" ", "_"): values[label] for label in SIZES}
         if sizes["epochs"] is not None:  # they replace steps
             sizes["steps"] = Config.steps
         return dataclasses.replace(
             base,
-            push=dataclasses.replace(base.push, **{kind: said[kind] for kind in _CODEC}),
-            pull=dataclasses.replace(base.pull, **{kind: said[f"pull {kind}"] for kind in _CODEC}),
-            **{label: said[label] for label in _WHOLE},
+            push=dataclasses.replace(base.push, **{kind: values[kind] for kind in _CODEC}),
+            pull=dataclasses.replace(base.pull, **{kind: values[f"pull {kind}"] for kind in _CODEC}),
+            **{label: values[label] for label in _WHOLE},
             **sizes,
-            local=LocalSteps(said[LOCAL], said[INNER]) if said[LOCAL] else None,
+            local=LocalSteps(values[LOCAL], values[INNER]) if values[LOCAL] else None,
             link=link,
             delays=delays,
         )

@@ -385,7 +385,7 @@ class Workbench(Interactive):
         for side, record in records.items():
             spent = record.run.trace.seconds()
             most = max(spent, key=lambda name: spent[name]) if spent else "nothing"
-            expected = f"no prediction ({self._unpredicted.get(side, 'none was asked for')})"
+            expected = f"no prediction ({self._unpredicted.get(side, 'none requested')})"
             if side in compared and record.prediction:
                 expected = results.predicted_step(record.prediction, record.run)
             words.append(f"{side}: most of the time went into {most}; {expected}.")

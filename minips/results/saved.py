@@ -42,7 +42,7 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
         values: dict[str, Any] = {} if newer > FORMAT else _from_json(tree, arrays)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
         why = told(error, "An entry is missing or malformed.")
-        raise ValueError(f"{source} is no file that minips wrote: {why}") from error
+        raise ValueError(f"{source} is not a file that minips wrote: {why}") from error
     if newer > FORMAT:
         raise ValueError(
             f"{source} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer minips."
@@ -56,7 +56,7 @@ def restoring(what: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(told(error, f"{what} is of no saved run: an entry is missing or malformed.")) from error
+        raise ValueError(told(error, f"{what} is not from a saved run: an entry is missing or malformed.")) from error
 
 
 def write(path: str | Path, values: Mapping[str, Any]) -> None:
@@ -74,14 +74,14 @@ def read(path: str | Path) -> dict[str, Any]:
         try:
             with zipfile.ZipFile(file) as names:
                 if f"{_JSON}.npy" not in names.namelist():
-                    raise ValueError(f"{path} is no file of minips: it has no entry {_JSON!r}.")
+                    raise ValueError(f"{path} is not a file of minips: it has no entry {_JSON!r}.")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
             raise ValueError(
-                f"{path} is no whole file of a saved run: {reason(error)}. Was its writing interrupted, or is it "
-                "another kind of file?"
+                f"{path} is not a complete file of a saved run: {reason(error)}. Was its writing interrupted, or "
+                "is it another kind of file?"
             ) from error
     return from_arrays(arrays, path)
 
