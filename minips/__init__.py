@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from minips.machines.topology import Star, Tree, TwoRacks
 
     __version__: str
-else:  # where a checker saw this, a name that does not exist would be of any type
+else:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name):
         if name == "lab":
@@ -102,11 +102,11 @@ else:  # where a checker saw this, a name that does not exist would be of any ty
             return stage_class("engine", name.lower())
         if name in ("Star", "Tree", "TwoRacks"):
             return stage_class("topology", name.lower())
-        if name == "__version__":  # asking the installed metadata takes longer than importing all of the above
+        if name == "__version__":  # reading the installed metadata takes longer than all imports above
             return import_module("importlib.metadata").version("minips")
         raise AttributeError(f"minips has no {name!r}")
 
     def __dir__():
-        lab = ["lab"] if find_spec("ipywidgets") and find_spec("matplotlib") else []  # help() gets all that is listed
+        lab = ["lab"] if find_spec("ipywidgets") and find_spec("matplotlib") else []  # help() imports every listed name
         dunders = {name for name in globals() if name.startswith("__")} | {"__version__"}
         return sorted([*__all__, "cost", *lab, "testing", *dunders])

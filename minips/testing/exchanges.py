@@ -8,7 +8,7 @@ from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Exchange
 from minips.core.reduction import AllReduceState, rounds
-from minips.cost.rehearsal import FixedGradients, count_bytes
+from minips.cost.traffic import FixedGradients, count_bytes
 from minips.engines import Threads
 from minips.results.trace import UNTIMED
 from minips.stage import Tensors

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import minips as ps
-from minips.cost.rehearsal import FixedGradients
+from minips.cost.traffic import FixedGradients
 from minips.stage import Tensors, option
 
 

@@ -54,7 +54,7 @@ BROKEN = {
 
 MUTANT = (
     "the predicted bytes are those of one step more",
-    "minips/cost/rehearsal.py",
+    "minips/cost/traffic.py",
     "whole = first + (config.steps - 1) * step",
     "whole = first + config.steps * step",
 )

@@ -40,8 +40,8 @@ Way = Callable[..., AbstractContextManager[Any]]
 class Contender:
     """A way there and back, the keywords that both its sides take, and why it is skipped, if it is.
 
-    ``applies``: it pushes and pulls, so that minus the learning rate times the first gradient comes back; otherwise
-    what was sent does.
+    With ``applies`` it pushes and pulls, so that minus the learning rate times the first gradient comes back; without,
+    it gets back what it sent.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Contender:
 
 
 def lacking(modules: Sequence[str], extra: str) -> str:
-    """Why a contender is skipped; empty where all the modules that it needs are installed."""
+    """Why a contender is skipped; empty if all the modules that it needs are installed."""
     absent = [module for module in modules if importlib.util.find_spec(module) is None]
     return f'skipped: install {", ".join(absent)} with pip install "minips[{extra}]"' if absent else ""
 
 
 def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies: bool) -> list[Contender]:
-    """A contender for each transport that joins two processes, or for those chosen; its keyword is ``transport``."""
+    """A contender for each transport between processes, or for those chosen; its keyword is ``transport``."""
     known = [name for name in names("transport") if name != "inproc"]
     contenders = []
     for name in known if chosen is None else chosen:
@@ -75,16 +75,17 @@ def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies
 
 
 class Race(NamedTuple):
-    """Seconds of one round trip by contender and round, and why some could not take part."""
+    """Seconds of one round trip by contender and round, and why some did not take part."""
 
     seconds: dict[str, dict[int, float]]
     skipped: dict[str, str]
 
 
 def race(contenders: Sequence[Contender], values: int, rounds: int, watch: Watch) -> Race:
-    """Round trips of ``values`` float32, one contender after the other; all of them stand ready all the time.
+    """Round trips of ``values`` float32, one contender after another; all of them stay ready all the time.
 
-    They start one by one, for some give up on a machine that starts everything at once. Who fails to start is skipped.
+    They start one by one, since some give up on a machine that starts everything at once. A contender that fails to
+    start is skipped.
     """
     skipped, first_s = {one.name: one.skipped for one in contenders if one.skipped}, dict[str, float]()
     supervisors, turns = list[Supervisor](), dict[str, Turn]()
@@ -99,12 +100,12 @@ def race(contenders: Sequence[Contender], values: int, rounds: int, watch: Watch
             except RuntimeError as error:
                 skipped[one.name] = f"skipped: {error}"
         for supervisor in supervisors:
-            stack.callback(supervisor.stop)  # all of them before the first is waited for
+            stack.callback(supervisor.stop)  # stop all of them before waiting for the first
         return Race(take_turns(turns, first_s, rounds, watch), skipped)
 
 
 def _start(supervisor: Supervisor, one: Contender, values: int) -> tuple[float, Turn]:
-    """Both sides in their processes; the seconds of a first trip, and how to make another."""
+    """Start both sides in their processes; the seconds of a first trip, and a function that makes another."""
     parts = {"values": values, **one.parts}
     names = [f"{one.name}'s server"] if one.serve else []
     *servers, caller = supervisor.start(*names, f"{one.name}'s caller")

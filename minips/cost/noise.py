@@ -1,7 +1,7 @@
-"""Was the machine quiet while something was measured? Processor time that went to other programs, and repeatability.
+"""Noise in measurements: the processor time that other programs took meanwhile, and repeatability.
 
-Linux says in /proc how long its cores worked, and for whom. On other systems, and for measurements of less than
-``LEAST_S``, only the repeatability is known.
+Linux says in /proc how long its cores worked, and for which process. On other systems, and for measurements shorter
+than ``LEAST_S``, only the repeatability is known.
 """
 
 import os
@@ -15,15 +15,15 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 BUSY, UNSTEADY = 0.2, 1.5
-"""A machine is busy where other programs took more than this share of all cores, a measurement unsteady where one half
-of it took more than so many times as long as the other.
+"""A machine is busy if other programs took more than this share of all cores; a measurement is unsteady if one half
+took more than this many times as long as the other.
 """
 LEAST_S = 0.2
-"""The shortest measurement whose processor time is looked at: the kernel counts in hundredths of a second."""
+"""The shortest measurement whose processor time is checked: the kernel counts in hundredths of a second."""
 
 
 class Disturbance(NamedTuple):
-    """The cores, how many of them others had on average, and the seconds of the second half over those of the first."""
+    """The cores, how many other programs used on average, and the second half's seconds over the first half's."""
 
     cores: int
     others: float = 0.0
@@ -31,12 +31,12 @@ class Disturbance(NamedTuple):
 
     @property
     def size(self) -> float:
-        """The larger of load and drift over its threshold: above 1 there is a `note`."""
+        """The larger of load and drift, each over its threshold; above 1 there is a `note`."""
         return max(self.others / self.cores / BUSY, abs(log(self.drift)) / log(UNSTEADY))
 
     @property
     def note(self) -> str:
-        """One sentence, and what to do; empty where the machine was quiet."""
+        """The disturbance in a sentence, and what to do; empty if the machine was quiet."""
         if self.size <= 1:
             return ""
         if self.others > BUSY * self.cores:
@@ -47,21 +47,23 @@ class Disturbance(NamedTuple):
         return f"{why}; the times may be off. Run it again on a quiet machine."
 
 
-def quietly(measure: Callable[[], T], attempts: int, drift: Callable[[T], float] = lambda result: 1.0) -> tuple[T, str]:
-    """Measure, and again while other programs keep the machine busy, ``attempts`` times at most; returns the quietest
-    result, and its note. ``drift`` finds in a result the seconds of its second half over those of its first.
+def measure_quietly(
+    measure: Callable[[], T], attempts: int, drift: Callable[[T], float] = lambda result: 1.0
+) -> tuple[T, str]:
+    """Measure until the machine is quiet, at most ``attempts`` times. Returns the quietest result and its note.
+    ``drift`` takes a result and gives the ratio of its second half's seconds to its first half's.
     """
     found: list[tuple[Disturbance, T]] = []
     while len(found) < attempts and all(disturbance.note for disturbance, _ in found):
-        meanwhile = Meanwhile()
+        meter = NoiseMeter()
         result = measure()
-        found.append((meanwhile.disturbance(drift(result)), result))
+        found.append((meter.disturbance(drift(result)), result))
     disturbance, result = min(found, key=lambda attempt: attempt[0].size)
     return result, disturbance.note
 
 
-class Meanwhile:
-    """The cores' time from now on."""
+class NoiseMeter:
+    """Measures the cores' work from now on."""
 
     def __init__(self) -> None:
         self._began, self._before = time.monotonic(), _processor_seconds()
@@ -81,8 +83,8 @@ def usable_cores() -> set[int]:
 
 
 def _processor_seconds() -> tuple[float, float] | None:
-    """The seconds that the cores have worked in all, and for this process and its children, which count once they have
-    ended, as all that measure have. None where the system does not say.
+    """Seconds that the cores have worked in all, and for this process and its children. Children count once they have
+    ended, as all measuring ones have. None if the system does not say.
     """
     with suppress(OSError, AttributeError, ValueError, IndexError):
         hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in usable_cores()}

@@ -11,8 +11,8 @@ import pytest
 import minips as ps
 from benchmarks import cost as cost_table
 from minips import cost, demo
-from minips.cost import quiet
-from minips.cost.quiet import Disturbance
+from minips.cost import noise
+from minips.cost.noise import Disturbance
 from minips.lab.measure.turns import Spread
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
@@ -45,7 +45,7 @@ class Machine:
 
     def __init__(self, monkeypatch, *others):
         self.others, self.measured = list(others), 0
-        monkeypatch.setattr(quiet.Meanwhile, "disturbance", self.disturbance)
+        monkeypatch.setattr(noise.NoiseMeter, "disturbance", self.disturbance)
 
     def disturbance(self, drift=1.0):
         return Disturbance(2, self.others[self.measured - 1], drift)
@@ -68,7 +68,7 @@ def test_it_is_measured_again_until_it_is_quiet_or_enough_and_the_quietest_count
     monkeypatch, others, attempts, result, taken, said
 ):
     machine = Machine(monkeypatch, *others)
-    found, note = quiet.quietly(machine.measure, attempts)
+    found, note = noise.measure_quietly(machine.measure, attempts)
     assert (found, machine.measured) == (result, taken)
     assert note.startswith(said)
     assert bool(note) == bool(said)
@@ -76,7 +76,7 @@ def test_it_is_measured_again_until_it_is_quiet_or_enough_and_the_quietest_count
 
 def test_what_does_not_repeat_is_measured_again(monkeypatch):
     machine = Machine(monkeypatch, 0.0, 0.0)
-    assert quiet.quietly(machine.measure, 3, lambda result: {1: 3.0, 2: 1.1}[result]) == (2, "")
+    assert noise.measure_quietly(machine.measure, 3, lambda result: {1: 3.0, 2: 1.1}[result]) == (2, "")
 
 
 def test_a_calibration_is_repeated_and_keeps_the_note_and_a_busy_one_in_a_cache_is_made_again(monkeypatch, tmp_path):
@@ -121,8 +121,8 @@ def test_a_prediction_a_comparison_and_a_clusters_table_say_it():
 
 
 def test_where_the_processors_time_is_not_known_nothing_is_said(monkeypatch):
-    monkeypatch.setattr(quiet, "_processor_seconds", lambda: None)
-    assert quiet.Meanwhile().disturbance() == Disturbance(len(quiet.usable_cores()))
+    monkeypatch.setattr(noise, "_processor_seconds", lambda: None)
+    assert noise.NoiseMeter().disturbance() == Disturbance(len(noise.usable_cores()))
 
 
 SPIN = "import time\nwhile time.process_time() < {}: pass"
@@ -130,9 +130,9 @@ SPIN = "import time\nwhile time.process_time() < {}: pass"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wants /proc")
 def test_a_child_is_no_other_program():
-    before = quiet._processor_seconds()
+    before = noise._processor_seconds()
     subprocess.run([sys.executable, "-c", SPIN.format(0.5)], check=True, timeout=60)
-    everybodys, ours = (now - then for now, then in zip(quiet._processor_seconds(), before, strict=True))
+    everybodys, ours = (now - then for now, then in zip(noise._processor_seconds(), before, strict=True))
     assert everybodys > 0.4
     assert ours > 0.45
 
@@ -140,7 +140,7 @@ def test_a_child_is_no_other_program():
 @pytest.mark.skipif(sys.platform != "linux", reason="wants /proc")
 def test_a_program_of_others_that_spins_is_noticed_and_a_repetition_bounded(monkeypatch):
     core = min(os.sched_getaffinity(0))
-    monkeypatch.setattr(quiet, "usable_cores", lambda: {core})
+    monkeypatch.setattr(noise, "usable_cores", lambda: {core})
     code = f"import os\nos.sched_setaffinity(0, [{core}])\nprint(flush=True)\n" + SPIN.format(0.4)
     tries = []
 
@@ -149,7 +149,7 @@ def test_a_program_of_others_that_spins_is_noticed_and_a_repetition_bounded(monk
         with subprocess.Popen(["sh", "-c", script, sys.executable, code], stdout=subprocess.PIPE) as shell:
             tries.append(shell.stdout.read())  # until it has ended
 
-    _, note = quiet.quietly(measure, attempts=2)
+    _, note = noise.measure_quietly(measure, attempts=2)
     assert tries == [b"\n", b"\n"]
     assert note.startswith("Other programs took ")
     assert " of 1 cores while this was measured" in note

@@ -1,14 +1,14 @@
-"""The programs of a calibration's own processes: one asks, as a worker does, and one answers, as a server does.
+"""Microbenchmarks in a calibration's child processes: one asks, as a worker does, and one answers, as a server does.
 
-The measurements take turns, so that a disturbance of the machine falls on all of them:
+The measurements take turns, so that a disturbance of the machine affects all of them:
 
 - bare calls of several sizes,
-- a call through a shaped link, whose lateness is measured,
-- pushes with their pulls, of several models, each at a server of its own,
+- calls over a shaped link, to measure how late it delivers,
+- pushes and pulls of several models, each on its own server,
 - hops: both processes are workers of an all-reduce, and exchange gradients of several sizes,
-- a crowd: pushes with their pulls, while several other workers push and pull, too.
+- a crowd: pushes and pulls while several other workers push and pull too.
 
-Wall time is taken of single calls; processor time of all of a process's threads, over a block of calls.
+Wall time is measured per call; processor time per block of calls, for all threads of a process.
 """
 
 import struct
@@ -39,23 +39,23 @@ from minips.stages.transports import Channel, Link
 
 CALL_BYTES = (100, 10_000, 100_000, 1_000_000)
 LINK = Link(bandwidth_bps=1e9, latency_s=2e-3)
-"""The link whose lateness is measured: any link that makes a message wait a while."""
+"""A link whose lateness is measured; any link that delays a message would do."""
 BLOCKS, CALLS = 7, 6
-"""The blocks of each measurement, and the calls of a block."""
+"""The blocks of each measurement, and the calls in a block."""
 BLOCK_S, ENOUGH_S = 0.25, 1.0
-"""A block ends after so many seconds, but has one call; a measurement after so many in all, but has one block."""
+"""Seconds after which a block ends, with at least one call; and a measurement, with at least one block."""
 SPIN_S = 0.1
 CROWD = 4
-"""The workers of a crowd."""
+"""The number of workers in the crowd."""
 _CPU = struct.Struct("<d")
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The configs of the measurements, and the ``pieces``, gradients of several sizes.
+    """The configs of the measurements, and ``pieces``: gradients of several sizes.
 
-    ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two that exchange by an
-    all-reduce; None where their codec cannot.
+    ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two workers of an all-reduce;
+    None if their codec does not allow one.
     """
 
     single: Config
@@ -64,7 +64,7 @@ class Assignment:
     pieces: list[Tensors]
     aggregator: Aggregator
     together: int
-    """Contributions that are aggregated at once."""
+    """The number of contributions aggregated at once."""
     token: str
 
     def peers(self, rank: int, stack: ExitStack) -> list[Peer]:
@@ -75,15 +75,15 @@ class Assignment:
 
 
 class Block(NamedTuple):
-    """A block of calls of one size. Seconds are those of one call."""
+    """A block of calls of one size. Seconds are per call."""
 
     size: float
     wall_s: float
     """The median."""
     asker_s: float
-    """Processor time of the process that asks."""
+    """Processor time of the asking process."""
     answerer_s: float
-    """Processor time of the process that answers."""
+    """Processor time of the answering process."""
     calls: int
     began: float
     ended: float
@@ -91,7 +91,7 @@ class Block(NamedTuple):
     """Seconds by name."""
 
     def with_spans(self, spans: Iterable[Span]) -> "Block":
-        """The block with the seconds of those spans that began in its time."""
+        """This block with the seconds of the spans that began during it."""
         within = Trace("", [span for span in spans if self.began <= span.start < self.ended])
         return self._replace(spans={name: seconds / self.calls for name, seconds in within.seconds().items()})
 
@@ -112,7 +112,7 @@ class Addresses(NamedTuple):
 
 
 def answer(control: ControlPipe, *, plan: Assignment) -> dict[str, Any]:
-    """Echo, bare and behind a link, with servers and peers for the sizes; the servers' spans, and aggregation times."""
+    """Echo calls, bare and over a link, and run servers and peers. Returns the servers' spans and aggregation times."""
     transport, token = plan.single.transport, plan.token
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(len(plan.pieces), "minips-peer"))
@@ -136,7 +136,7 @@ def answer(control: ControlPipe, *, plan: Assignment) -> dict[str, Any]:
 
 
 def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
-    """Call, push and pull, exchange, compute; reports what everything took, says ``progress`` on the way."""
+    """Call, push and pull, exchange and compute, and report ``progress``. Returns the timings of all these."""
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
         control.say("ready", [peer.address for peer in peers])
@@ -152,7 +152,7 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
         for peer, other in zip(peers, addresses.peers, strict=True):
             peer.connect([peer.address, other])
         meter = _Meter(bare, config.timeout_s)
-        for block in range(-1, BLOCKS):  # the first warms up
+        for block in range(-1, BLOCKS):  # the first block warms up
             control.say("progress", (block + 1) / (BLOCKS + 1))
             if control.hear(0.0)[0] == "stop":
                 return {}
@@ -173,7 +173,7 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
 
 
 def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
-    """One worker of the crowd: pushes and pulls until it hears stop, or the server is gone."""
+    """One worker of the crowd: pushes and pulls until it is told to stop, or the server is gone."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
         control.say("ready")
         with suppress(ConnectionError, TimeoutError):
@@ -182,19 +182,19 @@ def load_generator(control: ControlPipe, *, plan: Assignment, address: str, work
 
 
 def _next_mean(peer: Peer, piece: Tensors, ending: bool = False) -> bool:
-    """A step of the peers; True where it is the last one."""
+    """One step of the peers; True if it is the last one."""
     return peer.mean(peer.trace.step + 1, piece, ending)[1]
 
 
 def _exchange(peer: Peer, piece: Tensors) -> None:
-    """Exchange until the other peer ends it."""
+    """Exchange until the other peer ends the exchange."""
     with suppress(ConnectionError, TimeoutError):
         while not _next_mean(peer, piece):
             pass
 
 
 class _Meter:
-    """Times blocks of calls, and keeps them by kind."""
+    """Time blocks of calls, and keep them by kind."""
 
     def __init__(self, bare: Channel, timeout_s: float) -> None:
         self._bare, self._timeout_s = bare, timeout_s
@@ -202,7 +202,7 @@ class _Meter:
         self.blocks: dict[str, list[Block]] = defaultdict(list)
 
     def block(self, kind: str, size: float, call: Callable[[], Any], trace: Trace | None = None) -> None:
-        """Make a block of calls. A future that a call returns is waited for."""
+        """Time a block of calls. If a call returns a future, wait for its result."""
         spent = self._spent.get((kind, size), 0.0)
         if spent > ENOUGH_S and any(block.size == size for block in self.blocks[kind]):
             return
@@ -221,7 +221,7 @@ class _Meter:
         self.blocks[kind].append(block.with_spans(trace or ()))
 
     def _answerer_s(self) -> float:
-        """Processor time of the process that answers, all of its threads together."""
+        """Processor time of the answering process, all its threads together."""
         (reply,) = self._bare.call([b""]).result(self._timeout_s)
         return float(_CPU.unpack(reply)[0])
 
@@ -231,7 +231,7 @@ def _processor_time(_: Frames) -> Frames:
 
 
 def _spin() -> float:
-    """The share of a core that a process gets while it asks for a whole one."""
+    """The share of a core that this process gets while it spins on one."""
     wall, cpu = time.monotonic(), time.process_time()
     while time.monotonic() - wall < SPIN_S:
         pass
@@ -239,7 +239,7 @@ def _spin() -> float:
 
 
 def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Iterator[tuple[float, float]]:
-    """The number of values, and the seconds of aggregating ``together`` contributions of them, for each call."""
+    """The number of values, and the seconds to aggregate ``together`` contributions of that size, for each call."""
     for block in range(-1, BLOCKS):
         for piece in pieces:
             contributions = [Contribution(worker, 0, 0, piece) for worker in range(together)]
@@ -254,9 +254,9 @@ def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Ite
 def _gradients(
     problem: Problem, config: Config, client: Client, piece: Tensors
 ) -> dict[str, list[tuple[float, float]]]:
-    """The rows and seconds of gradients by kind, for the config's batch and for a smaller one. ``gradient``: a push and
-    a pull come before it, as in a run, so that neither the rows nor the parameters are still in the cache;
-    ``next_gradient``: it comes right after that one, as in local steps.
+    """Rows and seconds of gradients by kind, for the config's batch and a smaller one. A ``gradient`` follows a push
+    and a pull, as in a run, so that neither rows nor parameters are still in the cache; a ``next_gradient`` follows a
+    gradient directly, as in local steps.
     """
     alone = replace(config, delays=None, accumulate=1)
     params = problem.init(seeds.init(config.seed))

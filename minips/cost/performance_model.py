@@ -1,9 +1,9 @@
-"""A run's time without its arithmetic: every worker's cycle, step by step, in virtual time.
+"""Model a run's time without its arithmetic: every worker's cycle, step by step, in virtual time.
 
-A cycle is compute, encode, the link, the server or the next worker, the link again, decode. Its seconds are the
-calibration's; the same `Shard`, or the same schedule, as in a run decides who waits for whom. A process does one thing
-at a time, but computes beside messages that travel. Processes share the cores, and messages wait for each other on the
-nodes' links, in the order in which they are sent.
+A cycle is compute, encode, the link, the server or the next worker, the link again, decode. The calibration gives its
+seconds; the `Shard`, or the schedule, of a real run decides who waits for whom. A process does one thing at a time, but
+computes while messages travel. Processes share the cores, and messages queue on the nodes' links in the order in which
+they are sent.
 """
 
 from abc import abstractmethod
@@ -27,7 +27,7 @@ from minips.core.protocol import PUSHES, ServerProtocol, ServerRecord, WorkerPro
 from minips.core.reduction import all_reduce
 from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
-from minips.cost.meters import CROWD
+from minips.cost.microbenchmarks import CROWD
 from minips.cost.packets import Queues
 from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
 from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
@@ -43,14 +43,14 @@ from minips.stages.transports import Link
 
 _MEAN, _SGD = Mean(), SGD()
 MAX_STEPS, EVEN_STEPS = 200, 24
-"""The most steps that are walked, and enough of them where all are alike: further steps take the second half's pace."""
-LONGEST, ALIKE, WALKED = 24, 4, 2
-"""The longest period of repeating steps; the states in a row that must repeat; the last steps, never skipped."""
+"""The most simulated steps, and the most if all are alike; further steps take the pace of the second half."""
+LONGEST, ALIKE, KEPT = 24, 4, 2
+"""The longest period of repeating steps; the successive states that must repeat; the last steps, never skipped."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A rank's part of an all-reduce in sizes alone: the bytes that it sends at each hop, the values of each piece."""
+    """A rank's part of an all-reduce, as sizes only: the bytes sent at each hop, and the values of each piece."""
 
     hops: Sequence[Hop]
     nbytes: Sequence[float]
@@ -58,20 +58,20 @@ class Declared:
     direct: bool = False
 
     def outgoing(self, number: int) -> float:
-        """Bytes of what is sent at hop ``number``."""
+        """The bytes sent at hop ``number``."""
         return self.nbytes[number]
 
     def incoming(self, number: int, nbytes: float) -> None:
         """Take a message without content."""
 
     def mean(self) -> None:
-        """No result: nothing is computed."""
+        """Compute nothing."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of a step: values of the whole model, rows of a batch; bytes of a push to and of a pull from each
-    server, or each worker's part of the all-reduce.
+    """The work of a step: values of the whole model and rows of a batch; bytes of a push to each server and of a pull
+    from it, or each worker's part of the all-reduce.
     """
 
     values: float
@@ -82,7 +82,7 @@ class Workload:
 
 
 class Sized:
-    """A message of which there are header and size alone: it has no frames."""
+    """A message reduced to its header and size, without frames."""
 
     __slots__ = ("header", "nbytes", "stamp")
 
@@ -94,11 +94,11 @@ class Sized:
 
 
 class Port:
-    """A machine's end of its link, which all of its processes share, first come, first served; it knows when the link
-    is free again each way.
+    """A machine's end of its link, shared by its processes, first come, first served. It knows when the link is free
+    again in each direction.
 
-    The link delays messages as `minips.stages.transports.link` does, and by ``late`` seconds more where a message had
-    to wait for it. Messages between processes with the same port do not pass the link.
+    The link delays messages as `minips.stages.transports.link` does, and by another ``late`` seconds if a message had
+    to wait. Messages between processes on the same port do not use the link.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Port:
         self._outgoing = self._incoming = 0.0
 
     def cross(self, nbytes: float, to: "Port", flight_s: float) -> Task:
-        """A message's way to another port; ``flight_s`` is what it takes where no link delays it."""
+        """Move a message to another port; ``flight_s`` is the time it takes without any link's delay."""
         if self._queues:
             return (yield from self._queues.travel(self._who, to._who, nbytes, flight_s))
         start = self.depart(nbytes, to)
@@ -122,7 +122,7 @@ class Port:
         return [max(0.0, self._outgoing - now), max(0.0, self._incoming - now)]
 
     def depart(self, nbytes: float, to: "Port") -> float:
-        """The time at which a message's first byte leaves, if it is sent now."""
+        """The time at which the first byte of a message sent now leaves."""
         if not self._link or to is self:
             return self._clockwork.now
         start = self._clockwork.later(self._outgoing, self._clockwork.now)
@@ -131,7 +131,7 @@ class Port:
         return start
 
     def arrive(self, start: float, nbytes: float, source: "Port") -> float:
-        """Seconds from now until the last byte is here of a message whose first byte left at ``start``."""
+        """Seconds from now until the last byte arrives of a message whose first byte left at ``start``."""
         if not self._link or source is self:
             return 0.0
         end = self._clockwork.later(self._incoming, start) + nbytes * 8 / self._link.bandwidth_bps
@@ -142,7 +142,7 @@ class Port:
 
 
 def _period(states: list[list[float]]) -> int:
-    """The number of steps after which the last ``ALIKE`` states have repeated; 0 where they have not."""
+    """The number of steps after which the last ``ALIKE`` states repeated; 0 if they did not."""
     near = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
     for period in range(1, min(len(states) - ALIKE, LONGEST + 1)):
         pairs = [(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)]
@@ -151,9 +151,9 @@ def _period(states: list[list[float]]) -> int:
     return 0
 
 
-class Walk:
-    """A walk that has ended: ``seconds`` of the run, and ``pace``, the seconds of a step in its second half. Without a
-    ``cluster`` all processes are on the calibrated machine, each behind the config's link, or a host's on the ``net``.
+class PerformanceModel:
+    """A modelled run: its ``seconds``, and its ``pace``, the seconds of a step in the second half. Without ``cluster``,
+    all processes are on the calibrated machine, each behind the config's link or, on hosts, on the network ``net``.
     """
 
     @seldom_collected()
@@ -164,9 +164,9 @@ class Walk:
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.clocks, EVEN_STEPS if even else MAX_STEPS)
         self.last = self.steps
-        """The clock at which the workers end."""
+        """The clock at which the workers stop."""
         self.share = load.values / config.servers
-        """Values of each server."""
+        """The values on each server."""
         self.totals: dict[str, float] = defaultdict(float)
         self.clockwork = Clockwork(at_once=True, remembered=True)
         self.queues = None if net is None else Queues(self.clockwork, net, ahead=2 if load.parts else 1)
@@ -177,7 +177,7 @@ class Walk:
             machines = range(cluster.machines)
             self._machines = [(Cores(self.clockwork, cluster.cores), self._port(cluster.link)) for _ in machines]
         self.cores = Cores(self.clockwork, calibration.cores, calibration.others)
-        """The cores of the calibrated machine, which all processes share where there is no cluster."""
+        """The cores of the calibrated machine, which all processes share without a cluster."""
         self.servers = [_Server(self, index) for index in range(servers)]
         kind: type[_Rank | _Worker] = _Rank if load.parts else _Worker
         self.workers = [kind(self, worker) for worker in range(config.workers)]
@@ -189,13 +189,13 @@ class Walk:
         half = self.steps // 2
         clock_s = (ends[self.steps] - ends[half]) / (self.steps - half)
         self.pace = clock_s / config.local_steps
-        """Seconds of a gradient step, the first ones aside."""
+        """Seconds of a gradient step, after the first ones."""
         self.seconds = ends[self.steps] + clock_s * (config.clocks - self.steps)
 
     @cached_property
     def spans(self) -> dict[str, float]:
-        """Seconds by name, of all the workers and servers, for one gradient step: with the first pulls, and with the
-        last answers, which come after the run's end. A run's trace counts both.
+        """Seconds by span name for one gradient step, of all workers and servers. They include the first pulls, and the
+        last answers, which arrive after the run's end: a run's trace has both.
         """
         self.clockwork.run(lambda: False)
         half = self.steps // 2
@@ -209,7 +209,7 @@ class Walk:
 
     @property
     def seconds_per_step(self) -> float:
-        """Wall seconds for one gradient step of all the workers."""
+        """Wall seconds for one gradient step of all workers."""
         return self.seconds / self.config.steps
 
     def machine(self, who: str) -> tuple[Cores, Port]:
@@ -220,7 +220,7 @@ class Walk:
         return Port(self.clockwork, link, self.calibration.late_s, self.queues, who)
 
     def contention(self, factor: float, worker: str = "") -> float:
-        """A crowd's factor for all workers, or for those on the machine of one ``worker``."""
+        """The crowd's factor for all workers, or for those on one ``worker``'s machine."""
         crowd = self.config.workers
         if worker and self._places:
             crowd = sum(
@@ -228,17 +228,17 @@ class Walk:
             )
         return 1 + (factor - 1) * min(1.0, (crowd - 1) / (CROWD - 1))
 
-    def reached(self, which: int, step: int) -> None:
-        """Note that so many steps are in the parameters of a server, or of a rank."""
+    def record_progress(self, which: int, step: int) -> None:
+        """Record the steps that the parameters of a server, or of a rank, include."""
         before, self._progress[which] = self._progress[which], step
         if before == self._applied < step:
             self._applied = min(self._progress)
 
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
-        """The end of each step, and the totals then. Once steps repeat themselves, all but the last are skipped."""
+        """The end of each step, and the totals by then. Once the steps repeat, all but the last ones are skipped."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
         delays, kind = self.config.delays, type(self.config.consistency)
-        # Where nothing depends on the clock, steps that have repeated themselves repeat for ever.
+        # If nothing depends on the clock, steps that have repeated repeat for ever.
         regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP) and not self.queues
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
@@ -246,7 +246,7 @@ class Walk:
             step = len(ends) - skipped
             self.clockwork.run(lambda: self._applied >= step)  # noqa: B023 - it is called at once
             if self._applied < step:
-                raise RuntimeError("The predicted nodes wait for each other, and nothing is left to happen.")
+                raise RuntimeError("The predicted nodes wait for each other, and no event is left.")
             ends.append(self.clockwork.now + skipped_s)
             totals.append(dict(self.totals))
             if skipped or not regular:
@@ -258,7 +258,7 @@ class Walk:
             for process in (*self.servers, *self.workers):
                 states[-1] += [process.queue, *process.port.left(), *process.ahead(step)]
             if period := _period(states):
-                cycles = max(0, self.last - step - WALKED) // period
+                cycles = max(0, self.last - step - KEPT) // period
                 skipped, cycle_s = cycles * period, ends[-1] - ends[-1 - period]
                 skipped_s, self.last = cycles * cycle_s, self.last - skipped
                 cycle = {name: seconds - totals[-1 - period].get(name, 0.0) for name, seconds in totals[-1].items()}
@@ -273,14 +273,16 @@ class Walk:
 
 
 class _SizedParty(Processor, Party):
-    """A worker or a server. ``lines`` are the times of its spans, by values; ``transfer_s`` is the processor time of a
-    message at this end, whose span is recorded with its trip.
+    """A worker or a server. ``lines`` are the times of its spans, by values; ``transfer_s`` is a message's processor
+    time at this end, recorded with the span of its trip.
     """
 
-    def __init__(self, walk: Walk, who: str, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0) -> None:
-        cores, self.port = walk.machine(who)
-        super().__init__(walk.clockwork, cores)
-        self.walk, self.number, self.totals = walk, number, walk.totals
+    def __init__(
+        self, model: PerformanceModel, who: str, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0
+    ) -> None:
+        cores, self.port = model.machine(who)
+        super().__init__(model.clockwork, cores)
+        self.model, self.number, self.totals = model, number, model.totals
         self._lines, self._transfer_s = lines, transfer_s
         self._works: dict[tuple[tuple[str, ...], float], list[Work]] = {}
 
@@ -299,7 +301,7 @@ class _SizedParty(Processor, Party):
             yield self.work(work)
 
     def _split(self, spans: tuple[str, ...], values: float) -> Iterator[Work]:
-        """The spans' work for so many values: ``transfer`` by itself, the others together."""
+        """The spans' work for this many values: ``transfer`` alone, the others together."""
         for transfer, names in groupby(spans, lambda name: name == "transfer"):
             times = {} if transfer else {name: self._lines[name].at(values) for name in names if name in self._lines}
             seconds = self._transfer_s if transfer else sum(times.values())
@@ -307,7 +309,7 @@ class _SizedParty(Processor, Party):
                 yield seconds, partial(self._record, times, seconds)
 
     def _record(self, times: Mapping[str, float], seconds: float, wall: float) -> None:
-        """Share out the wall seconds of some work among its spans."""
+        """Divide the wall seconds of some work among its spans."""
         for name, part in times.items():
             self.totals[name] += wall * part / seconds
 
@@ -318,7 +320,7 @@ class _SizedParty(Processor, Party):
 
 @dataclass(slots=True)
 class _SessionTimes:
-    """The times of a session: its step, the seconds that it has waited, and when its last work began."""
+    """The times of a session: its step, the seconds it has waited, and when its last work began."""
 
     step: int
     waited: float = 0.0
@@ -326,19 +328,20 @@ class _SessionTimes:
 
 
 class _Trainer(_SizedParty, TrainingParty):
-    """A worker that trains."""
+    """A training worker."""
 
     @property
     @abstractmethod
     def clock(self) -> int | None:
-        """The steps that this worker has made; None where it has made all of them."""
+        """The steps that this worker has made; None once it has made them all."""
 
     def ahead(self, step: int) -> Iterator[int]:
         if (clock := self.clock) is not None:
             yield clock - step
 
     def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
-        config, clockwork, calibration, load = self.walk.config, self.clockwork, self.walk.calibration, self.walk.load
+        model, clockwork = self.model, self.clockwork
+        config, calibration, load = model.config, model.calibration, model.load
         began, inner = clockwork.now, inner_s(calibration, config, load.values)
         for step in range(need.clock * config.local_steps, (need.clock + 1) * config.local_steps):
             start, gradient = clockwork.now, calibration.gradient_of(step, config)
@@ -359,28 +362,28 @@ class _Trainer(_SizedParty, TrainingParty):
 class _Worker(ServedParty, _Trainer):
     """A worker that pushes to servers and pulls from them."""
 
-    def __init__(self, walk: Walk, number: int) -> None:
-        config, calibration = walk.config, walk.calibration
+    def __init__(self, model: PerformanceModel, number: int) -> None:
+        config, calibration = model.config, model.calibration
         who = f"worker {number}"
-        rest_s = calibration.worker_rest.at(walk.share) / 2 * walk.contention(calibration.worker_crowd, who)
-        super().__init__(walk, who, number, calibration.worker, rest_s)
-        self._flight_s, self._connection = calibration.idle.at(walk.share) / 2, Attending()
-        self._trips: list[deque[Signal]] = [deque() for _ in walk.servers]
+        rest_s = calibration.worker_rest.at(model.share) / 2 * model.contention(calibration.worker_crowd, who)
+        super().__init__(model, who, number, calibration.worker, rest_s)
+        self._flight_s, self._connection = calibration.idle.at(model.share) / 2, Attending()
+        self._trips: list[deque[Signal]] = [deque() for _ in model.servers]
         self._protocol = WorkerProtocol(
-            number, [_DeclaredRecord(walk, number, index) for index in range(config.servers)]
+            number, [_DeclaredRecord(model, number, index) for index in range(config.servers)]
         )
-        for server in walk.servers:
+        for server in model.servers:
             server.protocol.attendance.admit(self._connection, {"worker": number})
 
     @property
     def clock(self) -> int | None:
-        return None if all(server.shard.done for server in self.walk.servers) else self._protocol.clock
+        return None if all(server.shard.done for server in self.model.servers) else self._protocol.clock
 
     def train(self) -> Task:
-        return self.carry_out_loop(train_served(self._protocol, self.walk.config.overlap))
+        return self.carry_out_loop(train_served(self._protocol, self.model.config.overlap))
 
     def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task:
-        clockwork, target, message, times = self.clockwork, self.walk.servers[server], parcel, _SessionTimes(0)
+        clockwork, target, message, times = self.clockwork, self.model.servers[server], parcel, _SessionTimes(0)
         began = clockwork.now
         yield from self.port.cross(message.nbytes, target.port, self._flight_s)
         arrival = clockwork.now
@@ -392,14 +395,14 @@ class _Worker(ServedParty, _Trainer):
 
 
 class _Server(_SizedParty):
-    """A server: a shard, and the sessions of its requests."""
+    """A server: a shard and the sessions of its requests."""
 
-    def __init__(self, walk: Walk, number: int) -> None:
-        config, calibration = walk.config, walk.calibration
-        rest_s = calibration.server_rest.at(walk.share) / 2 * walk.contention(calibration.server_crowd)
+    def __init__(self, model: PerformanceModel, number: int) -> None:
+        config, calibration = model.config, model.calibration
+        rest_s = calibration.server_rest.at(model.share) / 2 * model.contention(calibration.server_crowd)
         lines = {**calibration.server, **update_lines(calibration, config)}
-        super().__init__(walk, f"server {number}", number, lines, rest_s)
-        updates, now = config.workers * walk.steps, lambda: self.clockwork.now
+        super().__init__(model, f"server {number}", number, lines, rest_s)
+        updates, now = config.workers * model.steps, lambda: self.clockwork.now
         self.shard = Shard.of(config, {}, aggregator=_MEAN, optimizer=_SGD, updates=updates, now=now)
         self.protocol = _DeclaredProtocol(self)
         self._changed, self._order = Signal(), seeds.wake(config.seed, number)
@@ -415,49 +418,49 @@ class _Server(_SizedParty):
         yield from (clock - step for clock in self.shard.clocks)
 
     def changed(self) -> None:
-        """Note that the shard has changed, and the time of its update is over."""
-        self.walk.reached(self.number, self.shard.made // self.shard.workers)
+        """Record that the shard has changed and its update is over."""
+        self.model.record_progress(self.number, self.shard.made // self.shard.workers)
         changed, self._changed = self._changed, Signal()
-        if self.walk.queues:  # whose servers' threads wake in no order
+        if self.model.queues:  # the threads of servers on hosts wake in any order
             self._order.shuffle(changed.waiting)
         changed.succeed()
 
 
 class _Rank(_Trainer):
-    """A worker that adds up gradients with the others by an all-reduce."""
+    """A worker of an all-reduce."""
 
     clock: int | None = 0
 
-    def __init__(self, walk: Walk, number: int) -> None:
-        super().__init__(walk, f"worker {number}", number, rank_lines(walk.calibration, walk.config))
-        self._part = walk.load.parts[number]
+    def __init__(self, model: PerformanceModel, number: int) -> None:
+        super().__init__(model, f"worker {number}", number, rank_lines(model.calibration, model.config))
+        self._part = model.load.parts[number]
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
 
     def train(self) -> Task:
-        clocks = takewhile(lambda clock: clock < self.walk.last, count())
-        return self.carry_out_loop(train_together(lambda: None, self._exchange, clocks, self.walk.config.overlap))
+        clocks = takewhile(lambda clock: clock < self.model.last, count())
+        return self.carry_out_loop(train_together(lambda: None, self._exchange, clocks, self.model.config.overlap))
 
     def _exchange(self, clock: int, computed: Any) -> Session[bool]:
         yield from all_reduce(self._part)
-        self.clock = clock + 1 if clock + 1 < self.walk.last else None
-        self.walk.reached(self.number, clock + 1)
+        self.clock = clock + 1 if clock + 1 < self.model.last else None
+        self.model.record_progress(self.number, clock + 1)
         return self.clock is None
 
     def send(self, message: Send, times: _SessionTimes) -> Task:
-        rest_s = self.walk.calibration.hop_rest.at(message.values) / 2
+        rest_s = self.model.calibration.hop_rest.at(message.values) / 2
         yield self.work((rest_s, partial(self._record, {"transfer": 1.0}, 1.0)))
-        peer = self.walk.workers[message.to]
+        peer = self.model.workers[message.to]
         assert isinstance(peer, _Rank)
         self.clockwork.start(self._deliver(message, peer, peer._boxes[message.number, times.step], rest_s))
 
     def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task:
         sent = self.clockwork.now
-        yield from self.port.cross(message.parcel, peer.port, self.walk.calibration.hop_idle.at(message.values))
+        yield from self.port.cross(message.parcel, peer.port, self.model.calibration.hop_idle.at(message.values))
         yield peer.work((rest_s, unrecorded))
         box.succeed(sent)
 
     def receive(self, wanted: Receive, times: _SessionTimes) -> Way[None]:
-        """Wait for a message: the time until it was sent is a wait, the time from then on its transfer."""
+        """Wait for a message: the time until it was sent is ``wait``, the rest is ``transfer``."""
         began, key = self.clockwork.now, (wanted.number, times.step)
         sent = max(began, (yield self._boxes[key]))
         del self._boxes[key]
@@ -466,11 +469,11 @@ class _Rank(_Trainer):
 
 
 class _DeclaredRecord(ServerRecord):
-    """A worker's link over which sizes travel."""
+    """A worker's link that carries sizes."""
 
-    def __init__(self, walk: Walk, worker: int, index: int) -> None:
-        super().__init__(walk.config, worker, index, UNTIMED)
-        self.values, pushed = walk.share, walk.load.pushed
+    def __init__(self, model: PerformanceModel, worker: int, index: int) -> None:
+        super().__init__(model.config, worker, index, UNTIMED)
+        self.values, pushed = model.share, model.load.pushed
         self.encode = lambda message: Sized(message.header, pushed if message.kind in PUSHES else 0.0)
 
     def decode(self, sized: Sized, expected: Expected | None = None) -> tuple[Message, Header]:
@@ -478,12 +481,12 @@ class _DeclaredRecord(ServerRecord):
 
 
 class _DeclaredProtocol(ServerProtocol):
-    """A server's sessions in which sizes stand in for arrays."""
+    """A server's sessions, with sizes in place of arrays."""
 
     def __init__(self, server: _Server) -> None:
-        walk = server.walk
-        super().__init__(server.shard, walk.config, server.number, {}, UNTIMED, server.changed)
-        self.values, pulled = walk.share, walk.load.pulled
+        model = server.model
+        super().__init__(server.shard, model.config, server.number, {}, UNTIMED, server.changed)
+        self.values, pulled = model.share, model.load.pulled
         self.unpack = lambda sized: (sized, {})
         self.encode = lambda encoder, message: Sized(message.header, pulled)
         self.wrap = lambda stamp, answer: Sized(answer.header, answer.nbytes, stamp)
