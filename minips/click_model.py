@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from minips.core.rows import Rows
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_count
 from minips.problems import Problem
 from minips.stage import Array, Tensors
@@ -55,7 +55,7 @@ class ClickModel(Problem):
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Any]:
         X, y = self._chosen(rows)
-        ids, s, x = X[:, 0].astype(np.intp), self._log_odds(params, X), wide(X[:, 1:])
+        ids, s, x = X[:, 0].astype(np.intp), self._log_odds(params, X), widen(X[:, 1:])
         sign = np.where(y, -s, s)
         r = (_sigmoid(s) - y).astype(x.dtype) / x.dtype.type(len(y))
         touched: Any = Rows(ids, r[:, None] * x).summed()
@@ -64,11 +64,12 @@ class ClickModel(Problem):
             E[touched.ids] = touched.values
             touched = E
         gradient = {"E": touched, "w": r @ x, "b": np.asarray(r.sum())}
-        return float(np.logaddexp(0, sign).mean()), {name: typed(g, params[name].dtype) for name, g in gradient.items()}
+        loss = float(np.logaddexp(0, sign).mean())
+        return loss, {name: as_dtype(g, params[name].dtype) for name, g in gradient.items()}
 
     def _log_odds(self, params: Tensors, X: Array) -> Array:
-        weights = wide(params["E"][X[:, 0].astype(np.intp)]) + wide(params["w"])
-        return np.asarray(np.einsum("nd,nd->n", wide(X[:, 1:]), weights) + wide(params["b"]))
+        weights = widen(params["E"][X[:, 0].astype(np.intp)]) + widen(params["w"])
+        return np.asarray(np.einsum("nd,nd->n", widen(X[:, 1:]), weights) + widen(params["b"]))
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
         """The log-odds s of a click for each row of ``X`` (None: the training rows). ValueError for an item that there

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.halves import wide
+from minips.halves import widen
 from minips.intake import as_array
 from minips.stage import Array
 from minips.words import check_type
@@ -44,7 +44,7 @@ def diabetes(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32
     X, y = _table("diabetes")
     X = (X - X.mean(axis=0)) / X.std(axis=0) / len(X) ** 0.5  # as Efron et al. scale them
     data = _split(X, y, validation, seeds.split(seed), dtype)
-    y, held_out = wide(data.y), wide(data.y_validation)
+    y, held_out = widen(data.y), widen(data.y_validation)
     mean, deviation = y.mean(), y.std()
     scaled = (y - mean) / deviation, (held_out - mean) / deviation
     return data._replace(y=scaled[0].astype(data.y.dtype), y_validation=scaled[1].astype(data.y.dtype))

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from minips.words import reason
+from minips.words import message_of
 
 READER_S = 30.0
 """How long a write waits until somebody reads from a named pipe."""
@@ -117,7 +117,7 @@ def _target(path: str | os.PathLike[str]) -> _Target:
         with suppress(OSError):
             there = os.stat(place)
     except ValueError as error:  # a NUL, or half of a surrogate pair
-        raise ValueError(f"A file cannot have the name {str(path)!r}: {reason(error)}. Choose another.") from None
+        raise ValueError(f"A file cannot have the name {str(path)!r}: {message_of(error)}. Choose another.") from None
     kind = there.st_mode if there else stat.S_IFREG
     is_open = _descriptor(place) is not None
     if stat.S_ISDIR(kind):

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 
-def wide(x: Any) -> Any:
+def widen(x: Any) -> Any:
     """``x``, half floats in float32: a sum of them would lose small summands, and overflow at 65,504."""
     plain = x.dtype.kind == "f" and x.dtype.itemsize >= 4  # which is sooner known
     return x if plain else x.astype(np.result_type(x.dtype, np.float32))
 
 
-def typed(x: Any, dtype: Any) -> Any:
+def as_dtype(x: Any, dtype: Any) -> Any:
     """``x`` in this dtype, and as it is where it has that already, be it by another object: pickle tells them apart."""
     return x if x.dtype == dtype else x.astype(dtype)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minips import intake
-from minips.halves import in_float32, wide
+from minips.halves import in_float32, widen
 from minips.stage import Array, Tensors
 
 PLAUSIBLE_CLASSES = 1_000
@@ -229,11 +229,11 @@ class LinearRegression(Problem):
         return loss, {"w": gradient, "b": np.asarray(weighted.mean(), X.dtype)}
 
     def predict(self, params: Tensors, X: Array) -> Array:
-        return np.asarray(wide(self._features(X, len(params["w"]))) @ wide(params["w"]) + wide(params["b"]))
+        return np.asarray(widen(self._features(X, len(params["w"]))) @ widen(params["w"]) + widen(params["b"]))
 
     def solution(self) -> Tensors:
         """The parameters of least loss, from the normal equations of the centred data."""
-        X, y = wide(self.X.toarray() if hasattr(self.X, "toarray") else self.X), wide(self.y)
+        X, y = widen(self.X.toarray() if hasattr(self.X, "toarray") else self.X), widen(self.y)
         centre, level = np.average(X, axis=0, weights=self.weights), np.average(y, weights=self.weights)
         A, r = X - centre, y - level
         B = A.T if self.weights is None else A.T * self.weights
@@ -311,7 +311,7 @@ class SoftmaxRegression(Problem):
         is the prediction.
         """
         X = self.X if X is None else self._features(X, len(params["W"]))
-        return np.asarray(wide(X) @ wide(params["W"]) + wide(params["b"]))
+        return np.asarray(widen(X) @ widen(params["W"]) + widen(params["b"]))
 
     def predict(self, params: Tensors, X: Array) -> Array:
         """The class of each row: its number, or its label."""
@@ -367,8 +367,8 @@ class MLP(SoftmaxRegression):
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
         X = self.X if X is None else self._features(X, len(params["U"]))
-        active = np.maximum(wide(X) @ wide(params["U"]) + wide(params["a"]), 0)
-        return np.asarray(active @ wide(params["W"]) + wide(params["b"]))
+        active = np.maximum(widen(X) @ widen(params["U"]) + widen(params["a"]), 0)
+        return np.asarray(active @ widen(params["W"]) + widen(params["b"]))
 
     def _sizes(self) -> list[str]:
         return [*super()._sizes(), f"{self.hidden} hidden units"]
@@ -376,7 +376,7 @@ class MLP(SoftmaxRegression):
 
 def softmax(scores: Array) -> Array:
     """``exp(scores) / Σ exp(scores)`` of each row, shape (n, classes)."""
-    R = np.exp(wide(scores) - scores.max(axis=1, keepdims=True))
+    R = np.exp(widen(scores) - scores.max(axis=1, keepdims=True))
     return np.asarray(R / R.sum(axis=1, keepdims=True))
 
 

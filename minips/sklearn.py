@@ -22,7 +22,7 @@ from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
 from minips.stages.transports import InProc, Tcp
 from minips.training.train import engine_for, train
-from minips.words import nearest
+from minips.words import suggestion
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -46,7 +46,7 @@ class _Named:
             known = cls._get_param_names()  # type: ignore[attr-defined]
             for name in given:
                 if name not in known:
-                    raise TypeError(f"{cls.__name__} has no parameter {name!r}. {nearest(name, known)}")
+                    raise TypeError(f"{cls.__name__} has no parameter {name!r}. {suggestion(name, known)}")
             if values:
                 raise TypeError(f"{cls.__name__} takes its parameters by name, such as workers=2; got {values[0]!r}.")
         return super().__new__(cls)

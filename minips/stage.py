@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minips.literals import read_fields
-from minips.words import FieldsDoc, article, check_limits, check_type, default_of, nearest, reason
+from minips.words import FieldsDoc, a_or_an, check_limits, check_type, default_of, message_of, suggestion
 
 T = TypeVar("T")
 
@@ -230,7 +230,7 @@ def load_installed() -> None:
         try:
             entry.load()
         except Exception as error:
-            words = f"The stages of {entry.value} cannot be loaded: {type(error).__name__}: {reason(error)}"
+            words = f"The stages of {entry.value} cannot be loaded: {type(error).__name__}: {message_of(error)}"
             warnings.warn(words, stacklevel=2)
 
 
@@ -246,7 +246,7 @@ def stage_class(kind: str, name: str) -> type[Stage]:
     if isinstance(name, str) and name not in classes:
         load_installed()
     if not isinstance(name, str) or name not in classes:
-        raise NoStageError(f"There is no {kind} named {name!r:.99}. {nearest(name, classes)}")
+        raise NoStageError(f"There is no {kind} named {name!r:.99}. {suggestion(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
         cls = classes[name] = resolve_name(cls)
@@ -270,7 +270,7 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
     """
     if isinstance(spec, Stage):
         if spec.kind != kind:
-            raise ValueError(f"Expected {article(kind)}, got the {spec.kind} {spec!r}.")
+            raise ValueError(f"Expected {a_or_an(kind)}, got the {spec.kind} {spec!r}.")
         return spec
     if isinstance(spec, str):
         if spec.endswith(")") and spec.partition("(")[0].isidentifier():  # as within the fields of another stage
@@ -278,7 +278,7 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
         name, colon, text = spec.partition(":")
         return stage_class(kind, name).from_dict(read_fields(text) if colon else {})
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
-        raise ValueError(f"Expected {article(kind)}, its name, or a dict with its name under 'name'; got {spec!r}.")
+        raise ValueError(f"Expected {a_or_an(kind)}, its name, or a dict with its name under 'name'; got {spec!r}.")
     return stage_class(kind, spec["name"]).from_dict({key: value for key, value in spec.items() if key != "name"})
 
 
@@ -314,7 +314,7 @@ def _where(cls: type[Stage] | str) -> str:
 
 def _classes(kind: str) -> dict[str, type[Stage] | str]:
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(f"There is no kind of stage named {kind!r}. {nearest(kind, _KINDS)}")
+        raise ValueError(f"There is no kind of stage named {kind!r}. {suggestion(kind, _KINDS)}")
     return _KINDS[kind]
 
 
@@ -327,7 +327,7 @@ def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Excepti
     known = [field.name for field in _fields(cls)] if dataclasses.is_dataclass(cls) else given
     for name in given:
         if name not in known:
-            hint = f". {nearest(name, known)}" if known else "."
+            hint = f". {suggestion(name, known)}" if known else "."
             owner, code = _owner(cls, name)
             if owner:
                 hint = f"; it is a field of the {getattr(owner, 'kind', owner.__name__.lower())}: {code}."
@@ -407,7 +407,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         if hint is int and isinstance(value, str | np.integer) and str(value).lstrip("-").isdigit():
             return int(value)
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is int):
-            raise ValueError(f"{where} takes {article(hint.__name__)}, got {value!r}.")
+            raise ValueError(f"{where} takes {a_or_an(hint.__name__)}, got {value!r}.")
     return value
 
 

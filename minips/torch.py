@@ -20,7 +20,7 @@ from minips.results.trace import Trace
 from minips.stage import Array, Tensors
 from minips.stages.transports.framing import pieces, split
 from minips.stages.transports.wire import CALL
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 try:
     import torch
@@ -203,8 +203,8 @@ def _refused(*rows: Array) -> Iterator[None]:
     except (RuntimeError, IndexError) as error:
         given = " and ".join(f"{one.dtype} of shape {one.shape}" for one in rows)
         raise ValueError(
-            f"The network or the loss does not take these rows ({given}): {reason(error).rstrip('.')}. Give X and y in "
-            "the types and shapes that they take, such as X.astype(np.float32)."
+            f"The network or the loss does not take these rows ({given}): {message_of(error).rstrip('.')}. "
+            "Give X and y in the types and shapes that they take, such as X.astype(np.float32)."
         ) from error
 
 

@@ -13,10 +13,10 @@ from typing import Any, SupportsIndex, get_type_hints
 BOUNDS = {"minimum": ("at least", ge), "above": ("above", gt), "maximum": ("at most", le), "below": ("below", lt)}
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str]) -> str:
     """The end of an error sentence: the known names, and the one that ``word`` was probably meant to be.
 
-    >>> nearest("topkk", ["exact", "topk"])
+    >>> suggestion("topkk", ["exact", "topk"])
     'Known: exact, topk. Did you mean topk?'
     """
     known = list(known)
@@ -24,23 +24,23 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The names as a sentence lists them.
 
-    >>> listed(["compute"]), listed(["stages", "calls", "waits"])
+    >>> join_names(["compute"]), join_names(["stages", "calls", "waits"])
     ('compute', 'stages, calls and waits')
     """
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def reason(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """An error's text, for the end of a sentence; its type where a library's error has no text.
 
-    >>> reason(ValueError("too large")), reason(TimeoutError())
+    >>> message_of(ValueError("too large")), message_of(TimeoutError())
     ('too large', 'a TimeoutError without a text')
     """
-    return str(error) or f"{article(type(error).__name__)} without a text"
+    return str(error) or f"{a_or_an(type(error).__name__)} without a text"
 
 
 def as_error(raised: BaseException) -> Exception:
@@ -51,13 +51,13 @@ def as_error(raised: BaseException) -> Exception:
     """
     if isinstance(raised, Exception):
         return raised
-    return RuntimeError(f"User code raised {type(raised).__name__}: {reason(raised)}.")
+    return RuntimeError(f"User code raised {type(raised).__name__}: {message_of(raised)}.")
 
 
-def told(error: BaseException, otherwise: str) -> str:
+def public_message(error: BaseException, otherwise: str) -> str:
     """An error's text, for a peer, where it is a sentence; ``otherwise`` in place of the interpreter's own words.
 
-    >>> told(ValueError("There is no worker 5."), ""), told(KeyError("w"), "It has no w.")
+    >>> public_message(ValueError("There is no worker 5."), ""), public_message(KeyError("w"), "It has no w.")
     ('There is no worker 5.', 'It has no w.')
     """
     text = str(error)
@@ -101,7 +101,7 @@ def workers_of(ranks: Iterable[int]) -> str:
     return f"workers {', '.join(others)} and {last}" if others else f"worker {last}"
 
 
-def article(noun: str) -> str:
+def a_or_an(noun: str) -> str:
     """The noun with a or an."""
     return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
 

@@ -18,7 +18,7 @@ from minips.stages.compressors.base import BombError, Compressor, check_size
 from minips.stages.serializers import MsgPack, Packet
 from minips.stages.serializers.wellformed import MOST_PARTS, quoted
 from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
-from minips.words import reason
+from minips.words import message_of
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
 """For all that does not grow with the tensors."""
@@ -270,7 +270,7 @@ def broken(error: ConnectionError, frames: Frames, breaks: int, transport: Any) 
         return too_large([sent], most)
     if breaks < MOST_BREAKS:
         return error
-    words = f"{reason(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
+    words = f"{message_of(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
     return TooLargeError(f"{words}: is it larger than the server's max_message_bytes, or its answer than this end's?")
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips.core.parameters import Parameters
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_array
 from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
@@ -39,9 +39,9 @@ class Rows(NamedTuple):
         if (ids[1:] > ids[:-1]).all():
             return Rows(ids, values)
         once, places = np.unique(ids, return_inverse=True)
-        total = wide(np.zeros((len(once), *values.shape[1:]), values.dtype))
+        total = widen(np.zeros((len(once), *values.shape[1:]), values.dtype))
         np.add.at(total, places, values)
-        return Rows(once, typed(total, values.dtype))
+        return Rows(once, as_dtype(total, values.dtype))
 
     @property
     def dtype(self) -> Any:

@@ -10,7 +10,7 @@ from minips.machines.calibration import Calibration
 from minips.results.run import Run
 from minips.results.tables import captioned, folded, html_rows
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE, Trace
-from minips.words import check_type, listed
+from minips.words import check_type, join_names
 
 NETWORK = ("transfer", "wait")
 """The spans whose time is not a line of a calibration: they come from the order of events."""
@@ -102,7 +102,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     unforeseen = {name for name, seconds in took.items() if seconds and name not in (*said, *free)}
     if unforeseen:
         names = [name for name in SPANS if name in unforeseen]
-        reasons.append(f"The prediction counts no time for {listed(names)}: there is no total to compare.")
+        reasons.append(f"The prediction counts no time for {join_names(names)}: there is no total to compare.")
         unforeseen |= {"total"}
         unforeseen |= set() if any(name in said for name in STAGES) else {*NETWORK}
     rows = [(name, said.get(name, 0.0), took.get(name, 0.0)) for name in SPANS if name in said or name in took]
@@ -140,7 +140,7 @@ def _without(
         names = [*(name for name in names if name not in STAGES), "stages", "calls", "waits for a core"]
         cores = prediction.cores if prediction.cluster else prediction.config.workers + prediction.config.servers
         free = Calibration(cores=cores, gradient=calibration.gradient, next_gradient=calibration.next_gradient)
-    words = f"The run counts no time for {listed(names)}"
+    words = f"The run counts no time for {join_names(names)}"
     if "compute" in uncounted:
         free = replace(free, gradient=None, next_gradient=None)
     walk = prediction.walk(calibration=free)

@@ -17,7 +17,7 @@ import numpy as np
 
 from minips import seeds
 from minips.lab.course import state
-from minips.words import nearest
+from minips.words import suggestion
 
 NONE = "none of these"
 """The outcome where no rule holds, or where a value is NaN."""
@@ -207,7 +207,7 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
     """The one of this key. ValueError names the known keys and the nearest."""
     full = full_key(key)
     if full not in known:
-        raise ValueError(f"There is no {what} {key!r}. {nearest(full, known)}")
+        raise ValueError(f"There is no {what} {key!r}. {suggestion(full, known)}")
     return known[full]
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_array
 from minips.stage import Array, Stage, Tensors, register
 
@@ -86,6 +86,6 @@ def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Con
     """
     combined = {}
     for name, first in contributions[0].gradients.items():
-        pieces = [wide(unmasked(name, one.gradients[name])) for one in contributions]
-        combined[name] = np.asarray(typed(combine(pieces), first.dtype))
+        pieces = [widen(unmasked(name, one.gradients[name])) for one in contributions]
+        combined[name] = np.asarray(as_dtype(combine(pieces), first.dtype))
     return combined

@@ -10,7 +10,7 @@ import numpy as np
 
 from minips.stage import Buffer, option, register
 from minips.stages.compressors.base import Compressor, check_size
-from minips.words import reason
+from minips.words import message_of
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
@@ -64,7 +64,7 @@ class Lz4(Compressor):
         try:
             return bytes(lz4.block.decompress(buffer))
         except (lz4.block.LZ4BlockError, ValueError) as error:
-            raise ValueError(f"The frame is not an LZ4 block: {reason(error)}.") from None
+            raise ValueError(f"The frame is not an LZ4 block: {message_of(error)}.") from None
 
 
 @register
@@ -117,7 +117,7 @@ class Blosc(Compressor):
         try:
             return bytes(blosc2.decompress2(buffer, nthreads=1))
         except (ValueError, RuntimeError, TypeError) as error:
-            raise ValueError(f"The frame is not a Blosc2 chunk: {reason(error)}.") from None
+            raise ValueError(f"The frame is not a Blosc2 chunk: {message_of(error)}.") from None
 
 
 def itemsize(buffer: Buffer, otherwise: int) -> int:
@@ -133,7 +133,7 @@ def inflate(stream: Any, buffer: Buffer, limit: int, what: str) -> Buffer:
     try:
         data = stream.decompress(buffer, limit + 1)
     except Exception as error:  # each library has its own
-        raise ValueError(f"The frame is not {what}: {reason(error)}.") from None
+        raise ValueError(f"The frame is not {what}: {message_of(error)}.") from None
     check_size(len(data), limit)
     if not stream.eof or stream.unused_data:
         raise ValueError(f"The frame is {what} that was cut short, or more than one.")

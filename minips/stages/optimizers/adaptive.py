@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.halves import wide
+from minips.halves import widen
 from minips.stage import StageField, Tensors, option, register
 from minips.stages.optimizers.base import Optimizer, zeros
 from minips.stages.schedules import Schedule
@@ -28,7 +28,7 @@ class Adagrad(Optimizer):
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g = wide(grads[name])
+            g = widen(grads[name])
             total = zeros(state, "squares", name, g)
             total += g * g
             p -= lr * g / (np.sqrt(total) + self.epsilon)
@@ -56,7 +56,7 @@ class Adam(Optimizer):
         state["steps"] = t = state.get("steps", 0) + 1
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g = wide(grads[name])
+            g = widen(grads[name])
             m, v = zeros(state, "mean", name, g), zeros(state, "squares", name, g)
             m *= self.beta1
             m += (1 - self.beta1) * g
