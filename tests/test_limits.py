@@ -716,7 +716,7 @@ def test_awkward_names_travel_through_every_serializer(serializer):
     codec = ps.Codec(serializer=serializer)
     assert list(codec.loads(codec.dumps({name: np.ones(1) for name in AWKWARD}))) == AWKWARD
     for refused in ("\ud800", "a\udfff"):
-        with pytest.raises(ValueError, match="The name of a tensor is text that UTF-8 can write"):
+        with pytest.raises(ValueError, match="The name of a tensor must be text that UTF-8 encodes"):
             codec.sender().encode({refused: np.ones(1)})
 
 
@@ -738,7 +738,7 @@ def test_awkward_names_are_served_and_a_name_that_cannot_be_is_refused():
         lambda: ps.train(Named({"\ud800": np.ones(1)}), config, engine="threads"),
         lambda: ps.cost.predict(Named({"\ud800": np.ones(1)}), config),
     ):
-        with pytest.raises(ValueError, match="The name of a parameter is text that UTF-8 can write"):
+        with pytest.raises(ValueError, match="The name of a parameter must be text that UTF-8 encodes"):
             start()
 
 

@@ -318,7 +318,7 @@ def test_a_stage_is_read_from_text_with_stages_within(kind, text, stage):
     ],
 )
 def test_what_is_no_fields_is_refused_in_a_sentence(fields):
-    with pytest.raises(ValueError, match=r"Expected field=value, .* name\(field=value, …\) for a stage within; got "):
+    with pytest.raises(ValueError, match=r"Expected field=value, .* name\(field=value, …\) for a nested stage; got "):
         build("optimizer", f"sgd:{fields}")
 
 
