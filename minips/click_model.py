@@ -51,10 +51,10 @@ class ClickModel(Problem):
         return {"E": np.zeros((self.items, width), dtype), "w": np.zeros(width, dtype), "b": np.zeros((), dtype)}
 
     def rows_needed(self, rows: Any = None) -> dict[str, Array]:
-        return {"E": np.unique(self._chosen(rows)[0][:, 0].astype(np.intp))}
+        return {"E": np.unique(self._select(rows)[0][:, 0].astype(np.intp))}
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Any]:
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         ids, s, x = X[:, 0].astype(np.intp), self._log_odds(params, X), widen(X[:, 1:])
         sign = np.where(y, -s, s)
         r = (_sigmoid(s) - y).astype(x.dtype) / x.dtype.type(len(y))

@@ -27,7 +27,7 @@ def read_fields(text: str) -> dict[str, Any]:
 
 
 def _argument(node: ast.expr) -> Any:
-    """The value of an argument: a literal, a bare word, or a call with named arguments. ValueError for anything else."""
+    """The value of an argument: a literal, a bare word, or a call with named arguments; else ValueError."""
     match node:
         case ast.Name():
             return node.id

@@ -150,7 +150,7 @@ class Problem(ABC):
     def subset(self, rows: Any) -> Self:
         """The same problem of some of its rows (indices or a slice), nothing held out; `Config.shards` makes these."""
         part = copy.copy(self)
-        (part.X, part.y), part.weights, part.validation = self._chosen(rows), self._weights_of(rows), None
+        (part.X, part.y), part.weights, part.validation = self._select(rows), self._weights_of(rows), None
         return part
 
     def held_out(self) -> "Self | None":
@@ -161,13 +161,13 @@ class Problem(ABC):
         (part.X, part.y), part.validation, part.weights, part.l2 = self.validation, None, None, 0.0
         return part
 
-    def _chosen(self, rows: Any) -> tuple[Array, Array]:
+    def _select(self, rows: Any) -> tuple[Array, Array]:
         return (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
 
     def _weights_of(self, rows: Any) -> Array | None:
         return self.weights if rows is None or self.weights is None else self.weights[rows]
 
-    def _weighted(self, values: Array, rows: Any) -> Array:
+    def _weigh(self, values: Array, rows: Any) -> Array:
         """A value for each row, times the row's weight."""
         weights = self._weights_of(rows)
         return values if weights is None else values * weights.astype(values.dtype)
@@ -220,10 +220,10 @@ class LinearRegression(Problem):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         if self.X.dtype.itemsize < 4:
             return in_float32(LinearRegression, self, params, rows)
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         w = params["w"]
         residual = X @ w + params["b"] - y  # (n,)
-        weighted = self._weighted(residual, rows)
+        weighted = self._weigh(residual, rows)
         loss = float(residual @ weighted) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
         gradient = weighted @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
         return loss, {"w": gradient, "b": np.asarray(weighted.mean(), X.dtype)}
@@ -295,7 +295,7 @@ class SoftmaxRegression(Problem):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         if self.X.dtype.itemsize < 4:
             return in_float32(SoftmaxRegression, self, params, rows)
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         W = params["W"]
         loss, R = cross_entropy(X @ W + params["b"], y, self._weights_of(rows))
         gradient = X.T @ R
@@ -352,7 +352,7 @@ class MLP(SoftmaxRegression):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         if self.X.dtype.itemsize < 4:
             return in_float32(MLP, self, params, rows)
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         U, W, l2 = params["U"], params["W"], X.dtype.type(self.l2)
         active = np.maximum(X @ U + params["a"], 0)  # (n, hidden)
         loss, R = cross_entropy(active @ W + params["b"], y, self._weights_of(rows))

@@ -55,7 +55,7 @@ wake = _stream(17)
 
 
 def split(seed: int) -> np.random.Generator:
-    """The held-out rows of a bundled data set, by (seed). NumPy pads it to (seed, 0, 0, 0), which no stream above has."""
+    """The held-out rows of a bundled data set, by (seed), which NumPy pads to (seed, 0, 0, 0): no other stream's."""
     return np.random.default_rng(seed)
 
 

@@ -215,7 +215,7 @@ class PSRegressor(_Scored, RegressorMixin, _Trained):  # type: ignore[misc]
         return self
 
 
-def _extended(function: Any, **more: Any) -> inspect.Signature:
+def _extend_signature(function: Any, **more: Any) -> inspect.Signature:
     """The signature of a function, with more parameters and their defaults."""
     known = inspect.signature(function)
     added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in more.items()]
@@ -246,7 +246,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         self.class_weight = class_weight
 
     # scikit-learn reads the parameters' names here
-    __init__.__signature__ = _extended(_Trained.__init__, class_weight=None)  # type: ignore[attr-defined]
+    __init__.__signature__ = _extend_signature(_Trained.__init__, class_weight=None)  # type: ignore[attr-defined]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on all rows anew. ``y`` may hold any labels."""

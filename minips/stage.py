@@ -142,7 +142,7 @@ class Value:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values that JSON can carry."""
-        return {field.name: _plain(getattr(self, field.name)) for field in _fields(self)}
+        return {field.name: _plain_value(getattr(self, field.name)) for field in _fields(self)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
@@ -202,8 +202,8 @@ def register(cls: type[S]) -> type[S]:
         )
     known = _KINDS.setdefault(kind, {})
     taken = known.get(name)
-    if taken is not None and _where(taken) != _where(cls):
-        raise ValueError(f"The {kind} name {name!r} belongs to {_where(taken).replace(':', '.')}; choose another.")
+    if taken is not None and _path(taken) != _path(cls):
+        raise ValueError(f"The {kind} name {name!r} belongs to {_path(taken).replace(':', '.')}; choose another.")
     known[name] = cls
     DEFAULTS.pop((kind, name), None)
     return cls
@@ -308,7 +308,7 @@ def is_finite(x: Array) -> bool:
     return math.isfinite(squares) or bool(np.isfinite(flat).all())
 
 
-def _where(cls: type[Stage] | str) -> str:
+def _path(cls: type[Stage] | str) -> str:
     return cls if isinstance(cls, str) else f"{cls.__module__}:{cls.__qualname__}"
 
 
@@ -345,7 +345,7 @@ def _owner(cls: Any, name: str) -> tuple[Any, str]:
                 if inner in seen:  # a stage may hold one of its own kind
                     continue
                 seen.add(inner)
-                around = code.format(f"{field.name}={_public(inner)}({{}})")
+                around = code.format(f"{field.name}={_public_name(inner)}({{}})")
                 if name in (one.name for one in dataclasses.fields(inner)):
                     return inner, around.format(f"{name}=…")
                 near.append((inner, around))
@@ -366,19 +366,19 @@ def _classes_within(hint: Any) -> Iterator[Any]:
             yield arm
 
 
-def _public(cls: type) -> str:
+def _public_name(cls: type) -> str:
     """The name by which a user calls a class."""
     public = getattr(sys.modules.get("minips"), "__all__", ())
     return f"ps.{cls.__name__}" if cls.__name__ in public else cls.__name__
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, Value):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     return value
 
 

@@ -105,19 +105,19 @@ class TorchProblem(Problem):
 
     def init(self, rng: np.random.Generator) -> Tensors:
         with _drawing(rng):
-            net = _made(self.make_net)
+            net = _make(self.make_net)
         return {name: _array(name, p).copy() for name, p in net.named_parameters()}
 
     @_one_thread()
     def loss_and_gradient(
         self, params: Tensors, rows: Any = None, rng: np.random.Generator | None = None
     ) -> tuple[float, Tensors]:
-        X, y = self._chosen(rows)
-        net = self._filled(params).train()
+        X, y = self._select(rows)
+        net = self._fill(params).train()
         if rng is None:
             _without_dropout(net)
         net.zero_grad(set_to_none=True)
-        with _drawing(rng or seeds.statistics(0)), _refused(X, y):
+        with _drawing(rng or seeds.statistics(0)), _explaining(X, y):
             value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
             loss = _number(value)
             value.backward()
@@ -130,8 +130,8 @@ class TorchProblem(Problem):
     @_one_thread()
     def loss(self, params: Tensors, rows: Any = None) -> float:
         """The mean loss over the chosen rows, of the network as it is used, with the training rows' statistics."""
-        X, y = self._chosen(rows)
-        with torch.no_grad(), _refused(X, y):
+        X, y = self._select(rows)
+        with torch.no_grad(), _explaining(X, y):
             return _number(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
 
     def accuracy(self, params: Tensors) -> float | None:
@@ -147,18 +147,18 @@ class TorchProblem(Problem):
         rows = sparse_or_array(X, "X")
         _check_numbers("X", rows)
         rows = np.ascontiguousarray(rows, self._trained_on.dtype)
-        with torch.no_grad(), _refused(rows):
+        with torch.no_grad(), _explaining(rows):
             return np.asarray(self.module(params)(torch.from_numpy(rows)).numpy())
 
     def module(self, params: Tensors) -> torch.nn.Module:
         """The network with these parameters, in evaluation mode, its statistics those of the training rows."""
-        net = self._filled(params)
+        net = self._fill(params)
         rows = [torch.from_numpy(self._trained_on)]
         with _drawing(seeds.statistics(0)):  # for which the network trains, so that its dropout draws
             torch.optim.swa_utils.update_bn(rows, net)
         return net.eval()
 
-    def _filled(self, params: Tensors) -> torch.nn.Module:
+    def _fill(self, params: Tensors) -> torch.nn.Module:
         net = self._networks.here()
         with torch.no_grad():
             for name, p in net.named_parameters():
@@ -174,7 +174,7 @@ def _without_dropout(net: torch.nn.Module) -> None:
             layer.train()
 
 
-def _made(make_net: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+def _make(make_net: Callable[[], torch.nn.Module]) -> torch.nn.Module:
     net = make_net()
     check_type("TorchProblem", net, torch.nn.Module, "a function that returns a torch.nn.Module")
     return net
@@ -196,7 +196,7 @@ def _check_numbers(name: str, rows: Any) -> None:
 
 
 @contextmanager
-def _refused(*rows: Array) -> Iterator[None]:
+def _explaining(*rows: Array) -> Iterator[None]:
     """ValueError for an error of PyTorch, with the types and shapes of the rows, which are its usual cause."""
     try:
         yield
@@ -223,7 +223,7 @@ class _Networks(threading.local):
 
     def here(self) -> torch.nn.Module:
         """This thread's network."""
-        self._net = self._net or _made(self._make_net)
+        self._net = self._net or _make(self._make_net)
         return self._net
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -266,7 +266,7 @@ class CodecHook:
         self.bytes_sent += sum(map(len, frames))
         self.bytes_dense += sum(g.nbytes for g in tensors.values())
         with self.trace.span("transfer"):
-            bodies = _gathered(b"".join(pieces(CALL, frames)), ranks)
+            bodies = _gather(b"".join(pieces(CALL, frames)), ranks)
         mean: Tensors = {}
         for receiver, body in zip(self._receivers, bodies, strict=True):
             for name, g in receiver.decode(split(body)[1]).items():
@@ -282,7 +282,7 @@ codec_hook = CodecHook
 """The hook, called as PyTorch names its own hooks."""
 
 
-def _gathered(body: bytes, ranks: int) -> list[memoryview]:
+def _gather(body: bytes, ranks: int) -> list[memoryview]:
     """The bodies of all ranks, in their order."""
     lengths = [torch.empty(1, dtype=torch.int64) for _ in range(ranks)]
     dist.all_gather(lengths, torch.tensor([len(body)]))

@@ -34,7 +34,7 @@ class Doubled(ps.SoftmaxRegression):
 class Summed(ps.LinearRegression):
     def loss_and_gradient(self, params, rows=None):
         loss, gradient = super().loss_and_gradient(params, rows)
-        count = len(self._chosen(rows)[1])
+        count = len(self._select(rows)[1])
         return loss * count, {name: np.asarray(g * g.dtype.type(count)) for name, g in gradient.items()}
 
 
@@ -89,7 +89,7 @@ class Unweighted(ps.SoftmaxRegression):
     """Forgets the rows' weights."""
 
     def loss_and_gradient(self, params, rows=None):
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         return ps.SoftmaxRegression(X, y, classes=3).loss_and_gradient(params)
 
 
@@ -144,7 +144,7 @@ class Dropout(ps.SoftmaxRegression):
     """Drops features where it trains: a right one."""
 
     def loss_and_gradient(self, params, rows=None, rng=None):
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         kept = self.kept_features(X, rng)
         problem = ps.SoftmaxRegression(X * np.asarray(kept, X.dtype), y, classes=3)
         return problem.loss_and_gradient(self.scaled(params))
@@ -289,7 +289,7 @@ class OneHot(Clicks):
     """Multiplies the whole table by zeros and ones, which needs no more rows than the ones: a right one."""
 
     def loss_and_gradient(self, params, rows=None):
-        X, _ = self._chosen(rows)
+        X, _ = self._select(rows)
         hot = X[:, :1] == np.arange(40)
         loss, gradient = super().loss_and_gradient(params | {"E": self.spread(hot, params["E"])}, rows)
         return loss, gradient

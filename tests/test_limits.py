@@ -32,7 +32,7 @@ from minips.results.trace import DECODE, ENCODE, UPDATE
 from minips.stage import build, missing, stage_class
 from minips.stages.compressors import Compressor
 from minips.stages.quantizers import base as quantizers
-from minips.stages.serializers.wellformed import MOST_LISTS, MOST_PARTS, quoted
+from minips.stages.serializers.wellformed import MOST_LISTS, MOST_PARTS, quote
 from minips.stages.transports.streams import refusal
 from minips.training import byhand
 
@@ -344,7 +344,7 @@ def test_an_answer_that_a_pull_cannot_need_is_refused():
 
 def test_a_quote_is_short():
     for value in ("a" * 10**6, b"a" * 10**6, [["a" * 1000] * 1000] * 9, {"a" * 1000: "b" * 1000}, 10**4000, None):
-        assert 0 < len(quoted(value)) <= 100
+        assert 0 < len(quote(value)) <= 100
     kind, text = refusal(ValueError("a" * 10**6))[1]
     assert (kind, len(text)) == (b"ValueError", 2000)
 
@@ -357,7 +357,7 @@ def deep(depth):
 
 
 def test_a_quote_of_what_is_nested_deeply_is_short():
-    assert len(quoted(deep(900))) <= 100
+    assert len(quote(deep(900))) <= 100
 
 
 @pytest.mark.parametrize("name", ["zlib", "gzip", "lz4", "zstd", "blosc"])

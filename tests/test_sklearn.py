@@ -334,7 +334,7 @@ def test_processes_are_started_from_those_of_a_grid_search(monkeypatch, tmp_path
     [
         (["a", None, "b", "a"], "y has no label in row 1, but None"),
         (np.array(["a", 1, "b", "a"], object), "y holds labels of several kinds, 'a' in row 0 and 1 in row 1"),
-        (["a", "a\0", "b", "a"], "y holds 'a.*' in row 1: NumPy's texts lose a NUL"),
+        (["a", "a\0", "b", "a"], "y holds 'a.*' in row 1: NumPy strips a NUL"),
     ],
     ids=["hole", "kinds", "nul"],
 )

@@ -16,7 +16,7 @@ from minips.results import saved
 from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
 from minips.stages.compressors.base import BombError, Compressor, check_size
 from minips.stages.serializers import MsgPack, Packet
-from minips.stages.serializers.wellformed import MOST_PARTS, quoted
+from minips.stages.serializers.wellformed import MOST_PARTS, quote
 from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
 from minips.words import message_of
 
@@ -296,7 +296,7 @@ def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
         decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
         shape = decoder.decoded_shape(parts)
         if shape is not None and shape != like[name].shape:
-            raise ValueError(f"The parts of {name!r} are for the shape {quoted(shape)}; expected {like[name].shape}.")
+            raise ValueError(f"The parts of {name!r} are for the shape {quote(shape)}; expected {like[name].shape}.")
 
 
 def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
@@ -309,7 +309,7 @@ def check_plain(packet: Packet | Message) -> None:
     """ValueError where arrays that are no gradients are quantized: parts can stand for arrays of any size."""
     for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
         if quantizer != "exact":
-            raise ValueError(f"{quoted(name)} is no gradient: it travels exactly, not with {quoted(quantizer)}.")
+            raise ValueError(f"{quote(name)} is no gradient: it travels exactly, not with {quote(quantizer)}.")
 
 
 def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:

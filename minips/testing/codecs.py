@@ -88,7 +88,7 @@ class _Link:
         meant = p.copy()
         self.memory.update(unwritable(p), unwritable(sent), self.ours)
         _check_state_is_new(self.ours, x, sent)
-        restored = [self._restored(other, unwritable(sent), theirs) for other, theirs in self.receivers]
+        restored = [self._restore(other, unwritable(sent), theirs) for other, theirs in self.receivers]
         require(same_bits(x, before), "the gradient was changed.")
         for (other, _), y in zip(self.receivers, restored, strict=True):
             said = f"restore reads the memory's own fields: {other.stage!r}, a receiver with {other.fields}, restores"
@@ -98,7 +98,7 @@ class _Link:
             state |= {name: unwritable(np.asarray(remembered)) for name, remembered in state.items()}
         return meant, restored[0]
 
-    def _restored(self, other: Receiver, sent: Array, theirs: dict[str, Array]) -> Array:
+    def _restore(self, other: Receiver, sent: Array, theirs: dict[str, Array]) -> Array:
         y = other.stage.restore(sent, theirs)
         _check_like(y, sent, "restore")
         _check_state_is_new(theirs, sent)
@@ -234,10 +234,10 @@ def _check_malformed(serializer: Serializer) -> None:
     arrays: Parts = {"values": np.arange(5, dtype=np.float32), "codes": np.arange(7, dtype=np.uint8)}
     packet = Packet({"kind": "push", "loss": 0.5}, {"w": ("topk", arrays), "b": ("topk", arrays)})
     whole = [bytes(frame) for frame in serializer.dumps(packet)]
-    for how, cut in shortened(whole):
+    for how, cut in shortened_frames(whole):
         with refusing(f"{serializer!r}, loads with {how}", ValueError):
             serializer.loads(cut)
-    for how, frames in garbled(whole):
+    for how, frames in garbled_frames(whole):
         with failing_only_with(ValueError, f"{serializer!r}, loads with {how}"):
             got = serializer.loads(frames)
             require(isinstance(got, Packet), f"it gave a {type(got).__name__}.")
@@ -269,7 +269,7 @@ def _check_trusted(serializer: Serializer) -> None:
     require(safe, f"{serializer!r}: loads ran code that stood in the frames. Use another format, or set trusted_only.")
 
 
-def shortened(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
+def shortened_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
     """The frames with some of their bytes gone."""
     yield "no frames", []
     for i, frame in enumerate(frames):
@@ -278,7 +278,7 @@ def shortened(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
             yield f"frame {i} of {len(frames)} cut to {left} bytes", [*frames[:i], frame[:left], *frames[i + 1 :]]
 
 
-def garbled(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
+def garbled_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
     """Frames with other bytes in them."""
     rng = np.random.default_rng(5)
     yield "its frames in reverse", [*reversed(frames)]

@@ -52,7 +52,7 @@ def check_problem(problem: Problem) -> None:
         require(problem.fingerprint() == rows, "loss_and_gradient changed the rows, X or y; compute with a copy.")
 
 
-def _evaluated(problem: Problem, params: Tensors, rows: Any = None, seed: int | None = None) -> tuple[float, Any]:
+def _evaluate(problem: Problem, params: Tensors, rows: Any = None, seed: int | None = None) -> tuple[float, Any]:
     """The loss and the gradient; one that draws gets a generator of that seed, or None."""
     drawn = {} if seed is None else {"rng": np.random.default_rng(seed)}
     loss, gradient = pair(problem.loss_and_gradient(params, rows, **drawn))
@@ -79,7 +79,7 @@ def _check_tables(problem: Problem, params: Tensors) -> None:
 
 
 def _check_gradient(problem: Problem, params: Tensors, seed: int | None) -> None:
-    before, evaluate = copy.deepcopy(params), partial(_evaluated, problem, seed=seed)
+    before, evaluate = copy.deepcopy(params), partial(_evaluate, problem, seed=seed)
     loss, gradient = evaluate(params)
     first = copy.deepcopy((loss, gradient))
     require(isinstance(loss, float), f"the loss is a {type(loss).__name__}, not a float.")
@@ -128,14 +128,14 @@ def _same_gradient(one: Any, other: Any) -> bool:
 
 def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator, seed: int | None) -> None:
     """The loss along random directions, where it is smooth: a kink next to the parameters spoils a direction or two."""
-    gradient = _dense(_evaluated(problem, params, seed=seed)[1], params)
+    gradient = _dense(_evaluate(problem, params, seed=seed)[1], params)
     nbytes = min(p.dtype.itemsize for p in params.values())
     step, near = {2: 3e-2, 4: 3e-3, 8: 1e-5}[nbytes], NEAR[nbytes]
     told, found = np.empty(DIRECTIONS), np.empty(DIRECTIONS)
     for number in range(DIRECTIONS):
         ways = {name: np.sign(rng.normal(size=p.shape)) for name, p in params.items()}
         moved = [{name: np.asarray(p + h * ways[name], p.dtype) for name, p in params.items()} for h in (step, -step)]
-        up, down = (_evaluated(problem, one, seed=seed)[0] for one in moved)
+        up, down = (_evaluate(problem, one, seed=seed)[0] for one in moved)
         told[number] = sum(float(np.vdot(gradient[name].astype(float), way)) for name, way in ways.items())
         found[number] = (up - down) / (2 * step)
     off = np.abs(told - found) / max(float(np.abs(found).max()), 1e-3)
@@ -152,8 +152,8 @@ def _check_shards(problem: Problem, params: Tensors) -> None:
     parts: list[Any] = [problem.shard(worker, WORKERS) for worker in range(WORKERS)]
     counts = [part.rows for part in parts]
     require(sum(counts) == problem.rows, f"shards of {counts} rows do not make {problem.rows}.")
-    whole = _dense(_evaluated(problem, params)[1], params)
-    pieces = [_dense(_evaluated(part, params)[1], params) for part in parts]
+    whole = _dense(_evaluate(problem, params)[1], params)
+    pieces = [_dense(_evaluate(part, params)[1], params) for part in parts]
     for name, g in whole.items():
         mean = np.average([piece[name].astype(float) for piece in pieces], axis=0, weights=counts)
         said = f"the gradients of {name!r} on two halves of the rows do not average to the whole's."
@@ -165,9 +165,9 @@ def _check_batches(problem: Problem, params: Tensors) -> None:
     if type(problem).shard is not Problem.shard and type(problem).subset is Problem.subset:
         return  # it shares out its rows otherwise
     for rows in _batches(problem.rows):
-        with doing(f"loss_and_gradient(params, rows) with {_named(rows)}"):
-            loss, gradient = _evaluated(problem, params, rows)
-            alone, expected = _evaluated(problem.subset(rows), params)
+        with doing(f"loss_and_gradient(params, rows) with {_describe(rows)}"):
+            loss, gradient = _evaluate(problem, params, rows)
+            alone, expected = _evaluate(problem.subset(rows), params)
             gradient, expected = _dense(gradient, params), _dense(expected, params)
             alike = _near(np.asarray(loss), np.asarray(alone), params, 0.05)
             require(alike, f"the loss is {loss:g}, and that of a problem of these rows alone is {alone:g}.")
@@ -185,7 +185,7 @@ def _check_weights(problem: Problem, params: Tensors) -> None:
     counts[even] = 1
     part.weights, alone = counts / counts.mean(), problem.subset(even)
     alone.weights = None
-    gradient, expected = (_dense(_evaluated(one, params)[1], params) for one in (part, alone))
+    gradient, expected = (_dense(_evaluate(one, params)[1], params) for one in (part, alone))
     for name, g in gradient.items():
         said = f"the gradient of {name!r} does not follow the rows' weights: one of 0 counts"
         require(_near(g, expected[name], params), said)
@@ -198,7 +198,7 @@ def _batches(rows: int) -> Iterator[Any]:
     yield np.array([rows - 1])
 
 
-def _named(rows: Any) -> str:
+def _describe(rows: Any) -> str:
     if rows is None:
         return "None, for all rows"
     return f"rows {rows.start} to {rows.stop - 1}" if isinstance(rows, slice) else f"{len(rows)} row numbers"
@@ -206,12 +206,12 @@ def _named(rows: Any) -> str:
 
 def _check_rows_needed(problem: Problem, params: Tensors, rows: Any) -> None:
     """A worker has only the rows of the tables that it asked for; what is in the others is old, or was never there."""
-    with doing(f"rows_needed({_named(rows)})"):
+    with doing(f"rows_needed({_describe(rows)})"):
         needed = problem.rows_needed(rows)
         named = isinstance(needed, dict) and set(needed) == set(problem.tables)
         require(named, f"it takes a dict with the rows of each of {', '.join(problem.tables)}; got {needed!r:.200}.")
         ids = {name: row_numbers(needed[name], params[name].shape) for name in problem.tables}
-        gradient = _evaluated(problem, params, rows)[1]
+        gradient = _evaluate(problem, params, rows)[1]
         for name in problem.tables:
             other = np.setdiff1d(gradient[name].ids, ids[name])
             touched = f"the gradient of {name!r} has rows that it leaves out"
@@ -231,7 +231,7 @@ def _same_without_others(
     for name, some in ids.items():
         filled[name] = rng.normal(mean, deviation, params[name].shape).astype(params[name].dtype)
         filled[name][some] = params[name][some]
-    (loss, gradient), (other_loss, other) = (_evaluated(problem, some, rows) for some in (params, filled))
+    (loss, gradient), (other_loss, other) = (_evaluate(problem, some, rows) for some in (params, filled))
     pairs = zip(_dense(gradient, params).values(), _dense(other, params).values(), strict=True)
     return loss == other_loss and all(np.array_equal(a, b) for a, b in pairs)
 

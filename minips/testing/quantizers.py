@@ -76,7 +76,7 @@ def _check_arrays(quantizer: Quantizer, dtype: DTypeLike) -> list[_Sent]:
         what = f"{quantizer!r} with {name} values, {described(x)}"
         with strictly(what):
             parts = _encode(quantizer, x)
-            y = _decoded(quantizer, x, parts)
+            y = _decode(quantizer, x, parts)
             _check_promises(quantizer, x, parts, y)
             sent.append(_Sent(what, x, parts, y, copy.deepcopy(parts), y.copy()))
     others = receivers(quantizer)
@@ -121,7 +121,7 @@ def _encode(quantizer: Quantizer, x: Array) -> Parts:
     return parts
 
 
-def _decoded(quantizer: Quantizer, x: Array, parts: Parts) -> Array:
+def _decode(quantizer: Quantizer, x: Array, parts: Parts) -> Array:
     y = quantizer.decode(_unwritable(parts))
     require(isinstance(y, np.ndarray), f"decode gave a {type(y).__name__}, not an array; np.asarray makes one.")
     require(y.shape == x.shape, f"decode gave the shape {y.shape}; `shape_tag` and `zeros_for` keep it.")
@@ -149,7 +149,7 @@ def _check_kept(quantizer: Quantizer, one: _Sent) -> None:
         require(same, f"a later call wrote into the part {name!r}; make new arrays at each call.")
     require(same_bits(one.y, one.y_then), "a later call wrote into the decoded array; make a new one at each call.")
     with doing("decode needs the parts alone, and other arrays were encoded since"):
-        again = _decoded(quantizer, one.x, one.parts)
+        again = _decode(quantizer, one.x, one.parts)
         require(same_bits(again, one.y_then), "it gives other values than before; keep nothing between two calls.")
 
 
@@ -178,7 +178,7 @@ def _check_damage(quantizer: Quantizer) -> None:
             what = f"{quantizer!r}, decode without the part {name!r} (read it with minips.stages.quantizers.base.part)"
             with refusing(what, ValueError):
                 fresh.decode({key: array for key, array in parts.items() if key != name})
-        changes = [(name, how, array) for name in parts for how, array in damaged(parts[name])]
+        changes = [(name, how, array) for name in parts for how, array in damaged_arrays(parts[name])]
         for name, how, array in [*changes, ("unheard of", "added", np.ones(3))]:
             what = f"{quantizer!r}, decode of the shape {shape} with the part {name!r} {how}"
             with failing_only_with(ValueError, what):
@@ -186,7 +186,7 @@ def _check_damage(quantizer: Quantizer) -> None:
                 require(isinstance(y, np.ndarray), f"it gave a {type(y).__name__}, neither array nor error.")
 
 
-def damaged(array: Array) -> Iterator[tuple[str, Array]]:
+def damaged_arrays(array: Array) -> Iterator[tuple[str, Array]]:
     """The array in the ways that it can arrive wrong: its size, its shape, its dtype, its values."""
     flat = array.reshape(-1)
     yield "cut short", flat[:-1]

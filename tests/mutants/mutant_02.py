@@ -3,6 +3,6 @@
 MUTANT = (
     "the gradients of accumulated batches are added up and not averaged",
     "minips/engines/worker.py",
-    "typed(total / count, ",
+    "as_dtype(total / count, ",
     "typed(total, ",
 )

@@ -75,7 +75,7 @@ def average(pieces: list[Array]) -> Array:
     return total
 
 
-def unmasked(name: str, g: Array) -> Array:
+def as_gradient(name: str, g: Array) -> Array:
     """The gradient of this name as an array. ValueError for a masked one."""
     return g if type(g) is np.ndarray else as_array(g, f"The gradient of {name!r}")
 
@@ -86,6 +86,6 @@ def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Con
     """
     combined = {}
     for name, first in contributions[0].gradients.items():
-        pieces = [widen(unmasked(name, one.gradients[name])) for one in contributions]
+        pieces = [widen(as_gradient(name, one.gradients[name])) for one in contributions]
         combined[name] = np.asarray(as_dtype(combine(pieces), first.dtype))
     return combined

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from minips.stage import Array, Tensors, option, register
-from minips.stages.aggregators.base import Aggregator, Contribution, Mean, average, by_name, unmasked
+from minips.stages.aggregators.base import Aggregator, Contribution, Mean, as_gradient, average, by_name
 
 
 @register
@@ -162,7 +162,7 @@ def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -
 
 
 def _arrays(contribution: Contribution) -> Tensors:
-    return {name: unmasked(name, g) for name, g in contribution.gradients.items()}
+    return {name: as_gradient(name, g) for name, g in contribution.gradients.items()}
 
 
 def _squared_distance(a: Tensors, b: Tensors) -> float:

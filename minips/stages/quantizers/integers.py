@@ -105,7 +105,7 @@ class QSGD(Quantizer):
     levels: int = option(16, "levels of one sign above zero", minimum=1, maximum=127, step=1)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        codes, unit = dithered(x, self._unit(x), self.levels, rng)
+        codes, unit = dither(x, self._unit(x), self.levels, rng)
         return {
             "codes": pack(codes, (2 * self.levels).bit_length()),
             "unit": np.array([unit]),
@@ -158,7 +158,7 @@ class Ternary(Quantizer):
     name = "ternary"
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        codes, unit = dithered(x, float(np.abs(x).max(initial=0)), 1, rng)
+        codes, unit = dither(x, float(np.abs(x).max(initial=0)), 1, rng)
         packed = np.zeros(-(-x.size // 5), np.uint8)
         for place in range(5):
             digits = codes[place * packed.size : (place + 1) * packed.size]
@@ -230,7 +230,7 @@ class TwoBit(Quantizer):
         return packed_nbytes(prod(shape), 2) + 8
 
 
-def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
+def dither(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
     """``⌊x / unit + u⌋ + levels`` with u uniform in (0, 1): codes from 0 to 2·levels whose mean is right; and the unit.
 
     ``|x|`` is at most levels · unit. A unit of 0 stands for x = 0. u is one of 2¹⁶ midpoints, ``(k + ½) / 2¹⁶``: that

@@ -33,7 +33,7 @@ def pack(codes: Array, bits: int) -> Array:
         plane = np.zeros(whole * width // 8, np.uint8)
         for place in range(8 // width):
             part = codes[place * plane.size : (place + 1) * plane.size]
-            plane |= _moved(part, place * width - shift, (2**width - 1) << place * width)
+            plane |= _shift_bits(part, place * width - shift, (2**width - 1) << place * width)
         pieces.append(plane)
     left = np.unpackbits(codes[whole:, None], axis=1)[:, 8 - bits :]
     return np.concatenate([*pieces, np.packbits(left)])
@@ -50,7 +50,7 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
         plane = packed[start : start + whole * width // 8]
         start += plane.size
         for place in range(8 // width):
-            part = _moved(plane, shift - place * width, (2**width - 1) << shift)
+            part = _shift_bits(plane, shift - place * width, (2**width - 1) << shift)
             into = codes[place * plane.size : (place + 1) * plane.size]
             into |= part
     left = np.unpackbits(packed[start:], count=(size - whole) * bits).reshape(-1, bits)
@@ -58,7 +58,7 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
     return codes
 
 
-def _moved(x: Array, places: int, mask: int) -> Array:
+def _shift_bits(x: Array, places: int, mask: int) -> Array:
     """The bits of ``mask``, after all bits have moved up by so many places, or down by as many below zero."""
     moved: Array = x << places if places > 0 else x >> -places
     moved &= mask

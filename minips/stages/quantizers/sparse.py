@@ -33,18 +33,18 @@ class TopK(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat = x.reshape(-1)
-        indices = largest(np.abs(flat), kept(self.fraction, x.size))
+        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
         return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        return scattered(parts, part(parts, "indices"))
+        return scatter(parts, part(parts, "indices"))
 
     def error_bound(self, x: Array) -> float:
         return float(np.abs(x).max(initial=0))
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         size = prod(shape)
-        return kept(self.fraction, size) * (np.dtype(dtype).itemsize + index_dtype(size).itemsize)
+        return sent_count(self.fraction, size) * (np.dtype(dtype).itemsize + index_dtype(size).itemsize)
 
 
 @register
@@ -65,8 +65,8 @@ class RandomK(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         seed = (rng or np.random.default_rng(0)).integers(2**63, dtype=np.uint64)
-        count = kept(self.fraction, x.size)
-        values = x.reshape(-1)[places(int(seed), x.size, count)]
+        count = sent_count(self.fraction, x.size)
+        values = x.reshape(-1)[random_indices(int(seed), x.size, count)]
         if self.unbiased and count:
             limits = np.finfo(values.dtype)
             with np.errstate(over="ignore"):
@@ -77,10 +77,10 @@ class RandomK(Quantizer):
         values, seed, size = part(parts, "values"), part(parts, "seed"), zeros_for(parts).size
         if seed.dtype != np.uint64 or seed.size != 1 or values.size > size:
             raise ValueError(f"{values.size} values and {seed.size} seeds of {seed.dtype} do not make {size} values.")
-        return scattered(parts, places(int(seed.reshape(-1)[0]), size, values.size))
+        return scatter(parts, random_indices(int(seed.reshape(-1)[0]), size, values.size))
 
     def relative_variance(self, x: Array) -> float:
-        count = kept(self.fraction, x.size)
+        count = sent_count(self.fraction, x.size)
         return x.size / count - 1 if self.unbiased and count else 0.0
 
     def error_bound(self, x: Array) -> float:
@@ -88,7 +88,7 @@ class RandomK(Quantizer):
         return float(np.abs(x).max(initial=0)) * max(1.0, scaled - 1)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return kept(self.fraction, prod(shape)) * np.dtype(dtype).itemsize + 8
+        return sent_count(self.fraction, prod(shape)) * np.dtype(dtype).itemsize + 8
 
 
 @register
@@ -114,18 +114,18 @@ class Threshold(Quantizer):
         return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        return scattered(parts, part(parts, "indices"))
+        return scatter(parts, part(parts, "indices"))
 
     def error_bound(self, x: Array) -> float:
         return self.value
 
 
-def kept(fraction: float, size: int) -> int:
+def sent_count(fraction: float, size: int) -> int:
     """The number of values that are sent of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is a little more."""
     return ceil(Fraction(str(fraction)) * size)
 
 
-def largest(magnitudes: Array, count: int) -> Array:
+def largest_indices(magnitudes: Array, count: int) -> Array:
     """The places of the ``count`` largest of some magnitudes, in rising order.
 
     A sample says where they begin, give or take; only what lies beyond is sorted, or all where that is too little.
@@ -144,11 +144,11 @@ def largest(magnitudes: Array, count: int) -> Array:
     return indices
 
 
-def places(seed: int, size: int, count: int) -> Array:
+def random_indices(seed: int, size: int, count: int) -> Array:
     """``count`` different places below ``size``, uniformly at random, the same for the same seed, in rising order."""
     if count > size - count:
         chosen = np.ones(size, bool)
-        chosen[places(seed, size, size - count)] = False
+        chosen[random_indices(seed, size, size - count)] = False
         return np.flatnonzero(chosen)
     generator, drawn = np.random.PCG64(seed), np.empty(0, np.int64)
     while True:
@@ -160,7 +160,7 @@ def places(seed: int, size: int, count: int) -> Array:
             return np.sort(drawn[:count])
 
 
-def scattered(parts: Parts, indices: Array) -> Array:
+def scatter(parts: Parts, indices: Array) -> Array:
     """The values of the parts at ``indices``, zeros elsewhere."""
     x, values = zeros_for(parts), part(parts, "values")
     if indices.dtype.kind not in "ui" or indices.ndim != 1 or values.shape != indices.shape or values.dtype.kind != "f":

@@ -19,7 +19,7 @@ import numpy as np
 
 from minips.stage import Array, Buffer, Frames, Stage, register
 from minips.stages.quantizers.base import Parts
-from minips.stages.serializers.wellformed import array_dtype, check_outline, following, reading, shaped, unpacked
+from minips.stages.serializers.wellformed import array_dtype, check_outline, in_shape, next_frame, reading, unpack_head
 
 
 @dataclass(eq=False, slots=True)
@@ -67,10 +67,10 @@ class MsgPack(Serializer):
 
         def array(entry: Any) -> Array:
             dtype, shape = entry
-            return shaped(np.frombuffer(dtype=array_dtype(dtype), buffer=following(rest)), shape)
+            return in_shape(np.frombuffer(dtype=array_dtype(dtype), buffer=next_frame(rest)), shape)
 
         with reading("MessagePack", rest):
-            header, index = unpacked(following(rest))
+            header, index = unpack_head(next_frame(rest))
             return restore(header, index, array)
 
 

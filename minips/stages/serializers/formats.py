@@ -12,7 +12,7 @@ import numpy as np
 
 from minips.stage import Array, Buffer, Frames, register
 from minips.stages.serializers.base import Packet, Serializer, dtype_name, outline, raw, restore
-from minips.stages.serializers.wellformed import MOST_PARTS, MalformedError, array_dtype, once, reading, shaped
+from minips.stages.serializers.wellformed import MOST_PARTS, MalformedError, array_dtype, in_shape, reading, unique_keys
 
 
 @register
@@ -32,7 +32,7 @@ class Json(Serializer):
     def loads(self, frames: Frames) -> Packet:
         def array(entry: Any) -> Array:
             dtype, shape, values = entry
-            return shaped(np.array(values, array_dtype(dtype)), shape)
+            return in_shape(np.array(values, array_dtype(dtype)), shape)
 
         with reading("JSON", frames[1:]):
             header, index = _json(frames[0])
@@ -90,7 +90,7 @@ class Npy(Serializer):
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
             array_dtype(dtype.name)
             values = np.frombuffer(next(rest, b""), dtype)
-            return shaped(values, shape[::-1]).T if fortran else shaped(values, shape)
+            return in_shape(values, shape[::-1]).T if fortran else in_shape(values, shape)
 
         with reading("npy", rest):
             header, index = _json(frames[0])
@@ -124,7 +124,7 @@ class Protobuf(Serializer):
     def loads(self, frames: Frames) -> Packet:
         def array(entry: Any) -> Array:
             (part,) = entry
-            return shaped(np.frombuffer(part.values, array_dtype(part.dtype)), part.shape)
+            return in_shape(np.frombuffer(part.values, array_dtype(part.dtype)), part.shape)
 
         with reading("Protocol Buffers", frames[1:]):
             message = _protobuf_packet().FromString(bytes(frames[0]))
@@ -171,7 +171,7 @@ class SafeTensors(Serializer):
 
 def _json(text: str | Buffer) -> Any:
     """The values of a text in JSON. MalformedError where a key is there twice in one map."""
-    return json.loads(text if isinstance(text, str) else bytes(text), object_pairs_hook=once)
+    return json.loads(text if isinstance(text, str) else bytes(text), object_pairs_hook=unique_keys)
 
 
 @cache

@@ -39,14 +39,14 @@ def reading(what: str, rest: Iterable[Buffer] = ()) -> Iterator[None]:
         raise ValueError(f"The frames are not a packet in {what}: {known}.") from error
 
 
-def following(frames: Iterator[Buffer]) -> Buffer:
+def next_frame(frames: Iterator[Buffer]) -> Buffer:
     """The next frame. MalformedError where there is none."""
     if (frame := next(frames, None)) is None:
         raise MalformedError("there are fewer frames than parts")
     return frame
 
 
-def unpacked(head: Buffer) -> Any:
+def unpack_head(head: Buffer) -> Any:
     """The values of a head in MessagePack. MalformedError for more lists than a packet needs, and for a key twice."""
     number = count()
 
@@ -55,10 +55,10 @@ def unpacked(head: Buffer) -> Any:
             raise MalformedError(f"there are more than {MOST_LISTS} lists and maps")
         return made
 
-    return msgpack.unpackb(head, list_hook=counted, object_pairs_hook=lambda pairs: once(counted(pairs)))
+    return msgpack.unpackb(head, list_hook=counted, object_pairs_hook=lambda pairs: unique_keys(counted(pairs)))
 
 
-def once(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+def unique_keys(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
     """The pairs as a dict. MalformedError where a key is there twice."""
     made = dict(pairs)
     if len(made) != len(pairs):
@@ -77,22 +77,22 @@ def check_outline(header: Any, index: Any) -> None:
         if not (isinstance(name, str) and isinstance(quantizer, str)):
             raise MalformedError("a tensor's name or its quantizer's is not text")
         if name in names or len({part for part, *_ in parts}) != len(parts):
-            raise MalformedError(f"the tensor {quoted(name)}, or a part of it, is there twice")
+            raise MalformedError(f"the tensor {quote(name)}, or a part of it, is there twice")
         names.add(name)
 
 
-def shaped(values: Array, shape: Any) -> Array:
+def in_shape(values: Array, shape: Any) -> Array:
     """The values in this shape. MalformedError where it is no list of whole numbers from 0, or another size."""
     sizes = [*shape]
     if any(type(n) is not int or n < 0 for n in sizes) or prod(sizes) != values.size:
-        raise MalformedError(f"{values.size} values do not have the shape {quoted(sizes)}")
+        raise MalformedError(f"{values.size} values do not have the shape {quote(sizes)}")
     return values.reshape(sizes)
 
 
 def array_dtype(name: Any) -> "np.dtype[Any]":
     """The little-endian dtype of that name. ValueError for any but plain numbers and truth values."""
     if not isinstance(name, str) or name not in DTYPES:
-        raise MalformedError(f"{quoted(name)} is not a dtype of numbers")
+        raise MalformedError(f"{quote(name)} is not a dtype of numbers")
     return DTYPES[name]
 
 
@@ -100,10 +100,10 @@ _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 98
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """A value that a peer sent, as a sentence shows it: up to 100 characters of its repr.
 
-    >>> quoted("a"), len(quoted("a" * 10**7))
+    >>> quote("a"), len(quote("a" * 10**7))
     ("'a'", 98)
     """
     return f"{_BRIEF.repr(value[:98] if isinstance(value, bytes) else value):.100}"
