@@ -208,8 +208,8 @@ def explode(name, bombs):
 
 def test_bombs_over_tcp():
     said, _ = explode("tcp", SMALL)
-    assert "a key is there twice" in said["a key twice"]
-    assert "'w', or a part of it, is there twice" in said["a tensor twice"]
+    assert "a key occurs twice" in said["a key twice"]
+    assert "'w', or a part of it, occurs twice" in said["a tensor twice"]
     assert "more frames than parts" in said["60,000 frames that no part uses"]
     assert "nested too deeply" in said["MessagePack depth"]
     assert "nested too deeply" in said["JSON depth"]

@@ -4,5 +4,5 @@ MUTANT = (
     "the gradients of accumulated batches are added up and not averaged",
     "minips/engines/worker.py",
     "as_dtype(total / count, ",
-    "typed(total, ",
+    "as_dtype(total, ",
 )

@@ -1,10 +1,9 @@
-"""Small codes, packed tightly in planes of 4, 2 and 1 bit, by a few operations on whole arrays.
+"""Small codes, packed tightly in planes of 4, 2 and 1 bits, by a few operations on whole arrays.
 
-A code of b bits is cut, from its low end, into a part of 4 bits if b has a 4 in it, one of 2 bits if it has a 2, one of
-1 bit if it has a 1: 7 = 4 + 2 + 1. The parts of one width make a plane. Of n codes, n a multiple of 8, a plane of w
-bits has m = n·w/8 bytes, and byte j holds the parts of the codes j, j + m, j + 2m, …, the first in its lowest bits. The
-planes stand one behind the other. Up to seven codes that are left over come last, bit after bit, each code from its
-highest bit. Eight bits are the code itself.
+A code of b bits is cut, from its low end, into the parts of 4, 2 and 1 bits that add up to b: 7 = 4 + 2 + 1. The parts
+of one width form a plane. For n codes, n a multiple of 8, a plane of w bits has m = n·w/8 bytes, and byte j holds the
+parts of the codes j, j + m, j + 2m, …, the first in its lowest bits. The planes follow one another. Up to seven codes
+remain and come last, bit by bit, each from its highest bit. A code of eight bits is stored as it is.
 """
 
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ def pack(codes: Array, bits: int) -> Array:
 
 
 def unpack(packed: Array, bits: int, size: int) -> Array:
-    """The ``size`` codes of ``pack``. ValueError where the bytes are not as many as they must be."""
+    """The ``size`` codes of ``pack``. ValueError for a wrong number of bytes."""
     if not 1 <= bits <= 8 or packed.dtype != np.uint8 or packed.shape != (packed_nbytes(size, bits),):
         raise ValueError(f"{packed.size} bytes of codes do not hold {size} values of {bits} bits.")
     if bits == 8:
@@ -59,14 +58,14 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
 
 
 def _shift_bits(x: Array, places: int, mask: int) -> Array:
-    """The bits of ``mask``, after all bits have moved up by so many places, or down by as many below zero."""
+    """``x`` shifted left by ``places`` bits (right where that is negative), and masked."""
     moved: Array = x << places if places > 0 else x >> -places
     moved &= mask
     return moved
 
 
 def _planes(bits: int) -> Iterator[tuple[int, int]]:
-    """The planes of a code: the place of its lowest bit, and its width."""
+    """The planes of a code: the lowest bit and the width of each."""
     shift = 0
     for width in (4, 2, 1):
         if bits & width:

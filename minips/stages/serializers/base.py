@@ -1,8 +1,8 @@
-"""The contract of a serializer, from a packet to frames and back, and the one that minips uses itself.
+"""The contract of a serializer, which turns a packet into frames and back, and MessagePack, the default.
 
 A **Packet** is a message whose arrays are quantized. Its header holds plain values (None, bool, int, float, str, lists
 and dicts of them); ``tensors`` holds, for each name, the quantizer's name and its parts. **Frames** are the buffers
-that travel: where the format allows, each array is a frame of its own, a view of the array's memory and not a copy.
+of a message: where the format allows, each array is its own frame, a view of the array's memory and not a copy.
 
 The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed ones.
 """
@@ -31,12 +31,12 @@ class Packet:
 
 
 class Serializer(Stage):
-    """The contract. A format that can run code when it is read says so with ``trusted_only``."""
+    """The contract. A format whose reader can run code sets ``trusted_only``."""
 
     kind: ClassVar[str] = "serializer"
     trusted_only: ClassVar[bool] = False
     most_bytes: ClassVar[float] = math.inf
-    """The most bytes of all arrays together that the format, or its library, takes."""
+    """The limit that the format, or its library, sets to the bytes of all arrays together."""
 
     @abstractmethod
     def dumps(self, packet: Packet) -> Frames:
@@ -50,10 +50,10 @@ class Serializer(Stage):
 @register
 @dataclass(frozen=True)
 class MsgPack(Serializer):
-    """MessagePack for what is small, raw little-endian frames for the arrays.
+    """MessagePack for header and names, raw little-endian frames for the arrays.
 
-    The first frame is ``[header, [[name, quantizer, [[part, dtype, shape], …]], …]]``; then comes one frame for each
-    part, in that order, uncopied. Source: the MessagePack specification, msgpack.org.
+    The first frame is ``[header, [[name, quantizer, [[part, dtype, shape], …]], …]]``; one frame for each
+    part follows, in that order, uncopied. Source: the MessagePack specification, msgpack.org.
     """
 
     name = "msgpack"
@@ -85,7 +85,7 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
-    """The packet of an outline; ``array`` makes an array of what ``describe`` said of it."""
+    """The packet of an outline; ``array`` makes each array from its description by ``describe``."""
     check_outline(header, index)
     tensors = {}
     for name, quantizer, parts in index:
@@ -94,7 +94,7 @@ def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
 
 
 def raw(array: Array) -> Buffer:
-    """The bytes of an array in C order, little-endian, as a view wherever they are so already."""
+    """The bytes of an array in C order, little-endian; a view if the array is stored so."""
     if not (array.flags.c_contiguous and is_little(array.dtype)):
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return np.frombuffer(array, np.uint8).data
@@ -102,11 +102,11 @@ def raw(array: Array) -> Buffer:
 
 @cache
 def is_little(dtype: "np.dtype[Any]") -> bool:
-    """True where the least significant byte comes first, or there is but one."""
+    """True where the least significant byte comes first, or there is only one."""
     return dtype == dtype.newbyteorder("<")
 
 
 @cache
 def dtype_name(dtype: "np.dtype[Any]") -> str:
-    """The dtype's name, which NumPy puts together anew each time."""
+    """The dtype's name, cached, since NumPy computes it anew each time."""
     return dtype.name
