@@ -359,7 +359,7 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (BeyondTheTable(), "the gradient of 'E': .*A tensor of shape .* has the rows 0 to 39; got"),
         (OtherWidth(), r"Rows has values of float64 of \(\d+, 2\) for \d+ rows; the table is float64 of \(40, 3\)"),
         (TouchesMore(), "the gradient of 'E' has rows that it leaves out"),
-        (SaysNotWhich(), "NotImplementedError: SaysNotWhich has tables, so it says which rows a batch reads"),
+        (SaysNotWhich(), "NotImplementedError: SaysNotWhich has tables; override rows_needed"),
         (NamedByAText(), r"tables is a tuple of names, .* got 'E'"),
     ],
 )

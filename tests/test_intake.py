@@ -655,7 +655,7 @@ def test_a_click_model_predicts():
     for item, words in ((4.0, "X holds the item 4, but items are 0 to 3"), (-1.0, "items 0, 1"), (0.5, "items 0, 1")):
         with pytest.raises(ValueError, match=words):
             problem.predict(far, np.column_stack([np.full(12, item), X]))
-    with pytest.raises(ValueError, match="ClickModel looks items up in dense rows; got X as a sparse matrix"):
+    with pytest.raises(ValueError, match="ClickModel needs dense rows; got X as a sparse matrix"):
         ps.ClickModel(sparse.csr_matrix(CLICKS), Y)
     with pytest.raises(ValueError, match="ClickModel takes y_validation of 0 and 1"):
         ps.ClickModel(CLICKS, Y, CLICKS, Y + 1)

@@ -45,7 +45,7 @@ class InTheClass(Kept):
         super().update(p, sent, self.errors)
 
 
-@refused("a fresh state gives another result; keep all in the state|compensate gave")
+@refused("a fresh state gives another result; keep all in the state|compensate returned")
 class ByTheStatesPlace(Kept):
     """Forgets where the states are copies, as after a resume."""
 
@@ -80,14 +80,14 @@ class Noisy(Kept):
         return np.asarray(x + np.random.default_rng().normal(), x.dtype)
 
 
-@refused("writes into an array that it was given; copy first")
+@refused("writes into an array that was passed to it; copy first")
 class AddsInPlace(Kept):
     def compensate(self, x, state):
         x += state.get("error", 0)
         return x
 
 
-@refused("writes into an array that it was given; copy first")
+@refused("writes into an array that was passed to it; copy first")
 class WritesIntoTheOldState(Kept):
     def update(self, p, sent, state):
         state.setdefault("error", np.zeros_like(p))[...] = p - sent
@@ -112,19 +112,19 @@ class KeepsAList(Kept):
         state["errors"] = [*state.get("errors", []), p - sent]
 
 
-@refused("compensate gave float64 of shape")
+@refused("compensate returned float64 of shape")
 class Widens(Kept):
     def compensate(self, x, state):
         return np.asarray(x + state.get("error", np.zeros(x.shape)))
 
 
-@refused("compensate gave a float32, not an array")
+@refused("compensate returned a float32, not an array")
 class GivesAScalar(Kept):
     def compensate(self, x, state):
         return x + state.get("error", x.dtype.type(0))
 
 
-@refused(r"compensate gave float32 of shape \(4,\) for float32 of shape \(2, 2\)")
+@refused(r"compensate returned float32 of shape \(4,\) for float32 of shape \(2, 2\)")
 class Flattens(Kept):
     def compensate(self, x, state):
         return super().compensate(x.reshape(-1), state)
@@ -320,7 +320,7 @@ class TrustsItsFrames(Hexadecimal):
         return restore(header, index, lambda entry: np.frombuffer(bytes.fromhex(entry[2]), entry[0]).reshape(entry[1]))
 
 
-@refused("dumps gave a bytes, not a list of frames")
+@refused("dumps returned a bytes, not a list of frames")
 class GivesOneFrame(Hexadecimal):
     def dumps(self, packet):
         return to_json(packet)[0]
@@ -449,7 +449,7 @@ class CalledTheSame(Bz2):
     identity = True
 
 
-@refused("compress gave a list, not bytes")
+@refused("compress returned a list, not bytes")
 class GivesNumbers(Bz2):
     def compress(self, buffer):
         return list(super().compress(buffer))
@@ -461,7 +461,7 @@ class FailsAtNothing(Bz2):
         return super().compress(bytes([buffer[0]]) + buffer[1:])
 
 
-@refused("decompress gave a str, not bytes")
+@refused("decompress returned a str, not bytes")
 class GivesText(Bz2):
     def decompress(self, buffer, limit):
         return super().decompress(buffer, limit).decode("latin-1")

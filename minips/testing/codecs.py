@@ -145,9 +145,9 @@ def _check_halves(memory: Memory, xs: list[Array]) -> None:
 
 
 def _check_like(y: Any, x: Array, what: str) -> None:
-    require(isinstance(y, np.ndarray), f"{what} gave a {type(y).__name__}, not an array; np.asarray makes one.")
-    require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what} gave {y.dtype} of shape {y.shape} for {described(x)}.")
-    require(np.isfinite(y).all(), f"{what} gave NaN or infinity.")
+    require(isinstance(y, np.ndarray), f"{what} returned a {type(y).__name__}, not an array; np.asarray makes one.")
+    require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what} returned {y.dtype} of shape {y.shape} for {described(x)}.")
+    require(np.isfinite(y).all(), f"{what} returned NaN or infinity.")
 
 
 def check_serializer(serializer: Serializer) -> None:
@@ -196,7 +196,7 @@ def packets() -> Iterator[tuple[str, Packet]]:
 
 
 def _check_frames(frames: Frames) -> None:
-    require(isinstance(frames, list), f"dumps gave a {type(frames).__name__}, not a list of frames.")
+    require(isinstance(frames, list), f"dumps returned a {type(frames).__name__}, not a list of frames.")
     for frame in frames:
         plain = isinstance(frame, bytes | bytearray | memoryview)
         require(plain, f"a frame is a {type(frame).__name__}, not bytes, a bytearray or a memoryview.")
@@ -240,7 +240,7 @@ def _check_malformed(serializer: Serializer) -> None:
     for how, frames in garbled_frames(whole):
         with failing_only_with(ValueError, f"{serializer!r}, loads with {how}"):
             got = serializer.loads(frames)
-            require(isinstance(got, Packet), f"it gave a {type(got).__name__}.")
+            require(isinstance(got, Packet), f"it returned a {type(got).__name__}.")
 
 
 class _Trap:
@@ -327,7 +327,7 @@ def _check_decompressed(compressor: Compressor, others: list[Receiver], data: by
 
 def _plain(buffer: Any, what: str) -> Any:
     plain = isinstance(buffer, bytes | bytearray | memoryview)
-    require(plain, f"{what} gave a {type(buffer).__name__}, not bytes, a bytearray or a memoryview.")
+    require(plain, f"{what} returned a {type(buffer).__name__}, not bytes, a bytearray or a memoryview.")
     return buffer
 
 
