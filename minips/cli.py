@@ -42,7 +42,7 @@ from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
-from minips.words import default_of, reason
+from minips.words import default_of, message_of
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -57,7 +57,7 @@ def wrong_values(option: str = "") -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError, MemoryError) as error:
-        raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + reason(error)) from error
+        raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + message_of(error)) from error
 
 
 def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
@@ -103,7 +103,7 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError, RuntimeError, TypeError, MemoryError) as error:
-        print(f"{prog}: {reason(error)}", file=sys.stderr)
+        print(f"{prog}: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
 
 
@@ -145,7 +145,7 @@ def _user_code(what: str, folder: Path) -> Iterator[None]:
     except Exception as error:
         at = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
         line = f" ({Path(at[-1].filename).name}, line {at[-1].lineno})" if at else ""
-        raise ValueError(f"{what}: {type(error).__name__}: {reason(error)}{line}") from error
+        raise ValueError(f"{what}: {type(error).__name__}: {message_of(error)}{line}") from error
 
 
 @contextmanager
@@ -447,7 +447,7 @@ def doctor(options: argparse.Namespace) -> int:
         _say(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
         lacking.append("working processes and ports")
-        _say(f"processes and ports: do not work: {reason(error)}")
+        _say(f"processes and ports: do not work: {message_of(error)}")
     extras: list[str] = []
     for extra, packages in _packages().items():
         if extra in ("docs", "test"):  # for work on minips itself
@@ -560,7 +560,7 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
         with wrong_values(), _file_errors(f"{file} cannot be read", "Name your copy of the lesson."):
             verdict = grade(exercise, Path(file))
     except (ValueError, RuntimeError) as error:
-        print(f"minips: {reason(error)}", file=sys.stderr)
+        print(f"minips: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
     print(f"{file}: {verdict}" if named else verdict)
     return 0 if verdict else 1

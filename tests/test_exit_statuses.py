@@ -88,7 +88,7 @@ def test_help_lists_them(capsys):
         ("bench --help", f"minips: {NO_BENCHMARKS} python -m benchmarks --help"),
         ("bench codecs --values=3", f"minips: {NO_BENCHMARKS} python -m benchmarks codecs --values=3"),
         ("train --quantizer topk:", "minips: --quantizer: Expected field=value, field=value, …"),
-        ("train --optimizer sgd:schedule=cosine:steps=20", "with name(field=value, …) for a stage within; got"),
+        ("train --optimizer sgd:schedule=cosine:steps=20", "with name(field=value, …) for a nested stage; got"),
         ("train --config nope.json", "minips: --config: nope.json cannot be read: no such file or directory."),
         ("train --config folder", "minips: --config: folder cannot be read: is a directory."),
         ("train --config c.json", "minips: --config: Config has no field 'wrokers'. Known:"),

@@ -495,7 +495,7 @@ def test_a_path_is_taken_as_it_is(tmp_path, monkeypatch):
 def test_a_pipe_without_a_reader_is_waited_for_and_then_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "READER_S", 0.1)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(TimeoutError, match=r"pipe is a pipe from which nobody has read for 0\.1 s\. Start its reader"):
+    with pytest.raises(TimeoutError, match=r"pipe is a pipe, and it has had no reader for 0\.1 s\. Start its reader"):
         RUN.save(tmp_path / "pipe")
 
 

@@ -153,7 +153,7 @@ def test_a_name_told_twice_is_refused_and_not_planned() -> None:
     entry = ["w", "exact", [["values", "float32", [3]]]]
     frames = [ENVELOPE, msgpack.packb([{"clock": 1}, [entry, entry]]), bytes(12), BODY]
     for plan in (Plan(), None):
-        with pytest.raises(ValueError, match="the tensor 'w', or a part of it, is there twice"):
+        with pytest.raises(ValueError, match="the tensor 'w', or a part of it, occurs twice"):
             decoded(frames, plan)
 
 
@@ -166,7 +166,7 @@ def test_a_plan_reads_nothing_that_the_general_way_refuses(frames: list[bytes]) 
     plan = Plan()
     decoded([ENVELOPE, HEAD, BODY], plan)
     for known in (plan, None):
-        with pytest.raises(ValueError, match=r"there are more frames than parts|a key is there twice in one map"):
+        with pytest.raises(ValueError, match=r"there are more frames than parts|a key occurs twice in a map"):
             decoded([ENVELOPE, *frames], known)
 
 

@@ -24,7 +24,7 @@ from minips.stages.transports.framing import (
     pieces,
     split,
 )
-from minips.words import check_type, told
+from minips.words import check_type, public_message
 
 SEAL = b"\x89mps"
 """The first bytes of a file: no text begins with them, and no body of a stream, which has zeros there."""
@@ -205,7 +205,8 @@ def loads(codec: Any, data: Buffer) -> Tensors:
         receiver: Receiver = codec.receiver()
         return receiver.decode(unsealed(memoryview(data).cast("B")))
     except (ValueError, TypeError, BufferError) as error:
-        raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are not a message.')}") from error
+        why = public_message(error, "They are not a message.")
+        raise ValueError(f"Codec.dumps writes no such bytes: {why}") from error
 
 
 def sealed(frames: Frames) -> bytes:

@@ -34,7 +34,7 @@ from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.words import check_seed, told
+from minips.words import check_seed, public_message
 
 ENVELOPE_BYTES = 2**16
 _ARRAYS = (np.ndarray, np.generic)
@@ -235,7 +235,7 @@ class Decoder(_End):
                     raise TypeError(f"Its decode gave {type(x).__name__}, expected an array.")
             except Exception as error:
                 words = f"The tensor {name!r:.99} does not decode with {quantizer:.99}"
-                raise ValueError(f"{words}: {told(error, 'Its parts do not fit.')}") from error
+                raise ValueError(f"{words}: {public_message(error, 'Its parts do not fit.')}") from error
             check_shape(name, x, like)  # before a memory adds it to what it keeps
             tensors[name] = x  # type: ignore[assignment]
         if not memory.stateless:

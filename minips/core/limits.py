@@ -18,9 +18,9 @@ from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
 from minips.stages.compressors.base import BombError, Compressor, check_size
 from minips.stages.quantizers.base import Parts
 from minips.stages.serializers import Packet, Serializer
-from minips.stages.serializers.wellformed import MOST_PARTS, quoted
+from minips.stages.serializers.wellformed import MOST_PARTS, quote
 from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
-from minips.words import reason
+from minips.words import message_of
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
 """For all that does not grow with the tensors."""
@@ -282,7 +282,7 @@ def broken(error: ConnectionError, frames: Frames, breaks: int, transport: Any) 
         return too_large([sent], most)
     if breaks < MOST_BREAKS:
         return error
-    words = f"{reason(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
+    words = f"{message_of(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
     return TooLargeError(f"{words}: is it larger than the server's max_message_bytes, or its answer than this end's?")
 
 
@@ -308,7 +308,7 @@ def check_declared(packet: Any, like: Like) -> None:
         decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
         shape = decoder.decoded_shape(parts)
         if shape is not None and shape != like[name].shape:
-            raise ValueError(f"The parts of {name!r} are for the shape {quoted(shape)}; expected {like[name].shape}.")
+            raise ValueError(f"The parts of {name!r} are for the shape {quote(shape)}; expected {like[name].shape}.")
 
 
 def check_shape(name: str, x: Any, like: Like) -> None:
@@ -321,7 +321,7 @@ def check_plain(packet: Packet | Message) -> None:
     """ValueError where arrays that are no gradients are quantized: parts can stand for arrays of any size."""
     for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
         if not is_exact(quantizer):
-            raise ValueError(f"{quoted(name)} is no gradient: it travels exactly, not with {quoted(quantizer)}.")
+            raise ValueError(f"{quote(name)} is no gradient: it travels exactly, not with {quote(quantizer)}.")
 
 
 def is_exact(quantizer: str) -> bool:

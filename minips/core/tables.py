@@ -17,7 +17,7 @@ from minips.core.rows import Rows, TableParameters, TablePart, row_numbers, take
 from minips.core.sessions import Session
 from minips.core.shard import Shard, checked
 from minips.stage import Array, Tensors, default_stage
-from minips.stages.serializers.wellformed import quoted
+from minips.stages.serializers.wellformed import quote
 
 Wanted = Mapping[str, Any] | None
 """Numbers of rows by the tensor's name."""
@@ -72,7 +72,7 @@ def rows_read(needed: Any, tables: Collection[str], like: Mapping[str, Array]) -
     """
     if not isinstance(needed, Mapping) or not needed.keys() >= {*tables}:
         words = "rows_needed gives the rows of each table, as in"
-        raise ValueError(f"{words} {{{next(iter(tables))!r}: [0, 2]}}; got {quoted(needed)}.")
+        raise ValueError(f"{words} {{{next(iter(tables))!r}: [0, 2]}}; got {quote(needed)}.")
     return {name: row_numbers(needed[name], like[name].shape, name) for name in tables}
 
 
@@ -102,7 +102,7 @@ def taken(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> di
     """
     of = message.header.get("of") or {}
     if not tables:
-        raise ValueError(f"Only a table takes rows, under 'of', and there is none here; got {quoted([*of])}.")
+        raise ValueError(f"Only a table takes rows, under 'of', and there is none here; got {quote([*of])}.")
     stateless = default_stage("memory", message.header.get("memory", "none")).stateless
     if not isinstance(of, dict) or not of.keys() <= tables.keys() or not stateless:
         raise ValueError(f"A push of rows has their numbers under 'of', for {', '.join(tables)}, and no memory.")
@@ -129,7 +129,7 @@ def chosen(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Te
     rows = rows or {}
     for name in (*(names or ()), *rows):
         if not isinstance(name, str) or name not in params:
-            raise ValueError(f"There is no tensor {quoted(name)} here; there are {', '.join(params)}.")
+            raise ValueError(f"There is no tensor {quote(name)} here; there are {', '.join(params)}.")
     for name, ids in rows.items():
         check_rows_asked(name, len(row_numbers(ids, layout[name].shape, name)), layout[name].shape)
     if rows and not codec.memory.stateless:

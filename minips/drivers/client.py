@@ -35,7 +35,7 @@ from minips.stages.transports.base import Closable
 from minips.stages.transports.framing import TooLargeError
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 T = TypeVar("T")
 Versions = tuple[int, ...] | None
@@ -229,7 +229,7 @@ class Client(Closable):
                     parts = [cut_state(state, server.index, server.layout) for server in self._servers]
                     self.begin(self.protocol.leave(parts), timed=False, last=True).result(self.config.timeout_s)
                 except Exception as error:  # a user's own memory may hold what cannot be sent
-                    why = {"failed": f"its memories stay behind: {reason(error)}"}
+                    why = {"failed": f"its memories stay behind: {message_of(error)}"}
             elif not why:
                 with suppress(Exception):
                     self.begin(self.protocol.say("bye"), timed=False, last=True).result(1.0)

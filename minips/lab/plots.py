@@ -116,15 +116,10 @@ def loss(
 
 
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-<<<<<<< HEAD
-    """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together. The legend says
+    """A bar for each span: milliseconds of one push and its pull, workers' and servers' time together. The legend says
     how many messages were planned (`minips.Codec`): their encoding and decoding calls no stage.
     """
-    named = {_and_planned(label, run): run for label, run in _named(runs).items()}
-=======
-    """A bar for each span: milliseconds of one push and its pull, workers' and servers' time together."""
-    named = _by_name(runs)
->>>>>>> w43-words3
+    named = {_and_planned(label, run): run for label, run in _by_name(runs).items()}
     means = {
         label: {name: total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
         for label, run in named.items()
@@ -151,13 +146,9 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-<<<<<<< HEAD
-    """A row of bars for each worker and server, between two moments (None: eight steps from the middle of the run). The
+    """A row of bars for each worker and server, between two times (None: eight steps in the middle of the run). The
     legend says how many messages of the whole run were planned.
     """
-=======
-    """A row of bars for each worker and server, between two times (None: eight steps in the middle of the run)."""
->>>>>>> w43-words3
     middle, half = run.seconds / 2, 4 * run.seconds_per_step
     start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
     shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
@@ -405,19 +396,14 @@ def _by_name(runs: Any) -> dict[str, Any]:
     return dict(runs) if isinstance(runs, Mapping) else {"": runs}
 
 
-<<<<<<< HEAD
 def _and_planned(label: str, run: Run) -> str:
     """The label, and how many of the run's messages were planned."""
     planned = run.trace.planned.total()
     return f"{label} ({planned} planned)".lstrip() if planned else label
 
 
-def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
-    """Look, label and content of each series, how far aside of their names its bars stand, and how thick they are."""
-=======
 def _bars(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
     """Look, label and content of each series, and its bars' offset from their names and their thickness."""
->>>>>>> w43-words3
     thick = 0.8 / max(len(series), 1)
     for i, (look, (label, content)) in enumerate(zip(cycle(looks), series.items(), strict=False)):
         yield look, label, content, (i - (len(series) - 1) / 2) * thick, thick

@@ -24,7 +24,7 @@ from minips.results.origin import Origin, check_same, describe, origin_of, resto
 from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, gradient step, training loss)."""
@@ -242,7 +242,7 @@ class Run:
             known = {field.name for field in fields(cls)}
             run = cls(**{name: value for name, value in values.items() if name in known})
         except (KeyError, AttributeError, TypeError) as error:
-            raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {reason(error)}.") from error
+            raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {message_of(error)}.") from error
         if problem is not None:
             run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
         with suppress(ValueError):  # which `predict` raises
@@ -416,7 +416,7 @@ def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
     try:
         before.check(origin)
     except ValueError as error:
-        yield reason(error)
+        yield message_of(error)
 
 
 def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:

@@ -20,13 +20,9 @@ from minips.results.steps import Step, chrome_events, steps_of
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
-<<<<<<< HEAD
-"""The names of a message on its way out, on its way in, and of a round."""
+"""The names of an outgoing message's spans, of an incoming one's, and of a round's."""
 PLANNED = ENCODE[1:3]
 """Those of a message with arrays that a plan writes (`minips.core.codec`), and of no other."""
-=======
-"""The names of an outgoing message's spans, of an incoming one's, and of a round's."""
->>>>>>> w43-words3
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
 """All names, in the order in which data passes them."""
 
@@ -66,13 +62,8 @@ class Trace:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
         """``until`` is the start of the first span that was not kept: no earlier one is missing."""
         self.now = now
-<<<<<<< HEAD
-        """Tells the time to those who record spans."""
-        self._earlier, self._planned = list(spans), Counter(planned)
-=======
         """The clock for recording spans."""
-        self._earlier = list(spans)
->>>>>>> w43-words3
+        self._earlier, self._planned = list(spans), Counter(planned)
         self._laps: list[Any] = []
         """Each row's names, step and moments, in turn, appended in one operation, since threads share a trace."""
         self._room = limit - len(self._earlier)

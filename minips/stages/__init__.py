@@ -1,4 +1,4 @@
-"""The stages to swap. Importing this package registers all of them. Each module starts with its kind's contract."""
+"""The swappable stages. Importing this package registers all of them. Each kind's contract opens its module."""
 
 from minips.stages import aggregators as aggregators
 from minips.stages import compressors as compressors

@@ -38,7 +38,7 @@ from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
 from minips.stages.transports.patience import Limit
 from minips.training.train import check_problem
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 T = TypeVar("T")
 LOOK_S, DIAL_S = 0.2, 0.5
@@ -326,8 +326,8 @@ def _retry(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSE
         except late as error:
             if start.over() or Event.is_set(stop):
                 raise
-            start.say(f"the server ({reason(error).rstrip('.')})", at_once=said != reason(error))
-            said = reason(error)
+            start.say(f"the server ({message_of(error).rstrip('.')})", at_once=said != message_of(error))
+            said = message_of(error)
         Event.wait(stop, DIAL_S)
 
 
@@ -360,4 +360,6 @@ def _absent(status: Header, resumed_at: int) -> list[int]:
 
 def _words(error: BaseException) -> str:
     """An error as the text of a server's event."""
-    return "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {reason(error)}"
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted"
+    return f"{type(error).__name__}: {message_of(error)}"

@@ -46,7 +46,7 @@ BROKEN = {
 MUTANT = (
     "the gradients of accumulated batches are added up and not averaged",
     "minips/engines/worker.py",
-    "typed(total / count, ",
-    "typed(total, ",
+    "as_dtype(total / count, ",
+    "as_dtype(total, ",
 )
 """Accumulation that adds up where it should average."""

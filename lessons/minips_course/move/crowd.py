@@ -27,7 +27,7 @@ from minips.lab.measure.turns import START_S, TURN_S, rota, take_turns
 from minips.stages.transports import Transport
 from minips.stages.transports.link import Link
 from minips.stages.transports.network import loopback
-from minips.words import reason
+from minips.words import message_of
 from minips_course.move import trips
 
 TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
@@ -179,7 +179,7 @@ def serve_all(control: ControlPipe, *, contenders: Sequence[Contender]) -> None:
             try:
                 addresses[one.name] = stack.enter_context(one.serve(values=1, **one.parts))
             except Exception as error:
-                failed[one.name] = f"skipped: {reason(error)}"
+                failed[one.name] = f"skipped: {message_of(error)}"
         control.say("ready", (addresses, failed))
         control.wait()
 
@@ -204,7 +204,7 @@ def call_all(control: ControlPipe, *, contenders: Sequence[Contender], addresses
                         ready.append(_opened(stack, ways[name], addresses[name], nbytes // 4))
                     control.say("done", "")
                 except Exception as error:
-                    control.say("done", reason(error))
+                    control.say("done", message_of(error))
 
 
 def _opened(stack: ExitStack, way: Contender, address: Any, values: int) -> Trip:

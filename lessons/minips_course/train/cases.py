@@ -49,9 +49,9 @@ BROKEN = {
 MUTANT = (
     "the largest values travel as zeros",
     "minips/stages/quantizers/sparse.py",
-    """        indices = largest(np.abs(flat), kept(self.fraction, x.size))
+    """        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
         return {"values": flat[indices],""",
-    """        indices = largest(np.abs(flat), kept(self.fraction, x.size))
+    """        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
         return {"values": 0 * flat[indices],""",
 )
 """Sparsified gradients whose values are all zero."""

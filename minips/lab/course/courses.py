@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from minips.words import reason
+from minips.words import message_of
 
 GROUP = "minips.course"
 FIRST = "minips"
@@ -49,7 +49,9 @@ def installed() -> dict[str, Course]:
             found[entry.module] = _loaded(entry)
         except Exception as error:
             mend = f"Mend its package, {entry.module}, or uninstall it."
-            failed.append(f"The course {entry.name!r} cannot be loaded. {mend} {type(error).__name__}: {reason(error)}")
+            failed.append(
+                f"The course {entry.name!r} cannot be loaded. {mend} {type(error).__name__}: {message_of(error)}"
+            )
     if not found:
         nothing = "There is no course: none is installed. Install minips again, which brings one."
         raise ImportError(" ".join(failed) or nothing)

@@ -18,7 +18,7 @@ import numpy as np
 from minips import seeds
 from minips.lab.course import state
 from minips.lab.course.courses import installed
-from minips.words import nearest
+from minips.words import suggestion
 
 NONE = "none of these"
 """The outcome where no rule holds, or where a value is NaN."""
@@ -209,7 +209,7 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
     installed()  # which fill the tables
     full = full_key(key)
     if full not in known:
-        raise ValueError(f"There is no {what} {key!r}. {nearest(full, known)}")
+        raise ValueError(f"There is no {what} {key!r}. {suggestion(full, known)}")
     return known[full]
 
 

@@ -26,7 +26,7 @@ from minips.lab.measure.turns import START_S, TURN_S, Turn, Watch, take_turns
 from minips.stage import Array, names, stage_class
 from minips.stages.optimizers import SGD
 from minips.stages.transports import Transport
-from minips.words import nearest
+from minips.words import suggestion
 
 LR = 2.0**-10
 WAIT_S = 300.0
@@ -64,7 +64,7 @@ def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies
     contenders = []
     for name in known if chosen is None else chosen:
         if name not in known:
-            raise ValueError(f"There is no transport {name!r} that joins two processes. {nearest(name, known)}")
+            raise ValueError(f"There is no transport {name!r} that joins two processes. {suggestion(name, known)}")
         cls: Any = stage_class("transport", name)
         skipped = lacking(cls.requires, cls.extra)
         if name == "shm" and sys.platform != "linux":

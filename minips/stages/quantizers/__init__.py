@@ -1,8 +1,8 @@
-"""Quantizers: fewer bits for an array, and back.
+"""Quantizers: an array in fewer bits, and back.
 
-The contract is `Quantizer`. The schemes stand by family: `casts` (a smaller float), `integers` (levels between two
-ends), `signs` (one bit), `sparse` (few of the values), `lowrank` (two thin factors), `adaptive` (whichever is enough).
-`packing` puts small codes into bytes.
+The contract is `Quantizer`. Each module has a family of schemes: `casts` (a smaller float), `integers` (levels between
+two ends), `signs` (one bit), `sparse` (a few of the values), `lowrank` (two thin factors), `adaptive` (the cheapest
+that suffices). `packing` packs small codes into bytes.
 """
 
 from minips.stages.quantizers.adaptive import Adaptive
