@@ -30,7 +30,7 @@ from minips.cost.noise import measure_quietly
 from minips.cost.packets import PAYLOAD_BYTES
 from minips.engines.hosts import PACKET_BYTES, Hosts
 from minips.engines.local import START_S
-from minips.engines.supervisor import ControlPipe, Supervisor, tell
+from minips.engines.supervisor import ControlPipe, Supervisor, send_all
 from minips.lab.measure.turns import Spread, Watch
 from minips.problems import Problem
 from minips.stages.optimizers import SGD
@@ -114,20 +114,20 @@ def flow_rates(engine: Hosts, count: int, warm_s: float = WARM_S, seconds: float
     with Supervisor(partial(engine.start, "tcp")) as supervisor:
         children = supervisor.start(*(f"worker {number}" for number in range(2 * count)))
         for child in children:
-            supervisor.hear(child, "host", START_S)
+            supervisor.receive(child, "host", START_S)
         for sender, receiver in zip(children[:count], children[count:], strict=True):
             address = (receiver.address or "").removeprefix("tcp://").partition(":")[0]
-            receiver.brief(receive, {"address": address, "seconds": seconds})
-            sender.brief(send, {"address": (address, supervisor.hear(receiver, "ready", START_S))})
-            supervisor.hear(receiver, "connected", START_S)
-        tell(children[count:], "go", time.monotonic() + warm_s)
-        return [supervisor.hear(child, "rate", START_S + warm_s + seconds) for child in children[count:]]
+            receiver.assign(receive, {"address": address, "seconds": seconds})
+            sender.assign(send, {"address": (address, supervisor.receive(receiver, "ready", START_S))})
+            supervisor.receive(receiver, "connected", START_S)
+        send_all(children[count:], "go", time.monotonic() + warm_s)
+        return [supervisor.receive(child, "rate", START_S + warm_s + seconds) for child in children[count:]]
 
 
 def send(control: ControlPipe, *, address: tuple[str, int]) -> None:
     """Send zeros until nobody wants more."""
     with socket.create_connection(address, START_S) as flow, suppress(OSError):
-        while control.hear(0.0)[0] != "stop":
+        while control.receive(0.0)[0] != "stop":
             flow.sendall(bytes(2**16))
 
 
@@ -136,11 +136,11 @@ def receive(control: ControlPipe, *, address: str, seconds: float) -> None:
     buffer = bytearray(2**16)
     with socket.create_server((address, 0)) as listener:
         listener.settimeout(START_S)
-        control.say("ready", listener.getsockname()[1])
+        control.send("ready", listener.getsockname()[1])
         flow, _ = listener.accept()
     with flow:
         flow.settimeout(START_S)
-        control.say("connected")
+        control.send("connected")
         word, begin = control.wait("go")
         if word != "go":
             return
@@ -149,8 +149,8 @@ def receive(control: ControlPipe, *, address: str, seconds: float) -> None:
         nbytes = 0
         while (now := time.monotonic()) < began + seconds:
             nbytes += flow.recv_into(buffer)
-        control.say("rate", nbytes * 8 / (now - began))
-        while control.hear(0.0)[0] != "stop":
+        control.send("rate", nbytes * 8 / (now - began))
+        while control.receive(0.0)[0] != "stop":
             flow.recv_into(buffer)
 
 

@@ -40,7 +40,7 @@ def pipe_server(control: ControlPipe, *, config: Config, params: Tensors, folder
     rounds = Rounds(config, params)
     with pipe_listener(folder) as listener:
         threading.Thread(target=_serve_pipes, args=(listener, rounds, config), daemon=True).start()
-        control.say("ready", listener.address)
+        control.send("ready", listener.address)
         control.wait()
     return rounds.report()
 

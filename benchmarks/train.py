@@ -23,7 +23,7 @@ from benchmarks.base import Chart
 from minips import datasets, seeds
 from minips.core.config import Config
 from minips.engines import Processes
-from minips.engines.supervisor import Supervisor, tell
+from minips.engines.supervisor import Supervisor, send_all
 from minips.lab.measure import turns, with_torch
 from minips.lab.measure.pairs import lacking
 from minips.lab.measure.turns import START_S, TURN_S, Spread, Watch
@@ -145,10 +145,10 @@ def _ray(_: Problem, config: Config, features: int) -> Job:
     """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
     with Supervisor(Processes().start) as supervisor:
         (driver,) = supervisor.start("Ray's driver")
-        driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features})
-        supervisor.hear(driver, "ready", START_S)
-        driver.say("go")
-        return Job(**supervisor.hear(driver, "result", TURN_S))
+        driver.assign(with_ray.drive, {"config": config, "make": problem, "features": features})
+        supervisor.receive(driver, "ready", START_S)
+        driver.send("go")
+        return Job(**supervisor.receive(driver, "result", TURN_S))
 
 
 def _conduct(
@@ -161,19 +161,19 @@ def _conduct(
         workers = supervisor.start(*(f"worker {number}" for number in range(config.workers)))
         server = supervisor.start("the server")[0] if serve else None
         if server and serve:
-            server.brief(serve, {"params": problem.init(seeds.init(config.seed)), **parts})
+            server.assign(serve, {"params": problem.init(seeds.init(config.seed)), **parts})
         for number, worker in enumerate(workers):
-            worker.brief(work, {"problem": problem.shard(number, config.workers), "worker": number, **parts})
-        if server and (address := supervisor.hear(server, "ready", START_S)):
-            tell(workers, "connect", address)
+            worker.assign(work, {"problem": problem.shard(number, config.workers), "worker": number, **parts})
+        if server and (address := supervisor.receive(server, "ready", START_S)):
+            send_all(workers, "connect", address)
         for worker in workers:
-            supervisor.hear(worker, "ready", START_S)
+            supervisor.receive(worker, "ready", START_S)
         going = time.monotonic()
-        tell(workers, "go")
-        reports = [supervisor.hear(worker, "result", TURN_S) for worker in workers]
+        send_all(workers, "go")
+        reports = [supervisor.receive(worker, "result", TURN_S) for worker in workers]
         if server:
-            server.say("stop")
-            reports = [supervisor.hear(server, "result", START_S)]
+            server.send("stop")
+            reports = [supervisor.receive(server, "result", START_S)]
     ended = max(report["changed_at"] for report in reports)
     shares = [report["share"] for report in reports if "share" in report]
     return Job(ended - going, time.monotonic() - began, reports[0].get("params"), min(shares, default=None))

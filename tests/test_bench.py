@@ -97,18 +97,18 @@ def test_a_duration_has_one_unit(seconds, shown):
 def test_what_a_process_raises_and_its_end_reach_the_conductor():
     with Supervisor(ps.Processes().start) as supervisor:
         (raises,) = supervisor.start("the one that raises")
-        raises.brief(pairs.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
+        raises.assign(pairs.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
         with pytest.raises(RuntimeError, match=r"the one that raises failed: ValueError: "):
-            supervisor.hear(raises, "ready", 30)
+            supervisor.receive(raises, "ready", 30)
     with Supervisor(ps.Processes().start) as supervisor:
         (dies,) = supervisor.start("the one that dies")
         dies._process.kill()
         with pytest.raises(RuntimeError, match=r"the one that dies left before its work was done: .*SIGKILL"):
-            supervisor.hear(dies, "ready", 30)
+            supervisor.receive(dies, "ready", 30)
     with Supervisor(ps.Processes().start) as supervisor:
         (idle,) = supervisor.start("the one that says nothing")
         with pytest.raises(RuntimeError, match=r"says nothing sent nothing for 0\.1 seconds"):
-            supervisor.hear(idle, "ready", 0.1)
+            supervisor.receive(idle, "ready", 0.1)
 
 
 def test_a_wrong_answer_is_not_timed():

@@ -262,7 +262,7 @@ def test_a_closed_pipe_does_not_cost_the_saved_run(folder):
         ),
         (
             "train --transport pipe --engine hosts",
-            "--engine: Hosts are joined by a network alone; got transport=Pipe(",
+            "--engine: Only a network joins Hosts; got transport=Pipe(",
         ),
         ("serve --transport inproc", "InProc() does not reach beyond one process, but servers"),
         ("work --connect inproc://x", "InProc() does not reach beyond one process, but servers"),

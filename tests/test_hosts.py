@@ -191,7 +191,7 @@ def test_each_worker_has_a_host_of_its_own_whose_link_has_the_rate_and_the_buffe
     [
         (ps.cost.Ring(), "they do not forward what others send"),
         (ps.cost.FatTree(), "one machine is not"),
-        (networkx.path_graph(3), r"may be of any kind"),
+        (networkx.path_graph(3), r"may have any kind"),
     ],
 )
 def test_what_hosts_cannot_be_is_refused(topology, words):
@@ -201,7 +201,7 @@ def test_what_hosts_cannot_be_is_refused(topology, words):
 
 @pytest.mark.parametrize("transport", ["shm", "pipe", "inproc"])
 def test_a_transport_of_one_machine_is_refused(transport):
-    with pytest.raises(ValueError, match=r"joined by a network alone; got transport=.*Use tcp, http"):
+    with pytest.raises(ValueError, match=r"Only a network joins Hosts; got transport=.*Use tcp, http"):
         ps.train(SMALL, ps.Config(transport=transport), engine="hosts")
 
 
@@ -228,7 +228,7 @@ def test_a_latency_and_a_loss_are_made_or_refused(made_here):
 
 
 def test_a_congestion_control_that_is_not_allowed_is_refused_with_those_that_are(made_here):
-    with pytest.raises(RuntimeError, match=r"congestion may be .*reno.* here, and not 'none'\. Use "):
+    with pytest.raises(RuntimeError, match=r"congestion may be .*reno.* here, not 'none'\. Use "):
         ps.train(SMALL, ps.Config(workers=2, steps=1), engine=ps.Hosts(congestion="none"))
 
 

@@ -216,7 +216,7 @@ def test_bombs_over_tcp():
     assert "larger than the" in said["a kind of 20 MB"]
     assert "max_message_bytes" in said["a kind of 20 MB"]
     assert "for the shape (10000, 10000); expected (30, 30)" in said["powersgd"]
-    assert "is no gradient: it travels exactly" in said["powersgd in a goodbye"]
+    assert "is not a gradient: it travels exactly" in said["powersgd in a goodbye"]
     assert "decompresses to more than the" in said["zlib"]
     assert "may ask for 34952 rows at once; got 60000" in said["a row 60,000 times"]
     for echo in ("a kind of 60 kB", "a tensor's name of 60 kB", "a quantizer's name of 60 kB", "a dtype of 60 kB"):
@@ -457,7 +457,7 @@ def test_a_message_that_is_too_large_as_it_comes_is_not_sent_for_ever(transport)
             client.push(gradient).result(WAIT_S)
         assert figures(refused)[0] > 4 * VALUES
         assert (client.clock, server.shard.clocks) == (0, [0])
-        assert client.begin(client.protocol.say("alive")).result(WAIT_S)[0].header["clock"] == 0
+        assert client.begin(client.protocol.ask_all("alive")).result(WAIT_S)[0].header["clock"] == 0
     with connected(large, small, rejoin_s=30.0) as (_, client):
         with pytest.raises(ValueError, match=r"larger than|is too large for gRPC|So ended 20 connections"):
             client.pull().result(WAIT_S)

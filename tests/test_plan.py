@@ -106,7 +106,7 @@ def test_a_known_message_goes_through_no_stage(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_empty_envelope_is_refused_alike() -> None:
     for plan in (None, Plan()):
-        with pytest.raises(ValueError, match="The first frame is not a minips envelope: it is no map"):
+        with pytest.raises(ValueError, match="The first frame is not a minips envelope: it is not a map"):
             decoded([b"", HEAD, BODY], plan)
 
 

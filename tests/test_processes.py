@@ -112,6 +112,6 @@ def test_after_ctrl_c_within_a_briefing_the_child_leaves_without_a_word(monkeypa
         with monkeypatch.context() as patch:
             patch.setattr(type(child.pipe), ("send_bytes", "send")[sent], interrupted)
             with pytest.raises(KeyboardInterrupt):
-                child.brief(pairs.attend, {})
+                child.assign(pairs.attend, {})
     assert child._process.exitcode == 0
     assert capfd.readouterr().err == ""

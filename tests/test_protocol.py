@@ -289,7 +289,7 @@ def test_the_head_of_a_call_is_read_by_its_length_alone():
     frames = [msgpack.packb({"v": 3, "s": "msgpack", "c": "none"}), msgpack.packb([{"kind": "hello", "worker": 0}, []])]
     with ps.Server({"w": np.zeros(2)}, config, rejoin_s=0.01).serve(token="t") as server:
         for tag, zeros in ((0, b"abc"), (1, bytes(3)), (2, bytes(3)), (4, bytes(3)), (255, b"\xff" * 3)):
-            wire = auth.proved(ps.Tcp().dial(server.address, WAIT_S), "t", server.address, WAIT_S)
+            wire = auth.authenticate(ps.Tcp().dial(server.address, WAIT_S), "t", server.address, WAIT_S)
             body = b"".join(framing.pieces(tag, frames))
             wire.write([body[:1] + zeros + body[4:]])
             assert wire.receive(WAIT_S)[0] == 0

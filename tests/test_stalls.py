@@ -17,7 +17,7 @@ import minips as ps
 from benchmarks import stalls
 from benchmarks.stalls import TOKEN, WAIT_S, Peer, bare
 from minips.stage import missing
-from minips.stages.transports.auth import proved
+from minips.stages.transports.auth import authenticate
 from minips.stages.transports.wire import CALL
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how far a connection has come")
@@ -78,7 +78,7 @@ def half_a_greeting(transport, address):
 
 
 def no_first_call(transport, address):
-    return proved(transport.dial(address, WAIT_S), TOKEN, address, WAIT_S)
+    return authenticate(transport.dial(address, WAIT_S), TOKEN, address, WAIT_S)
 
 
 def half_a_head(transport, address):
@@ -232,7 +232,7 @@ STOPPED = [pytest.param(t, marks=() if t.name == "tcp" else pytest.mark.soak, id
 def test_who_proves_itself_and_calls_while_the_server_is_stopped_is_served(transport):
     with serving(transport, 0.5, 1.0, 0.5) as (process, address):
         wire = StopsTheServer(transport.dial(address, WAIT_S), process, 0.8)
-        with contextlib.closing(proved(wire, TOKEN, address, WAIT_S)):
+        with contextlib.closing(authenticate(wire, TOKEN, address, WAIT_S)):
             for _ in range(2):
                 wire.send(CALL, [b"a"])
                 tag, frames = wire.receive(WAIT_S)

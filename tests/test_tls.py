@@ -17,7 +17,7 @@ import trustme
 
 import minips as ps
 from minips.stages.transports import tls
-from minips.stages.transports.certificates import files, issued
+from minips.stages.transports.certificates import files, issue_certificate
 from minips.stages.transports.framing import pieces
 from minips.stages.transports.wire import CALL
 from minips.testing.transports import Watched, check_transport
@@ -44,8 +44,8 @@ def test_the_contract_holds(papers):
 
 
 def test_a_run_makes_its_own_certificate_for_one_address():
-    certificate, key = issued("127.0.0.1")
-    other, _ = issued("127.0.0.2")
+    certificate, key = issue_certificate("127.0.0.1")
+    other, _ = issue_certificate("127.0.0.2")
     with files(certificate + key, certificate, other) as (mine, known, stranger):
         transport = ps.Tcp(certificate=mine, authority=known)
         with transport.serve(lambda frames: frames) as endpoint:

@@ -183,7 +183,7 @@ def test_hosts_are_tuned_on_their_network_whose_latency_is_found_once(calibrated
         ({"candidates": {"a": START}}, TypeError, "tune takes a Config for each candidate; got 'a'"),
         ({"tried": -1}, ValueError, "tried is the number of best candidates to run, at least 0; got -1"),
         ({"candidates": [ps.Config(transport="inproc")]}, ValueError, r"Processes\(\) cannot use InProc\(\)"),
-        ({"engine": "hosts"}, ValueError, "joined by a network alone"),  # the candidates' transport is not over one
+        ({"engine": "hosts"}, ValueError, "Only a network joins Hosts"),  # the candidates' transport is not over one
     ],
 )
 def test_a_tuning_that_has_two_networks_or_none_is_refused_before_anything_runs(monkeypatch, where, error, words):

@@ -61,7 +61,7 @@ class Codec(Value):
         for quantizer in quantizers:
             if isinstance(quantizer, RandomK) and quantizer.unbiased and not self.memory.stateless:
                 raise ValueError(
-                    f"{self.memory!r} needs a contraction, and {quantizer!r} is none: its variance grows without bound "
+                    f"{self.memory!r} needs a contraction, and {quantizer!r} is not: its variance grows without bound "
                     "in a memory. Scaled to a contraction it is RandomK(unbiased=False): use that, or no memory."
                 )
 
@@ -251,14 +251,14 @@ class Decoder(_End):
 
 
 def encode_plainly(message: Message, codec: Codec) -> Frames:
-    """The frames of a message whose arrays are no gradients: exact, with the codec's serializer and compressor."""
+    """The frames of a message whose arrays are not gradients: exact, with the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
 
 def envelope(codec: Codec, stamp: Header) -> bytes:
-    """The first frame of a message: what a receiver needs to read the others, and in an answer the ``stamp``, the
-    fields for one worker.
+    """The first frame of a message: it tells how to read the others and, in an answer, has the ``stamp``, the fields
+    for one worker.
     """
     return bytes(
         msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
@@ -291,7 +291,7 @@ def unpack(
     try:
         fields = fields if first == known else msgpack.unpackb(first[:ENVELOPE_BYTES])
     except Exception as error:
-        raise ValueError("The first frame is not a minips envelope: it is no map in MessagePack.") from error
+        raise ValueError("The first frame is not a minips envelope: it is not a map in MessagePack.") from error
     try:
         for name, value in fields.items() if first != known else ():
             if name in ENVELOPE and not ENVELOPE[name].fits[type(value)](value):

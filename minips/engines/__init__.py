@@ -1,4 +1,4 @@
-"""Engines: where servers and workers run. The same call trains on threads or on processes."""
+"""Engines: where servers and workers run. One call trains on any of them."""
 
 from minips.engines.base import Engine
 from minips.engines.processes import Processes

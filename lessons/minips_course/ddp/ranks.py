@@ -42,8 +42,8 @@ class Ranks:
             self._supervisor = self._stack.enter_context(Supervisor(Processes().start))
             self._children = self._supervisor.start("rank 0", "rank 1")
             for number, child in enumerate(self._children):
-                child.brief(attend, {"rank": number, "folder": Path(folder)})
-            versions = [self._supervisor.hear(child, "ready", LIMIT_S) for child in self._children]
+                child.assign(attend, {"rank": number, "folder": Path(folder)})
+            versions = [self._supervisor.receive(child, "ready", LIMIT_S) for child in self._children]
             self.values["torch"] = versions[0]
             print(f"torch {versions[0]} is here. Two processes of this machine are rank 0 and rank 1.")
         else:
@@ -55,8 +55,8 @@ class Ranks:
         if self.here:
             what = ship((function, parts))
             for child in self._children:
-                child.say("work", what)
-            self.values[name], _ = (self._supervisor.hear(child, "done", LIMIT_S) for child in self._children)
+                child.send("work", what)
+            self.values[name], _ = (self._supervisor.receive(child, "done", LIMIT_S) for child in self._children)
         if name not in self.values:
             raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
         return self.values[name]
@@ -77,10 +77,10 @@ def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    control.say("ready", torch.__version__)
-    while (heard := control.wait("work"))[0] == "work":
-        function, parts = unship(heard[1])
-        control.say("done", function(**parts))
+    control.send("ready", torch.__version__)
+    while (message := control.wait("work"))[0] == "work":
+        function, parts = unship(message[1])
+        control.send("done", function(**parts))
     dist.destroy_process_group()
 
 

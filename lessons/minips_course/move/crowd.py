@@ -104,13 +104,13 @@ class Crowd:
             self._supervisor = stack.enter_context(Supervisor(Processes().start))
             callers = [f"calling side {number}" for number in range(self._processes)]
             server, *self._callers = self._supervisor.start("serving side", *callers)
-            server.brief(serve_all, {"contenders": self._contenders})
-            addresses, failed = self._supervisor.hear(server, "ready", START_S)
+            server.assign(serve_all, {"contenders": self._contenders})
+            addresses, failed = self._supervisor.receive(server, "ready", START_S)
             self.skipped |= failed
             for caller in self._callers:
-                caller.brief(call_all, {"contenders": self._contenders, "addresses": addresses})
+                caller.assign(call_all, {"contenders": self._contenders, "addresses": addresses})
             for caller in self._callers:
-                self._supervisor.hear(caller, "ready", START_S)
+                self._supervisor.receive(caller, "ready", START_S)
             self._stack = stack.pop_all()
         return self
 
@@ -155,8 +155,8 @@ class Crowd:
     def _burst(self, name: str, nbytes: int, callers: int, seconds: float) -> float:
         calling = [(self._callers[i], count) for i, count in enumerate(self._spread(callers)) if count]
         for caller, count in calling:
-            caller.say("burst", (name, nbytes, count, seconds))
-        counted = [self._supervisor.hear(caller, "done", TURN_S) for caller, _ in calling]
+            caller.send("burst", (name, nbytes, count, seconds))
+        counted = [self._supervisor.receive(caller, "done", TURN_S) for caller, _ in calling]
         return float(sum(calls / took for calls, took in counted))
 
     def _spread(self, callers: int) -> list[int]:
@@ -165,8 +165,8 @@ class Crowd:
         return [whole + (number < more) for number in range(len(self._callers))]
 
     def _ask(self, process: int, word: str, *what: Any) -> Any:
-        self._callers[process].say(word, what)
-        return self._supervisor.hear(self._callers[process], "done", START_S + TURN_S)
+        self._callers[process].send(word, what)
+        return self._supervisor.receive(self._callers[process], "done", START_S + TURN_S)
 
 
 def serve_all(control: ControlPipe, *, contenders: Sequence[Contender]) -> None:
@@ -180,7 +180,7 @@ def serve_all(control: ControlPipe, *, contenders: Sequence[Contender]) -> None:
                 addresses[one.name] = stack.enter_context(one.serve(values=1, **one.parts))
             except Exception as error:
                 failed[one.name] = f"skipped: {message_of(error)}"
-        control.say("ready", (addresses, failed))
+        control.send("ready", (addresses, failed))
         control.wait()
 
 
@@ -190,21 +190,21 @@ def call_all(control: ControlPipe, *, contenders: Sequence[Contender], addresses
     ways = {one.name: one for one in contenders}
     opened: dict[tuple[str, int], list[Trip]] = defaultdict(list)
     with ExitStack() as stack:
-        control.say("ready")
-        while (heard := control.wait("open", "turn", "burst"))[0] != "stop":
-            word, (name, nbytes, *more) = heard
+        control.send("ready")
+        while (message := control.wait("open", "turn", "burst"))[0] != "stop":
+            word, (name, nbytes, *more) = message
             ready = opened[name, nbytes]
             if word == "turn":
-                control.say("done", _seconds(ready[0]))
+                control.send("done", _seconds(ready[0]))
             elif word == "burst":
-                control.say("done", _burst(ready[: more[0]], more[1]))
+                control.send("done", _burst(ready[: more[0]], more[1]))
             else:
                 try:
                     while len(ready) < more[0]:
                         ready.append(_opened(stack, ways[name], addresses[name], nbytes // 4))
-                    control.say("done", "")
+                    control.send("done", "")
                 except Exception as error:
-                    control.say("done", message_of(error))
+                    control.send("done", message_of(error))
 
 
 def _opened(stack: ExitStack, way: Contender, address: Any, values: int) -> Trip:

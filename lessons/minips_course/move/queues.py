@@ -67,7 +67,7 @@ class QueueTransport(StreamTransport):
     def end(self, inbox: MessageQueue, outbox: MessageQueue) -> QueueEnd:
         """One end of a connection."""
 
-    def listen(self, address: str | None) -> Listener:
+    def listen(self, address: str | None) -> Listener[Wire]:
         address = address or f"{self.scheme}://{fresh_name()}"
         self.rest(address)  # ValueError for an address of another transport
         return _Door(address)

@@ -19,7 +19,7 @@ from minips.stages.transports.network import loopback, netloc
 @contextmanager
 def echo_server(*, values: int) -> Iterator[int]:
     """A bare TCP socket that sends back what it got."""
-    with Tcp().bound(None)[0] as listener:
+    with Tcp().bind(None)[0] as listener:
 
         def serve() -> None:
             buffer = bytearray(4 * values)

@@ -111,14 +111,14 @@ def _start(supervisor: Supervisor, one: Contender, values: int) -> tuple[float, 
     *servers, caller = supervisor.start(*names, f"{one.name}'s caller")
     address = None
     for server in servers:
-        server.brief(attend, {"serve": one.serve, "parts": parts})
-        address = supervisor.hear(server, "ready", START_S)
-    caller.brief(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
-    first_s = float(supervisor.hear(caller, "ready", START_S + TURN_S))
+        server.assign(attend, {"serve": one.serve, "parts": parts})
+        address = supervisor.receive(server, "ready", START_S)
+    caller.assign(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
+    first_s = float(supervisor.receive(caller, "ready", START_S + TURN_S))
 
     def turn() -> float:
-        caller.say("turn")
-        return float(supervisor.hear(caller, "took", TURN_S))
+        caller.send("turn")
+        return float(supervisor.receive(caller, "took", TURN_S))
 
     return first_s, turn
 
@@ -143,7 +143,7 @@ def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
     """The serving side, until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
-        control.say("ready", address)
+        control.send("ready", address)
         control.wait()
 
 
@@ -161,10 +161,10 @@ def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, part
         first_s, got = timed()
         if not np.array_equal(got, -np.float32(LR) * x if applies else x):
             raise RuntimeError("the first answer is not the right one, so its time would mean nothing")
-        control.say("ready", first_s)
+        control.send("ready", first_s)
         del got
         while control.wait("turn")[0] == "turn":
-            control.say("took", timed()[0])
+            control.send("took", timed()[0])
 
 
 def silence() -> None:

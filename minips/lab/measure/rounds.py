@@ -48,5 +48,5 @@ class Rounds:
 
 def told_to_go(control: ControlPipe) -> bool:
     """Say that this side is ready, and wait for go; False where it is not to be."""
-    control.say("ready")
+    control.send("ready")
     return control.wait("go")[0] == "go"

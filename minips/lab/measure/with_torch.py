@@ -47,7 +47,7 @@ def serve(control: ControlPipe, *, config: Config, params: Tensors, folder: Path
     silence()
     _served = Rounds(config, params)
     with member(SERVER, 0, config.workers + 1, folder):
-        control.say("ready")
+        control.send("ready")
         while control.wait()[0] != "stop":
             pass
     report: dict[str, Any] = _served.report()

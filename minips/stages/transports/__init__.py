@@ -1,6 +1,6 @@
 """Transports: how frames reach a handler in another thread or process, and how its answer comes back.
 
-The contract is `Transport`. A transport carries bytes alone, the in-process one too, so that measurements compare like
+The contract is `Transport`. A transport carries only bytes, even within a process, so that measurements compare like
 with like. `link` shapes bandwidth and latency around any of them.
 """
 

@@ -4,56 +4,56 @@ import gc
 
 import pytest
 
-from minips.drivers.clockwork import COLLECTED, Clockwork, Cores, Processor, Signal, seldom_collected, unrecorded
+from minips.drivers.events import COLLECTED, Cores, EventLoop, Processor, Signal, seldom_collected, unrecorded
 
 
-def run(clockwork):
-    clockwork.run(lambda: False)
+def run(events):
+    events.run(lambda: False)
 
 
 def test_tasks_wait_for_times_and_for_each_other():
-    clockwork, heard = Clockwork(), []
+    events, heard = EventLoop(), []
     bell = Signal()
 
     def first():
         yield 2.0
         bell.succeed("ding")
         yield 1.0
-        heard.append(("first", clockwork.now))
+        heard.append(("first", events.now))
 
     def second():
         assert (yield bell) == "ding"
         assert (yield bell) == "ding"  # once is enough
-        heard.append(("second", clockwork.now))
+        heard.append(("second", events.now))
         return "done"
 
     def third():
         heard.append((yield ends[0]))
 
-    ends = [clockwork.start(task()) for task in (second, first)]
-    ends.append(clockwork.start(third()))
-    clockwork.run(lambda: all(end.triggered for end in ends))
+    ends = [events.start(task()) for task in (second, first)]
+    ends.append(events.start(third()))
+    events.run(lambda: all(end.triggered for end in ends))
     assert heard == [("second", 2.0), "done", ("first", 3.0)]
 
 
 def test_a_signal_happens_once_and_of_several_that_may_bring_it_the_first_one_counts():
-    clockwork, either = Clockwork(), Signal()
+    events, either = EventLoop(), Signal()
     ends = []
 
     def either_of_two():
-        ends.append(((yield either), clockwork.now))
+        ends.append(((yield either), events.now))
 
-    clockwork.start(either_of_two())
-    clockwork.at(2.0, lambda: either.succeed("late"))
-    clockwork.at(1.0, lambda: either.succeed("soon"))
-    run(clockwork)
+    events.start(either_of_two())
+    events.at(2.0, lambda: either.succeed("late"))
+    events.at(1.0, lambda: either.succeed("soon"))
+    run(events)
     assert ends == [("soon", 1.0)]
     assert either.value == "soon"
 
 
 def woken(at_once):
     """What happens in which order where a bell wakes two at a time for which something else is planned."""
-    clockwork, bell, heard = Clockwork(at_once=at_once), Signal(), []
+    events, bell, heard = EventLoop(at_once=at_once), Signal(), []
 
     def waiter(name):
         yield bell
@@ -68,10 +68,10 @@ def woken(at_once):
         heard.append("no time")
 
     for task in (waiter("one"), waiter("two"), ringer()):
-        clockwork.start(task)
-    clockwork.at(1.0, lambda: heard.append("planned"))
-    run(clockwork)
-    assert clockwork.now == 1.0
+        events.start(task)
+    events.at(1.0, lambda: heard.append("planned"))
+    run(events)
+    assert events.now == 1.0
     return heard
 
 
@@ -81,7 +81,7 @@ def test_who_is_woken_goes_on_after_what_was_asked_for_before_or_at_once():
 
 
 def test_what_falls_into_one_instant_happens_in_the_order_in_which_it_was_asked_for():
-    clockwork, heard = Clockwork(remembered=True), []
+    events, heard = EventLoop(remembered=True), []
 
     def sleeper(name):
         heard.append(f"{name} begins")
@@ -89,18 +89,18 @@ def test_what_falls_into_one_instant_happens_in_the_order_in_which_it_was_asked_
         heard.append(name)
 
     for name in "cab":
-        clockwork.start(sleeper(name))
-    clockwork.at(1.0, lambda: clockwork.at(1.0, lambda: heard.append("last")))
-    clockwork.at(1.0, lambda: heard.append("d"))
-    run(clockwork)
+        events.start(sleeper(name))
+    events.at(1.0, lambda: events.at(1.0, lambda: heard.append("last")))
+    events.at(1.0, lambda: heard.append("d"))
+    run(events)
     assert heard == ["c begins", "a begins", "b begins", *"cabd", "last"]
-    assert list(clockwork.order) == [0, 1, 2, 3, 4, 5]
-    assert not Clockwork().order
+    assert list(events.order) == [0, 1, 2, 3, 4, 5]
+    assert not EventLoop().order
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_what_a_task_raises_leaves_through_run_and_ends_no_other_task(error):
-    clockwork, heard, bell = Clockwork(), [], Signal()
+    events, heard, bell = EventLoop(), [], Signal()
 
     def broken(after):
         try:
@@ -113,19 +113,19 @@ def test_what_a_task_raises_leaves_through_run_and_ends_no_other_task(error):
         yield bell
         heard.append("other")
 
-    clockwork.start(other())
-    clockwork.start(broken(1.0))
-    clockwork.at(2.0, bell.succeed)
+    events.start(other())
+    events.start(broken(1.0))
+    events.at(2.0, bell.succeed)
     with pytest.raises(error, match="broken"):
-        run(clockwork)
-    assert (clockwork.now, heard) == (1.0, ["closed"])
-    run(clockwork)
+        run(events)
+    assert (events.now, heard) == (1.0, ["closed"])
+    run(events)
     assert heard == ["closed", "other"]
     with pytest.raises(error, match="broken"):
-        clockwork.start(broken(0.0))
+        events.start(broken(0.0))
 
 
-def test_a_task_that_waits_for_nothing_that_comes_is_closed_with_its_clockwork():
+def test_a_task_that_waits_for_nothing_that_comes_is_closed_with_its_event_loop():
     closed = []
 
     def waiter():
@@ -135,9 +135,9 @@ def test_a_task_that_waits_for_nothing_that_comes_is_closed_with_its_clockwork()
             closed.append(True)
 
     def begin():
-        clockwork = Clockwork()
-        clockwork.start(waiter())
-        run(clockwork)
+        events = EventLoop()
+        events.start(waiter())
+        run(events)
 
     begin()
     gc.collect()
@@ -149,22 +149,22 @@ def test_a_task_that_waits_for_nothing_that_comes_is_closed_with_its_clockwork()
     [(2, 0, [1.0, 2.0]), (1, 0, [2.0, 3.0]), (2, 2, [2.0, 3.5]), (1, 1, [3.0, 5.0])],
 )
 def test_cores_are_shared_evenly(cores, others, ends):
-    clockwork = Clockwork()
-    shared, ended = Cores(clockwork, cores, others), []
+    events = EventLoop()
+    shared, ended = Cores(events, cores, others), []
     for seconds in (2.0, 1.0):
-        shared.work(seconds).then(lambda: ended.append(clockwork.now))
-    run(clockwork)
+        shared.work(seconds).then(lambda: ended.append(events.now))
+    run(events)
     assert ended == pytest.approx(ends)
 
 
 def test_who_gives_work_up_leaves_the_core_to_the_others():
-    clockwork = Clockwork()
-    shared, ended = Cores(clockwork, 1), []
+    events = EventLoop()
+    shared, ended = Cores(events, 1), []
     one, other, third = (shared.work(seconds) for seconds in (1.0, 2.0, 4.0))
-    other.then(lambda: ended.append(clockwork.now))
-    third.then(lambda: ended.append(clockwork.now))
-    clockwork.at(1.5, lambda: shared.leave(one))  # each has had half a second
-    run(clockwork)
+    other.then(lambda: ended.append(events.now))
+    third.then(lambda: ended.append(events.now))
+    events.at(1.5, lambda: shared.leave(one))  # each has had half a second
+    run(events)
     assert not one.triggered
     assert ended == pytest.approx([1.5 + 2 * 1.5, 1.5 + 2 * 1.5 + 2.0])
     shared.leave(other)  # it has none any more
@@ -172,20 +172,20 @@ def test_who_gives_work_up_leaves_the_core_to_the_others():
 
 @pytest.mark.parametrize("shared", [True, False], ids=["cores of a machine", "a core of its own"])
 def test_a_processor_does_one_thing_at_a_time_and_the_parts_of_a_thing_together(shared):
-    clockwork, heard = Clockwork(), []
-    processor = Processor(clockwork, Cores(clockwork, 8) if shared else None)
+    events, heard = EventLoop(), []
+    processor = Processor(events, Cores(events, 8) if shared else None)
 
     def note(name):
-        return lambda wall: heard.append((name, wall, clockwork.now))
+        return lambda wall: heard.append((name, wall, events.now))
 
     processor.work((1.0, note("a")))
     parts = processor.work((0.0, note("turn")), (1.0, note("b")), (2.0, note("c")))
     last = processor.work((1.0, note("d")))
     assert processor.queue == 3
     assert processor.work((0.0, note("nothing"))).triggered
-    clockwork.run(lambda: parts.triggered)
-    assert clockwork.now == 4.0
-    clockwork.run(lambda: last.triggered)
+    events.run(lambda: parts.triggered)
+    assert events.now == 4.0
+    events.run(lambda: last.triggered)
     turns = [("turn", 0.0, 1.0), ("b", 1.0, 2.0), ("c", 2.0, 4.0), ("d", 1.0, 5.0)]
     assert heard == [("nothing", 0.0, 0.0), ("a", 1.0, 1.0), *turns]
     assert processor.queue == 0

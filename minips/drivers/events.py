@@ -1,12 +1,12 @@
 """Virtual time: a clock, tasks that wait for each other, shared cores, processes that do one thing at a time.
 
-Nothing here knows gradients. A `Task` is a generator that yields the seconds that it sleeps, or a `Signal` that it
-waits for, whose value it is given. A signal that has happened, or a sleep of no time, does not suspend it. An exception
-of a task leaves through `Clockwork.run`, or through `Clockwork.start` where the task has not waited yet.
+Nothing here knows gradients. A `Task` is a generator that yields the seconds to sleep, or a `Signal` to wait for, and
+gets the signal's value. A signal that has happened, or a sleep of zero seconds, does not suspend it. A task's exception
+leaves through `EventLoop.run`, or through `EventLoop.start` where the task has not waited yet.
 
-Events of one instant happen in the order in which they were scheduled. A new task runs at once, to where it first
-waits. In a simulation a signal schedules the tasks that it wakes, behind earlier events of the instant, for the caller
-of ``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they run at once.
+Events of one instant happen in the order in which they were scheduled. A new task runs at once, up to its first wait.
+In a simulation a signal schedules the tasks that it wakes, behind earlier events of the instant, because the caller of
+``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they run at once.
 """
 
 import gc
@@ -16,14 +16,14 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 COLLECTED = 200_000
 """The threshold of the garbage collector, in new objects, while many tasks live."""
 
 
 class Signal:
-    """An event that happens once, and wakes the tasks that wait for it."""
+    """An event that happens once and wakes the tasks that wait for it."""
 
     __slots__ = ("triggered", "value", "waiting")
 
@@ -33,14 +33,14 @@ class Signal:
         self.waiting: list[Callable[[], object]] = []
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call ``call`` when the event happens; at once where it has happened."""
+        """Call ``call`` when the event happens, or at once if it has."""
         if self.triggered:
             call()
         else:
             self.waiting.append(call)
 
     def succeed(self, value: Any = None) -> None:
-        """The event happens, with this value. Of several calls the first one counts."""
+        """Let the event happen, with this value. Only the first call counts."""
         if not self.triggered:
             self.triggered, self.value = True, value
             waiting, self.waiting = self.waiting, []
@@ -48,11 +48,12 @@ class Signal:
                 call()
 
 
-Task = Generator["float | Signal", Any, Any]
+T = TypeVar("T")
+Task = Generator["float | Signal", Any, T]
 
 
-class Clockwork:
-    """The time, and the agenda of events. Signals wake tasks ``at_once``, or in turn: see the module's docstring."""
+class EventLoop:
+    """The clock, and the agenda of events. Signals wake tasks ``at_once``, or in turn: see the module's docstring."""
 
     def __init__(self, at_once: bool = False, remembered: bool = False) -> None:
         self.now, self._at_once = 0.0, at_once
@@ -64,14 +65,14 @@ class Clockwork:
         """
 
     def turn(self) -> int:
-        """The next turn: of the calls at one time, earlier turns come first."""
+        """The next turn: among calls at the same time, earlier turns come first."""
         return next(self._numbers)
 
     def at(self, when: float, call: Callable[[], None], turn: int | None = None) -> None:
         """Call this at the time ``when``, in this turn or (None) in the next one."""
         heapq.heappush(self._agenda, (when, next(self._numbers) if turn is None else turn, call))
 
-    def start(self, task: Task) -> Signal:
+    def start(self, task: Task[Any]) -> Signal:
         """Begin a task. Returns the signal of its end, whose value is the task's result."""
         ended, proceed = Signal(), task.send
         wanted: Any = None
@@ -94,7 +95,7 @@ class Clockwork:
         return ended
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Let time pass until ``until()`` holds, or no event is left."""
+        """Let time pass until ``until()`` holds or no event is left."""
         while self._agenda and not until():
             self.now, number, call = heapq.heappop(self._agenda)
             self.order.append(number)
@@ -111,23 +112,23 @@ class Clockwork:
 
 
 class Cores:
-    """Cores that all tasks at work share evenly; none has more than one. ``others`` are further tasks, always at work.
+    """Cores that all working tasks share evenly, at most one each. ``others`` counts further tasks that always work.
 
-    With k tasks at work each is served at the rate ``min(1, cores / (k + others))``: all of them at the same, so that
+    With k tasks at work each is served at the rate ``min(1, cores / (k + others))``. As the rate is the same for all,
     one sum of service since the beginning says which task ends first, and when.
     """
 
-    def __init__(self, clockwork: Clockwork, cores: int, others: float = 0.0) -> None:
-        self._clockwork, self._cores, self._others = clockwork, cores, others
+    def __init__(self, events: EventLoop, cores: int, others: float = 0.0) -> None:
+        self._events, self._cores, self._others = events, cores, others
         self._served = self._at = self._rate = 0.0
         self._numbers = count()
         self._working: list[tuple[float, int, Signal]] = []
         self._plans = 0
         self._ending: int | None = None
-        """The turn of the next plan, while tasks are told of their ends: most of them begin something new at once."""
+        """The turn of the next plan, while tasks learn of their ends: most of them begin something new at once."""
 
     def work(self, seconds: float) -> Signal:
-        """Work that takes ``seconds`` on a core of its own, longer on a shared one; the signal is its end."""
+        """Work that takes ``seconds`` on a core of its own, longer on a shared one. Returns the signal of its end."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))
@@ -147,7 +148,7 @@ class Cores:
         return sorted(work - self._served for work, _, _ in self._working)
 
     def _pass(self) -> None:
-        now = self._clockwork.now
+        now = self._events.now
         self._served += (now - self._at) * self._rate
         self._at = now
 
@@ -155,24 +156,24 @@ class Cores:
         if self._ending is None:
             self._plan()
         else:
-            self._ending = self._clockwork.turn()
+            self._ending = self._events.turn()
 
     def _plan(self, turn: int | None = None) -> None:
         """Find the rate, and the moment at which the next task ends."""
-        working, clockwork, self._plans = self._working, self._clockwork, self._plans + 1
+        working, events, self._plans = self._working, self._events, self._plans + 1
         self._rate = min(1.0, self._cores / (len(working) + self._others)) if working else 0.0
         if working:
             left = max(0.0, working[0][0] - self._served)
-            clockwork.at(clockwork.now + left / self._rate, partial(self._end, self._plans), turn)
+            events.at(events.now + left / self._rate, partial(self._end, self._plans), turn)
 
     def _end(self, plan: int) -> None:
         if plan != self._plans:
-            return  # a task has begun or left since, so there is another plan now
-        self._served, self._at = self._working[0][0], self._clockwork.now
+            return  # a task has begun or left since, so another plan holds
+        self._served, self._at = self._working[0][0], self._events.now
         ended = []
         while self._working and self._working[0][0] <= self._served:
             ended.append(heapq.heappop(self._working)[2])
-        self._ending = self._clockwork.turn()
+        self._ending = self._events.turn()
         for done in ended:
             done.succeed()
         turn, self._ending = self._ending, None
@@ -181,7 +182,7 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Run the block with a lazy garbage collector, which would look through thousands of tasks again and again."""
+    """Run the block with a lazy garbage collector; an eager one would scan thousands of tasks again and again."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)
     try:
@@ -191,7 +192,7 @@ def seldom_collected() -> Iterator[None]:
 
 
 Work = tuple[float, Callable[[float], object]]
-"""Seconds of work, and a function that is called with the seconds that it took, waiting for cores included."""
+"""Seconds of work, and a function to call with the seconds that it took, including the wait for cores."""
 
 
 def unrecorded(wall: float) -> None:
@@ -199,15 +200,15 @@ def unrecorded(wall: float) -> None:
 
 
 class Processor:
-    """A process that does one thing at a time, on a machine's ``cores`` (None: on a core of its own)."""
+    """A process that does one thing at a time, on a machine's ``cores`` or (None) on a core of its own."""
 
-    def __init__(self, clockwork: Clockwork, cores: Cores | None) -> None:
-        self.clockwork, self._cores = clockwork, cores
+    def __init__(self, events: EventLoop, cores: Cores | None) -> None:
+        self.events, self._cores = events, cores
         self._began, self._done = 0.0, 0
         self._queue: deque[tuple[tuple[Work, ...], Signal]] = deque()
 
     def work(self, *works: Work) -> Signal:
-        """Queue works that follow each other; the signal is their end. A single one of no time does not queue."""
+        """Queue works that follow each other. Returns the signal of their end. A single empty one ends at once."""
         done = Signal()
         if len(works) == 1 and works[0][0] <= 0:
             works[0][1](0.0)
@@ -219,20 +220,20 @@ class Processor:
         return done
 
     def beside(self, seconds: float) -> Signal:
-        """Work beside the queue; the signal is the end."""
+        """Work beside the queue. Returns the signal of the end."""
         if self._cores:
             return self._cores.work(seconds)
         done = Signal()
-        self.clockwork.at(self.clockwork.now + seconds, done.succeed)
+        self.events.at(self.events.now + seconds, done.succeed)
         return done
 
     @property
     def queue(self) -> int:
-        """The number of works under way or waiting for their turn."""
+        """The number of works under way or queued."""
         return len(self._queue)
 
     def _begin(self) -> None:
-        self._began, seconds = self.clockwork.now, self._queue[0][0][self._done][0]
+        self._began, seconds = self.events.now, self._queue[0][0][self._done][0]
         if seconds <= 0:
             self._end()
         else:
@@ -240,7 +241,7 @@ class Processor:
 
     def _end(self) -> None:
         works, done = self._queue[0]
-        works[self._done][1](self.clockwork.now - self._began)
+        works[self._done][1](self.events.now - self._began)
         self._done += 1
         if self._done < len(works):
             return self._begin()
