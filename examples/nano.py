@@ -95,7 +95,7 @@ def work(address: tuple[str, int], token: bytes) -> None:
 def codec_of(config: Header) -> str:
     """The codec of the gradients. ValueError for a config that these workers cannot follow."""
     codec, memory = (config["push"][stage].get("name") for stage in ("quantizer", "memory"))
-    if (codec, memory) not in MEMORY.items() or not SUPPORTED.items() <= (SUPPORTED | config).items():
+    if (codec, memory) not in MEMORY.items() or any(config.get(key, only) != only for key, only in SUPPORTED.items()):
         raise ValueError(f"Expected codecs of {MEMORY} and {SUPPORTED}; the server has {config}. Use minips work.")
     return str(codec)
 
@@ -194,10 +194,10 @@ class Shard:
     def join(self, connection: Any, worker: int, secret: str) -> Header:
         """Let a connection be this worker or, where that is −1, the first that is free; the answer to its hello."""
         before = self.connections.get(connection)  # the worker that it is already, if it is one
-        known = {one for one in range(WORKERS) if hmac.compare_digest(self.secrets[one].encode(), secret.encode())}
-        taken = {*self.connections.values()} - known  # a session's further connections know its secret
-        free = [one for one in range(WORKERS) if one not in taken] if before is None else [before]
-        found = [one for one in free if worker in (-1, one)]
+        ours = {rank for rank in range(WORKERS) if hmac.compare_digest(self.secrets[rank].encode(), secret.encode())}
+        taken = {*self.connections.values()} - ours  # a further connection of a session knows its secret
+        free = [rank for rank in range(WORKERS) if rank not in taken] if before is None else [before]
+        found = [rank for rank in free if worker in (-1, rank)]
         if not found:
             raise ValueError(f"Worker {worker} (-1: any of {WORKERS}) is held by another session. Try later.")
         worker = found[0]
@@ -324,7 +324,7 @@ def ask(stream: BufferedRWPair, kind: str, packet: Packet | None = None, **heade
 
 def prove(stream: BufferedRWPair, token: bytes) -> None:
     """The worker's side of the proof that both know the token, which never travels. Random bytes keep proofs new."""
-    _, (_, theirs) = receive(stream, 1024)
+    _, (_, theirs) = receive(stream, 1024)  # its first frame names the protocol
     ours = secrets.token_bytes(32)
     send(stream, AUTH, [ours, hmac.digest(token, b"client" + theirs + ours, "sha256")])
     _, (proof,) = receive(stream, 1024)
@@ -382,7 +382,7 @@ def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
 
 
 def serve(listener: socket.socket, token: bytes, shard: Shard) -> None:
-    """Serve one run, until its workers have gone."""
+    """Serve one run, until all workers have gone, or none has come in time."""
     listener.settimeout(LOOK_S)
     while shard.connections or not (shard.applied or shard.done or time.monotonic() > shard.began + MEET_S):
         with suppress(TimeoutError):

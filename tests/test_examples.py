@@ -174,6 +174,10 @@ def test_own_optimizer(said):
     assert min(said("own_optimizer.py", r"accuracy ([\d.]+)")) > 0.88
 
 
+def test_own_transport(said):
+    assert said("own_transport.py", r"accuracy +([\d.]+)")[0] > 0.9
+
+
 def test_own_serializer(said):
     msgpack, npz = said("own_serializer.py", r"(\d+) B for a gradient of 8000 B")
     assert 8000 < msgpack < npz < 9000

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import tokenize
-from ast import ClassDef, FunctionDef, Module, get_docstring, parse, walk
+from ast import Assign, ClassDef, FunctionDef, Module, Tuple, get_docstring, parse, walk
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -157,6 +157,18 @@ def test_it_is_short():
     assert len(code - words) <= 310
 
 
+def test_a_line_assigns_few_names():
+    pairs = [
+        (node.lineno, len(target.elts))
+        for node in walk(parse(NANO.read_text()))
+        if isinstance(node, Assign) and isinstance(node.value, Tuple)
+        for target in node.targets
+        if isinstance(target, Tuple)
+    ]
+    assert max(names for _, names in pairs) <= 3
+    assert len({line for line, _ in pairs}) == len(pairs) <= 4
+
+
 def test_minips_brings_the_data_alone():
     imported = re.findall(r"^(?:import|from) (\S+)", NANO.read_text(), re.MULTILINE)
     assert {name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names} == {
@@ -282,6 +294,25 @@ def test_a_config_that_wants_more_is_refused_in_a_sentence(programs, codec):
     _, address = programs.serve("minips", codec)
     assert re.search(r"Use minips( work)?\.", programs.work("nano", address).ended(1))
     assert not any(one.connected for one in status(address, programs.token).workers)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"push.quantizer": {"b": "exact", "*": "sign"}},
+        {"push.memory": "errorfeedback"},
+        {"push.quantizer": "sign"},
+        {"servers": 2},
+        {"sampling": "epoch"},
+        {"overlap": True},
+        {"link": ps.Link()},
+    ],
+    ids=str,
+)
+def test_a_config_that_its_workers_cannot_follow_is_refused_before_they_say_hello(nano, changes):
+    assert [nano.codec_of(config.public()) for config in CONFIGS.values()] == ["exact", "sign"]
+    with pytest.raises(ValueError, match=r"Use minips work\."):
+        nano.codec_of(ps.Config().with_(changes).public())
 
 
 @pytest.mark.soak
