@@ -108,11 +108,14 @@ for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
 
 
 if TYPE_CHECKING:
-    from minips import cost, lab, testing  # noqa: F401
+    from minips import cost as cost
+    from minips import lab as lab
+    from minips import testing as testing
     from minips.engines import Hosts, Ray, Simulated
-    from minips.machines import topology as topologies  # noqa: F401
+    from minips.machines import topology
     from minips.machines.topology import Star, Tree, TwoRacks
 
+    topologies = topology
     __version__: str
 else:  # where a checker saw this, a name that does not exist would be of any type
 

@@ -222,6 +222,23 @@ def test_a_private_module_is_seen(line):
     assert module not in {"minips", *(one.__name__ for one in NAMESPACES.values())}
 
 
+def test_every_type_checker_takes_every_listed_name_as_public():
+    """By the rules of a package with ``py.typed``, an import counts under the same name or in ``__all__`` only."""
+    tree = ast.parse((ROOT / "minips" / "__init__.py").read_text(encoding="utf-8"))
+    imported = {
+        one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names if one.asname
+    }
+    assigned = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if hasattr(target, "id")
+    }
+    listed = {name for name in dir(ps) if not name.startswith("__")}
+    assert listed - {*ps.__all__, *imported, *assigned} == set()
+
+
 def test_dir_leaves_out_the_lab_where_it_cannot_be_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     assert "lab" not in dir(ps)
