@@ -12,6 +12,8 @@ import numpy as np
 
 from minips.stage import Array, Stage, register
 
+__all__ = ["ByLabel", "Contiguous", "Shards", "Shuffled"]
+
 
 class Shards(Stage):
     """The contract. `Config.epochs` assumes shards of nearly equal size; `WeightedMean` does not."""
