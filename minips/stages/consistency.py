@@ -4,7 +4,8 @@ A worker's clock counts its completed pushes. A consistency model answers two qu
 - ``quorum(workers)``: how many pushes of one clock complete a round, which is applied as one aggregate? None: there are
   no rounds, and each push is applied as it arrives, scaled by 1/workers.
 - ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, when the slowest live worker is at ``slowest``?
-  With rounds: when so many are complete? A model that needs to know more takes one argument instead, a `PullView`.
+  With rounds, ``slowest`` is the number of complete rounds. A model that needs to know more takes one argument instead,
+  a `PullView`.
 """
 
 import inspect
