@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import base
 from minips import cli
-from minips.cost.quiet import Meanwhile
+from minips.cost.noise import NoiseMeter
 from minips.training.progress import showing
 
 
@@ -25,15 +25,15 @@ def run(options: argparse.Namespace) -> None:
     module = importlib.import_module(f"benchmarks.{options.what}")
     given = {name: getattr(options, name) for name in options.takes if getattr(options, name) is not None}
     rows: list[Any] = []
-    meanwhile = Meanwhile()
+    noise = NoiseMeter()
     try:
         with showing(True, lambda news: news, cli.Terminal(stderr=True)) as show:
             for row in module.measure(**given, watch=lambda text, share: show((text, share))):
                 rows.append(row)
     finally:
         if rows:
-            cli.Terminal(file=cli.beside(options)).print(module.table(rows))
-        if note := meanwhile.disturbance().note:
+            cli.Terminal(file=cli.text_stream(options)).print(module.table(rows))
+        if note := noise.disturbance().note:
             print(note, file=sys.stderr)
         cli.write_json(options.json, [base.plain(row) for row in rows])
     if options.plot:

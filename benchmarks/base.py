@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from minips.lab.measure.turns import Spread, Watch
-from minips.words import nearest
+from minips.words import suggestion
 
 
 class Chart(NamedTuple):
@@ -46,7 +46,7 @@ def chosen(known: Sequence[str], wanted: Sequence[str] | None) -> list[str]:
     """Those of the ``known`` names that are wanted (None: all). ValueError for one that is not known."""
     for name in wanted or ():
         if name not in known:
-            raise ValueError(f"There is no contender {name!r}. {nearest(name, known)}")
+            raise ValueError(f"There is no contender {name!r}. {suggestion(name, known)}")
     return [name for name in known if wanted is None or name in wanted]
 
 

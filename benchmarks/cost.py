@@ -29,7 +29,7 @@ from minips.core.collectives import RingAllReduce, TreeAllReduce
 from minips.core.config import Config
 from minips.core.exchange import PS, Exchange
 from minips.cost import Prediction, Simulated, Star, calibrate, compare, predict
-from minips.cost.quiet import quietly
+from minips.cost.noise import measure_quietly
 from minips.engines.hosts import Hosts
 from minips.lab.measure.turns import Spread, Watch
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
@@ -127,7 +127,7 @@ def held(
         simulated = engine and train(own, config, engine=Simulated(engine.network, calibration=calibration))
         shares = [(number + turn / rounds) / len(plan) for turn in range(rounds)]
         tell, lost = partial(watch, f"{name}, {link}"), Retransmissions()
-        runs, note = quietly(partial(_runs, own, config, shares, tell, engine, lost), attempts=2)
+        runs, note = measure_quietly(partial(_runs, own, config, shares, tell, engine, lost), attempts=2)
         measured = Spread.of(run.seconds_per_step for run in runs)
         predicted = Spread(prediction.seconds_per_step, *prediction.interval_s)
         yield Row(

@@ -26,8 +26,8 @@ from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
 from minips.cost import Calibration, Star, TwoRacks, calibrate, predict
+from minips.cost.noise import measure_quietly
 from minips.cost.packets import PAYLOAD_BYTES
-from minips.cost.quiet import quietly
 from minips.engines.hosts import PACKET_BYTES, Hosts
 from minips.engines.local import START_S
 from minips.engines.supervisor import ControlPipe, Supervisor, send_all
@@ -209,7 +209,7 @@ def _held(
                 seconds.append(train(problem, config, engine=engine, progress=lost.look).seconds_per_step)
         return seconds
 
-    measured, note = quietly(run, attempts=1)
+    measured, note = measure_quietly(run, attempts=1)
     again = f"{statistics.median(lost.counts):g}"
     told = " ".join(filter(None, [note or prediction.note, *prediction.limits]))
     predicted = Spread(prediction.seconds_per_step, *prediction.interval_s)

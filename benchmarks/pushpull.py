@@ -12,9 +12,10 @@ from rich.table import Table
 
 from benchmarks import base, ways, with_ray
 from benchmarks.base import Chart
-from minips.lab.measure import trips, turns
+from minips.lab.measure import turns
 from minips.lab.measure.pairs import Contender, lacking, over_transports, race
 from minips.lab.measure.turns import Spread, Watch
+from minips_course.move import trips
 
 VALUES, ROUNDS = (1_000, 1_000_000, 8_000_000), 200
 BASES = ("echo", "memcpy", "tcp", "shm")

@@ -11,9 +11,10 @@ from rich.table import Table
 
 from benchmarks import base
 from benchmarks.base import Chart
-from minips.lab.measure import trips, turns
-from minips.lab.measure.pairs import Contender, lacking, over_transports, race
+from minips.lab.measure import turns
+from minips.lab.measure.pairs import Contender, frames, frames_server, lacking, over_transports, race
 from minips.lab.measure.turns import Spread, Watch
+from minips_course.move import trips
 
 SMALL_BYTES, LARGE_BYTES, ROUNDS = 1_000, 32_000_000, 200
 
@@ -44,7 +45,7 @@ def measure(
     """A row for each contender, with frames of ``small`` and ``large`` bytes (multiples of 4)."""
     contenders = [
         *_references(references),
-        *over_transports(transports, trips.frames, trips.frames_server, applies=False),
+        *over_transports(transports, frames, frames_server, applies=False),
     ]
     races = [
         race(contenders, nbytes // 4, rounds, base.part(watch, i, 2, f"{nbytes:,} bytes"))

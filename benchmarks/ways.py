@@ -1,4 +1,4 @@
-"""More ways of a message there and back (see `minips.lab.measure.trips`): minips as a whole, and other systems.
+"""More ways of a message there and back (see `minips.lab.measure.pairs`): minips as a whole, and other systems.
 
 All of this runs in processes of its own; grpc and torch are imported when a process opens its side.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from minips.core.config import Config
 from minips.drivers.connecting import connect
 from minips.drivers.server import Server
-from minips.lab.measure.trips import LR, WAIT_S, Trip, answering, numbers
+from minips.lab.measure.pairs import LR, WAIT_S, Trip, answering, numbers
 from minips.lab.measure.with_torch import SERVER, member
 from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD

@@ -11,8 +11,8 @@ from minips.core.config import Config
 from minips.engines.on_ray import connected
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
+from minips.lab.measure.pairs import WAIT_S, Trip, answering, numbers, silence
 from minips.lab.measure.rounds import Rounds, told_to_go
-from minips.lab.measure.trips import WAIT_S, Trip, answering, numbers, silence
 from minips.problems import Problem
 from minips.stage import Array, Tensors
 

@@ -1,7 +1,7 @@
-"""The command line: ``minips demo | train | serve | work | status | stages | bench | doctor | lab | check``.
+"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check``.
 
-Results go to standard output, progress and errors to standard error. Ctrl-C and SIGTERM end any of them cleanly:
-`train` and `serve` save what they have before, and the workers of `serve` hear that the run is over.
+Results go to standard output, progress and errors to standard error. Ctrl-C and SIGTERM end every command cleanly:
+`train` and `serve` first save what they have, and `serve` tells its workers that the run is over.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import platform
 import re
 import reprlib
 import secrets
-import shlex
 import shutil
 import signal
 import sys
@@ -42,53 +41,53 @@ from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
-from minips.words import default_of, reason
+from minips.words import default_of, groups_of, message_of
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
 
 class WrongValueError(ValueError):
-    """What an option says cannot be."""
+    """An option has an impossible value."""
 
 
 @contextmanager
 def wrong_values(option: str = "") -> Iterator[None]:
-    """Take what a block, or a function, refuses for a wrong value of an option. What fails later is a failure."""
+    """Treat the errors of a block or function as wrong values of an option; other errors count as failures."""
     try:
         yield
     except (ValueError, TypeError, OSError, MemoryError) as error:
-        raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + reason(error)) from error
+        raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + message_of(error)) from error
 
 
 def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
-    """Run one command, of minips or of another ``parser`` that sets one; its exit status."""
+    """Run a command of minips, or of another ``parser`` that sets one, and return its exit status."""
     prog = parser.prog if parser else "minips"
     try:
         try:
             return _run(parser, prog, arguments)
         finally:
-            with _file("Standard output cannot be written", "Choose another file."):
+            with _file_errors("Standard output cannot be written", "Choose another file."):
                 for stream in filter(None, (sys.stdout, sys.stderr)):
                     stream.flush()
-    except OSError as error:  # of a stream
+    except OSError as error:  # from a stream
         closed = isinstance(error, BrokenPipeError)
         if not closed:
             print(f"{prog}: {error}", file=sys.stderr)
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
-            os.dup2(null, stream.fileno())  # or the interpreter, which flushes them as it ends, would complain
+            os.dup2(null, stream.fileno())  # otherwise the interpreter, which flushes them at its end, complains
         return 141 if closed else 1
 
 
 def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows ASCII alone shows a ? for an α
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows a ? for an α
     try:
         parser = parser or _parser()
         options, rest = parser.parse_known_args(_load(arguments))
         options.rest = rest
-        if rest and options.command not in (lab, bench):
+        if rest and options.command is not lab:
             known = [name.strip("-") for name in options.parser._option_string_actions]
             meant = get_close_matches(rest[0].strip("-").partition("=")[0], known, 1)
             options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean --{meant[0]}?" if meant else ""))
@@ -102,13 +101,13 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
         return status
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError, MemoryError) as error:
-        print(f"{prog}: {reason(error)}", file=sys.stderr)
+    except (ValueError, OSError, ImportError, RuntimeError, TypeError, MemoryError) as error:
+        print(f"{prog}: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
 
 
 class Terminal(Console):
-    """Rich's, which leaves a closed pipe to `main`."""
+    """Rich's console, which leaves a closed pipe to `main`."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -116,7 +115,7 @@ class Terminal(Console):
 
 @wrong_values()
 def _load(arguments: Sequence[str] | None) -> list[str]:
-    """The arguments without ``--load FILE.py``; the stages of these files are registered by then."""
+    """Import the files of ``--load FILE.py``, which register stages, and return the other arguments."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--load", action="append", default=[])
     given, rest = early.parse_known_args(arguments)
@@ -130,40 +129,40 @@ def _load(arguments: Sequence[str] | None) -> list[str]:
 
 
 def _module(name: str, folder: Path) -> ModuleType:
-    """A module of this folder, under its own name, so that the processes of a run import it too."""
+    """Import a module from this folder under its own name, so that a run's processes can import it too."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    with _of_user(f"The module {name} cannot be imported", folder):
+    with _user_code(f"The module {name} cannot be imported", folder):
         return importlib.import_module(name)
 
 
 @contextmanager
-def _of_user(what: str, folder: Path) -> Iterator[None]:
-    """Make a sentence of an error in a user's code: ``what`` is wrong, why, and at which line of the folder's files."""
+def _user_code(what: str, folder: Path) -> Iterator[None]:
+    """Turn an error in a user's code into a sentence: ``what`` is wrong, why, and the line in the folder's files."""
     try:
         yield
     except Exception as error:
         at = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
         line = f" ({Path(at[-1].filename).name}, line {at[-1].lineno})" if at else ""
-        raise ValueError(f"{what}: {type(error).__name__}: {reason(error)}{line}") from error
+        raise ValueError(f"{what}: {type(error).__name__}: {message_of(error)}{line}") from error
 
 
 @contextmanager
-def _file(what: str, advice: str) -> Iterator[None]:
-    """Make a sentence of an error with a file: ``what`` is wrong, why, what to do; or of an unknown stage in it."""
+def _file_errors(what: str, advice: str) -> Iterator[None]:
+    """Turn an error with a file, or an unknown stage in it, into a sentence: ``what`` is wrong, why, and what to do."""
     try:
         yield
     except NoStageError as error:
-        words = f"It names a stage that is not registered here. {error} Give the file that defines it: --load FILE.py"
+        words = f"It names a stage that is not registered here. {error} Load the file that defines it: --load FILE.py"
         raise ValueError(f"{what}. {words}") from None
     except OSError as error:
-        if error.strerror is None or isinstance(error, BrokenPipeError):  # a sentence already, or for `main`
+        if error.strerror is None or isinstance(error, BrokenPipeError):  # already a sentence, or an error for `main`
             raise
         raise OSError(f"{what}: {error.strerror.lower()}. {advice}") from None
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was told to end (SIGTERM): all that a Ctrl-C ends has to end."""
+    """The process got SIGTERM: it has to end all that Ctrl-C ends."""
 
 
 def _terminate(number: int, frame: object) -> None:
@@ -172,39 +171,39 @@ def _terminate(number: int, frame: object) -> None:
 
 @wrong_values()
 def check_files(*paths: str | None) -> None:
-    """OSError where a file that is to be written cannot be, as far as that is known before the work."""
+    """OSError if a file cannot be written, as far as that is known before the work."""
     for path in filter(None, paths):
         if path != "-":
             files.check(path)
 
 
 def _write(file: str | None, write: Callable[[str], object]) -> None:
-    """Have a file written, where one is wanted."""
+    """Write a file, if one is given."""
     if file:
-        with _file(f"{file} cannot be written", "Choose another file."):
+        with _file_errors(f"{file} cannot be written", "Choose another file."):
             write(file)
 
 
 def write_json(file: str | None, value: object) -> None:
-    """Write a value as JSON, to standard output where the file is ``-``."""
+    """Write a value as JSON; ``-`` is standard output."""
     text = json.dumps(value, indent=1) if file else ""
     _write(file, lambda name: print(text) if name == "-" else files.write(name, text))
 
 
-def beside(options: argparse.Namespace) -> TextIO:
-    """The stream for words: standard output, unless a file goes there."""
+def text_stream(options: argparse.Namespace) -> TextIO:
+    """The stream for text: standard output, unless a file goes there."""
     given = (getattr(options, name, None) for name in ("save", "json", "trace"))
-    taken = options.json == "-" or any(map(files.is_stdout, filter(None, given)))
-    return sys.stderr if taken else sys.stdout
+    occupied = options.json == "-" or any(map(files.is_stdout, filter(None, given)))
+    return sys.stderr if occupied else sys.stdout
 
 
 def demo(options: argparse.Namespace) -> None:
-    """Seven short runs and the table that they make."""
+    """Seven short runs, and a table of them."""
     from minips import demo as runs
 
     check_files(options.json)
     rows: list[runs.Row] = []
-    shown = Terminal(file=beside(options))
+    shown = Terminal(file=text_stream(options))
     try:
         for row in runs.demo(Terminal(stderr=True)):
             rows.append(row)
@@ -216,14 +215,14 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train once, as the options say. A stage is given as name or name:field=value,field=value."""
+    """Train once. Write a stage as name or name:field=value,field=value."""
     from minips.core.limits import check_run
     from minips.engines.evaluation import evaluation
     from minips.training.train import engine_for
     from minips.training.train import train as run_it
 
     check_files(options.save, options.json, options.trace)
-    before = _resumed(options)
+    before = _run_to_resume(options)
     config = _config(options, before.config if before else None)
     problem = _problem(options)
     with wrong_values("engine"):
@@ -249,20 +248,20 @@ def _print_evaluation(now: Any) -> None:
     print(f"Step {now.step}: training loss {now.loss:.4f}{held_out}", file=sys.stderr)
 
 
-def _resumed(options: argparse.Namespace) -> Run | None:
-    """The run to go on from, if there is one."""
-    with wrong_values(), _file(f"{options.resume} cannot be read", "Name a file that --save wrote."):
+def _run_to_resume(options: argparse.Namespace) -> Run | None:
+    """The run to resume, if any."""
+    with wrong_values(), _file_errors(f"{options.resume} cannot be read", "Name a file that --save wrote."):
         return Run.load(options.resume) if options.resume else None
 
 
 def _end(run: Run, options: argparse.Namespace) -> int:
-    """Write a run into the options' files, first the one that the others could be made of, and print it; its status."""
+    """Write a run to the options' files, first the one that has everything, print it, and return its exit status."""
     try:
         _write(options.save, run.save)
         write_json(options.json, run.to_dict())
         _write(options.trace, run.trace.to_chrome)
     finally:
-        print(run.summary(), file=beside(options))
+        print(run.summary(), file=text_stream(options))
     updates = run.config.workers * run.config.clocks
     early = run.updates + run.missing < updates and not run.diverged
     if run.missing:
@@ -270,21 +269,20 @@ def _end(run: Run, options: argparse.Namespace) -> int:
     if early:
         print(f"The run was stopped after {run.updates} of {updates} updates.", file=sys.stderr)
     if options.save:
-        on = f"; --resume {options.save} goes on from it" if early else ""
+        on = f"; --resume {options.save} continues it" if early else ""
         print(f"The run is saved in {options.save}{on}.", file=sys.stderr)
     return 3 if run.diverged else 1 if run.stopped else 0
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve the parameters of a problem to workers that are started by hand, until the run is over. Several servers
-    stand at ports that follow each other, in this process; with --index one of them alone, so that each may have a
-    machine of its own.
+    """Serve a problem's parameters to workers started by hand, until the run is over. Several servers use consecutive
+    ports, in this process; with --index, only that server runs here, so that each can have its own machine.
     """
     from minips.training import byhand
     from minips.training.progress import showing
 
     check_files(options.save, options.json, options.trace)
-    before = _resumed(options)
+    before = _run_to_resume(options)
     config, problem = _config(options, before.config if before else None), _problem(options)
 
     def read(progress: Progress) -> tuple[str, float]:
@@ -294,7 +292,7 @@ def serve(options: argparse.Namespace) -> int:
 
     with ExitStack() as stack:
         with wrong_values():
-            _check_leaves(config.transport)
+            _check_reach(config.transport)
             transport = _tls(config.transport, certificate=options.certificate, key=options.key)
             config = dataclasses.replace(config, transport=transport)
             token = _token(options.token_file, fresh=True)
@@ -318,70 +316,70 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def work(options: argparse.Namespace) -> int:
-    """Be a worker of servers that were started by hand, until the run is over. The config is theirs."""
+    """Work for servers started by hand, until the run is over. The config comes from the servers."""
     from minips.training import byhand
 
     check_files(options.session)
     with wrong_values():
         StartWait("This worker", options.start_timeout_s)
-    addresses, transport = _reached(options, options.connect)
+    addresses, transport = _reach(options, options.connect)
     problem, token = _problem(options), _token(options.token_file)
 
     def met(client: Any) -> None:
         print(f"Worker {client.worker} of {client.config.workers} is connected to {options.connect}.", file=sys.stderr)
 
-    reached = {"token": token, "transport": transport, "session": options.session}
-    reached |= {"own_rows": options.own_rows, "start_timeout_s": options.start_timeout_s}
-    did = byhand.work(problem, addresses, rank=options.rank, met=met, **reached)
-    traffic = f"{did.bytes_sent / 1e6:.3f} MB sent, {did.bytes_received / 1e6:.3f} received"
-    print(f"Worker {did.worker}: the run is over, after {did.pushes} pushes; {traffic}.")
-    if did.diverged:
-        print(f"minips: The run has diverged. {did.diverged}", file=sys.stderr)
-    return 3 if did.diverged else 0
+    how = {"token": token, "transport": transport, "session": options.session}
+    how |= {"own_rows": options.own_rows, "start_timeout_s": options.start_timeout_s}
+    result = byhand.work(problem, addresses, rank=options.rank, met=met, **how)
+    traffic = f"{result.bytes_sent / 1e6:.3f} MB sent, {result.bytes_received / 1e6:.3f} received"
+    print(f"Worker {result.worker}: the run is over, after {result.pushes} pushes; {traffic}.")
+    if result.diverged:
+        print(f"minips: The run has diverged. {result.diverged}", file=sys.stderr)
+    return 3 if result.diverged else 0
 
 
 def status(options: argparse.Namespace) -> None:
-    """How far the run of a server is, who is connected, and who waits for whom. Rates are those of a second."""
+    """Show a server's progress, its connected workers, and which of them wait for others. Rates are over one second."""
     from minips.drivers.connecting import status as ask_status
 
-    addresses, transport = _reached(options, options.address)
+    addresses, transport = _reach(options, options.address)
     token = _token(options.token_file)
     for address in addresses:
         print(ask_status(address, token, transport=transport, over_s=1.0))
 
 
 @wrong_values()
-def _reached(options: argparse.Namespace, listed: str) -> tuple[list[str], Any]:
-    """The addresses that are listed, and a transport that reaches them."""
+def _reach(options: argparse.Namespace, text: str) -> tuple[list[str], Any]:
+    """The addresses in this text, and a transport that reaches them."""
     from minips.drivers.connecting import transport_of
 
-    addresses = listed.split(",")
+    addresses = text.split(",")
     transport = _tls(transport_of(addresses[0]), authority=options.authority)
-    _check_leaves(transport)
+    _check_reach(transport)
     for address in addresses:
         transport.plain(address, "authority", options.plaintext)
     return addresses, transport
 
 
-def _check_leaves(transport: Any) -> None:
-    """ValueError where a transport does not reach beyond its process."""
+def _check_reach(transport: Any) -> None:
+    """ValueError if a transport does not reach beyond its process."""
     if transport.reach == "process":
         raise ValueError(
-            f"{transport!r} does not reach beyond one process, and each server and worker by hand has its own."
+            f"{transport!r} does not reach beyond one process, but servers and workers by hand are separate processes."
         )
 
 
 def _tls(transport: Any, **named: str | None) -> Any:
-    """The transport with those of these files for TLS that are named. ValueError where it knows none."""
+    """The transport with the given files for TLS. ValueError if it does not support TLS."""
     named = {name: file for name, file in named.items() if file}
     if named and not hasattr(transport, "certificate"):
-        raise ValueError(f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} not.")
+        raise ValueError(f"{transport!r} has no TLS, for which --certificate, --key and --authority are. Use tcp.")
     return dataclasses.replace(transport, **named)
 
 
 @wrong_values()
 def _token(file: str | None, fresh: bool = False) -> str:
-    """The token in a file or in ``MINIPS_TOKEN``; a ``fresh`` one is written for its owner where a file is missing."""
+    """The token in a file or in ``MINIPS_TOKEN``. With ``fresh``, a missing file is written, readable by its owner."""
     if file is None:
         if token := os.environ.get("MINIPS_TOKEN", "").strip():
             return token
@@ -389,30 +387,30 @@ def _token(file: str | None, fresh: bool = False) -> str:
     path = Path(file)
     if fresh and not path.exists():
         check_files(file)
-        with suppress(FileExistsError):  # of another server that has begun meanwhile: its token is this one's, too
+        with suppress(FileExistsError):  # another server has written it meanwhile: both use that token
             files.write(file, secrets.token_hex(16) + "\n", 0o600, fresh=True)
-            print(f"A fresh token is in {file}, which you alone can read. Workers need a copy of it.", file=sys.stderr)
-    with _file(f"The token file {file} cannot be read", "minips serve writes it where it is missing."):
+            print(f"A fresh token is in {file}, which only you can read. Workers need a copy of it.", file=sys.stderr)
+    with _file_errors(f"The token file {file} cannot be read", "minips serve writes it if it is missing."):
         mode, data = path.stat().st_mode, path.read_bytes()
     token = data.decode(errors="replace").strip()
     if os.name == "posix" and mode & 0o077:
-        print(f"The token file {file} can be read by others than its owner. Use: chmod 600 {file}", file=sys.stderr)
+        print(f"Users other than its owner can read the token file {file}. Use: chmod 600 {file}", file=sys.stderr)
     if not token:
-        raise ValueError(f"The token file {file} is empty. Delete it, and minips serve writes a fresh one.")
+        raise ValueError(f"The token file {file} is empty. Delete it: minips serve then writes a fresh one.")
     if "\N{REPLACEMENT CHARACTER}" in token:
-        raise ValueError(f"The token file {file} does not hold text in UTF-8. Delete it, or name another.")
+        raise ValueError(f"The token file {file} is not text in UTF-8. Delete it, or name another.")
     return token
 
 
 def _say(line: str, indent: int = 4) -> None:
-    """Print a line, folded at its spaces where the terminal is narrower; in a pipe it stays one line."""
+    """Print a line, folded at spaces if the terminal is narrower; in a pipe it stays one line."""
     width = shutil.get_terminal_size((sys.maxsize, 0)).columns
     folded = textwrap.wrap(line, width, subsequent_indent=indent * " ", break_long_words=False, break_on_hyphens=False)
     print("\n".join(folded))
 
 
-def _listed(kind: str, name: str) -> dict[str, Any]:
-    """A stage by its name: its class, fields with their defaults, first line of help, extra and missing modules."""
+def _describe(kind: str, name: str) -> dict[str, Any]:
+    """A stage by name: its class, fields with their defaults, first line of help, extra and missing modules."""
     cls: Any = stage_class(kind, name)
     fields = {field.name: default_of(field) for field in dataclasses.fields(cls)}
     of = {"kind": kind, "name": name, "class": cls.__name__, "fields": fields}
@@ -420,8 +418,8 @@ def _listed(kind: str, name: str) -> dict[str, Any]:
 
 
 def stages(options: argparse.Namespace) -> None:
-    """The catalogue: every stage of every kind, its fields, and which extra is missing."""
-    rows = [_listed(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
+    """List every stage of every kind, with its fields and any missing extra."""
+    rows = [_describe(kind, name) for kind in ([options.kind] if options.kind else kinds()) for name in names(kind)]
     if options.json:
         return print(json.dumps(rows, indent=1, default=lambda value: value.to_dict()))
     for row in rows:
@@ -430,14 +428,8 @@ def stages(options: argparse.Namespace) -> None:
         _say(f"{row['kind']:12} {row['name']:19} {row['class']}({fields}): {row['help']}{absent}", 13)
 
 
-def bench(options: argparse.Namespace) -> None:
-    """Say where the benchmarks are: a checkout has them, and the installed package does not."""
-    how = shlex.join(["python", "-m", "benchmarks", *(options.rest or ["--help"])])
-    raise WrongValueError(f"The benchmarks are no part of the package. In a checkout of minips run: {how}")
-
-
 def doctor(options: argparse.Namespace) -> int:
-    """Is this machine ready? Versions, cores, a started process, a port, the extras, the engines."""
+    """Check whether this machine is ready: versions, cores, processes, ports, extras, engines."""
     from minips.cost import calibrate
 
     _say(f"minips {__version__}, Python {platform.python_version()}, {platform.platform()}")
@@ -448,14 +440,14 @@ def doctor(options: argparse.Namespace) -> int:
         _say(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
         lacking.append("working processes and ports")
-        _say(f"processes and ports: do not work: {reason(error)}")
+        _say(f"processes and ports: do not work: {message_of(error)}")
     extras: list[str] = []
     for extra, packages in _packages().items():
-        if extra in ("docs", "test"):  # for who works on minips itself
+        if extra in ("docs", "test"):  # for work on minips itself
             continue
-        if absent := [package for package in packages if not _installed(package)]:
+        if absent := [package for package in packages if not _version_of(package)]:
             (extras if extra else lacking).extend([extra] if extra else absent)
-        versions = ", ".join(f"{package} {_installed(package) or 'missing'}" for package in packages)
+        versions = ", ".join(f"{package} {_version_of(package) or 'missing'}" for package in packages)
         _say(f"{f'extra {extra}' if extra else 'core'}: {versions}")
     _say(f"engine hosts: {_hosts()}")
     _say(f"engine ray: {_ray()}")
@@ -466,30 +458,28 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _hosts() -> str:
-    """Whether this machine lets hosts be made, in words."""
+    """A sentence on whether this machine can make hosts."""
     if absent := missing(stage_class("engine", "hosts")):
-        return (
-            f'{", ".join(absent)} missing; pip install "minips[hosts]" lets a run have a real network on this machine'
-        )
+        return f'{", ".join(absent)} missing; pip install "minips[hosts]" gives runs a real network on this machine'
     from minips.engines.hosts import lacking
 
-    return lacking() or "works: each server and worker can be a host of its own on this machine"
+    return lacking() or "works: each server and worker can be its own host on this machine"
 
 
 def _ray() -> str:
-    """The state of Ray on this machine, in words."""
+    """A sentence on the state of Ray on this machine."""
     from minips.engines.on_ray import found_cluster
 
     if absent := missing(stage_class("engine", "ray")):
         return f'{", ".join(absent)} missing; pip install "minips[ray]" lets a run use several machines'
     address, answers = found_cluster()
     if not address:
-        return "no cluster is found here; a run starts one on this machine, or joins ray:address=HOST:PORT"
+        return "no cluster found; a run starts one on this machine, or joins ray:address=HOST:PORT"
     return f"the cluster at {address} {'answers' if answers else 'does not answer'}"
 
 
 def _packages() -> dict[str, list[str]]:
-    """The packages that each extra installs on this Python, by the installed metadata; the core ones under no name."""
+    """The packages that each extra installs on this Python, from the installed metadata; core ones under ""."""
     packages: dict[str, list[str]] = {}
     for line in requires("minips") or []:
         package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
@@ -500,7 +490,7 @@ def _packages() -> dict[str, list[str]]:
     return packages
 
 
-def _installed(package: str) -> str | None:
+def _version_of(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
@@ -509,8 +499,8 @@ def _installed(package: str) -> str | None:
 
 @wrong_values()
 def lab(options: argparse.Namespace) -> None:
-    """Copy the lessons to a folder of yours and open them in JupyterLab. What you have changed there is kept. Other
-    options are JupyterLab's: --no-browser, --allow-root (which root has to give), and others as --option=value.
+    """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options go to
+    JupyterLab: --no-browser, --allow-root (which root has to give), and others as --option=value.
     """
     from minips.lab.course import jupyter, lessons
 
@@ -520,10 +510,10 @@ def lab(options: argparse.Namespace) -> None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
     rest = jupyter.checked(options.rest)
     folder = Path(options.folder)
-    with _file(f"Copies in the folder {folder} cannot be made", "Name another folder."):
+    with _file_errors(f"The lessons cannot be copied to the folder {folder}", "Name another folder."):
         copied = lessons.copy_to(folder, outputs=options.outputs)
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
-    groups = ("New", "Renewed, since you had not changed them", "Kept as you left them; rename one to get a fresh copy")
+    groups = ("New", "Updated, as you had not changed them", "Kept with your changes; rename one to get a fresh copy")
     for what, names_of in zip(groups, copied, strict=True):
         if names_of:
             print(f"{what}: {', '.join(names_of)}", file=sys.stderr)
@@ -531,39 +521,39 @@ def lab(options: argparse.Namespace) -> None:
 
 
 def _reset(sure: bool) -> None:
-    """Let the learner's progress begin anew, once the learner is ``sure``."""
+    """Reset the learner's progress, once the learner is ``sure``."""
     from minips.lab.course import state
 
     file = state.state_file()
     if not file.is_file():
-        return print(f"There was nothing to forget: {file} is not there.")
+        return print(f"Nothing to forget: {file} does not exist.")
     if not sure:
         if not (sys.stdin and sys.stdin.isatty()):
-            raise ValueError(f"--reset forgets your progress in {file}, and nobody is here to ask. Add --yes to do it.")
+            raise ValueError(f"--reset forgets your progress in {file}, but cannot ask you here. Add --yes to do it.")
         print(f"Forget your progress in {file}? A copy is kept. [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return print("Nothing was forgotten.")
-    with _file(f"{file} cannot be renamed", "Make its folder one that you can write."):
-        print(f"Your progress begins anew. The notes so far are kept in {state.reset()}.")
+    with _file_errors(f"{file} cannot be renamed", "Make its folder writable."):
+        print(f"Your progress begins anew. Your old notes are kept in {state.reset()}.")
 
 
 def check(options: argparse.Namespace) -> int:
-    """Grade an exercise of one or more notebooks: run each one's cells up to the check in a fresh kernel. Nobody's
-    progress is changed. Exit status: 0 where all are done, 1 where one is not, 2 where one cannot be graded.
+    """Grade an exercise in one or more notebooks: run each notebook's cells up to the check in a fresh kernel. No
+    progress is recorded. Exit status: 0 if all are done, 1 if one is not, 2 if one cannot be graded.
     """
-    importlib.import_module("minips.lab.face")  # or it says what is not installed
-    return max(_checked(options.exercise, file, len(options.notebook) > 1) for file in options.notebook)
+    importlib.import_module("minips.lab.face")  # an error that says what to install, if something is missing
+    return max(_grade_one(options.exercise, file, len(options.notebook) > 1) for file in options.notebook)
 
 
-def _checked(exercise: str, file: str, named: bool) -> int:
-    """Grade one notebook and print the verdict, after the file's name where that is ``named``; its exit status."""
+def _grade_one(exercise: str, file: str, named: bool) -> int:
+    """Grade one notebook, print the verdict, after the file's name if ``named``, and return its exit status."""
     from minips.lab.course.grading import grade
 
     try:
-        with wrong_values(), _file(f"{file} cannot be read", "Name your copy of the lesson."):
+        with wrong_values(), _file_errors(f"{file} cannot be read", "Name your copy of the lesson."):
             verdict = grade(exercise, Path(file))
     except (ValueError, RuntimeError) as error:
-        print(f"minips: {reason(error)}", file=sys.stderr)
+        print(f"minips: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
     print(f"{file}: {verdict}" if named else verdict)
     return 0 if verdict else 1
@@ -571,22 +561,22 @@ def _checked(exercise: str, file: str, named: bool) -> int:
 
 @wrong_values()
 def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
-    """The config of the file, or ``start``, with what the options say instead."""
+    """The config in the file, or ``start``, changed by the options."""
     start = start or Config()
     if options.config:
-        with wrong_values("config"), _file(f"{options.config} cannot be read", "Name a config as JSON."):
+        with wrong_values("config"), _file_errors(f"{options.config} cannot be read", "Name a config as JSON."):
             try:
                 fields = json.loads(Path(options.config).read_text(encoding="utf-8"))
             except ValueError as error:
-                raise ValueError(f"{options.config} is no JSON: {error}.") from None
+                raise ValueError(f"{options.config} is not JSON: {error}.") from None
             start = Config.from_dict(fields)
-    codecs = {side: _given(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
+    codecs = {side: _given_fields(options, Codec, prefix) for side, prefix in (("push", ""), ("pull", "pull_"))}
     changes = {side: dataclasses.replace(getattr(start, side), **given) for side, given in codecs.items() if given}
-    return dataclasses.replace(start, **changes, **_given(options, Config))
+    return dataclasses.replace(start, **changes, **_given_fields(options, Config))
 
 
-def _given(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> dict[str, Any]:
-    """The fields of this kind of value that there are options for and that were given."""
+def _given_fields(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> dict[str, Any]:
+    """The fields of this kind of value that were given as options."""
     given = {}
     for field, hint in typing.get_type_hints(kind).items():
         if (text := getattr(options, prefix + field, None)) is not None:
@@ -596,7 +586,7 @@ def _given(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> 
 
 
 def _value(hint: Any, text: str) -> Any:
-    """An option's text as the type of its field."""
+    """An option's text, converted to the type of its field."""
     kind, *others = typing.get_args(hint) or (hint,)
     if text.lower() == "none" and type(None) in others:
         return None
@@ -619,11 +609,11 @@ def _problem(options: argparse.Namespace) -> Problem:
         module, _, function = options.problem.partition(":")
         make = getattr(_module(module, Path.cwd()), function, None)
         if not callable(make):
-            raise ValueError(f"--problem takes MODULE:FUNCTION; {options.problem} names no function of {module}.")
-        with _of_user(f"{options.problem}, called without arguments, failed", Path.cwd()):
+            raise ValueError(f"--problem takes MODULE:FUNCTION; {options.problem} is not a function of {module}.")
+        with _user_code(f"{options.problem}, called without arguments, failed", Path.cwd()):
             problem = make()
         if not isinstance(problem, Problem):
-            raise TypeError(f"{options.problem} returned {reprlib.repr(problem)}, which is no ps.Problem.")
+            raise TypeError(f"{options.problem} returned {reprlib.repr(problem)}, which is not a ps.Problem.")
         return problem
 
     data = datasets.synthetic(classes=3) if options.data == "synthetic" else getattr(datasets, options.data)()
@@ -633,22 +623,22 @@ def _problem(options: argparse.Namespace) -> Problem:
 
 
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "--data": {"choices": _DATA, "default": "digits", "help": "what to train on"},
-    "--problem": {"metavar": "MODULE:FUNCTION", "help": "a function of yours that returns a ps.Problem"},
+    "--data": {"choices": _DATA, "default": "digits", "help": "the data to train on"},
+    "--problem": {"metavar": "MODULE:FUNCTION", "help": "your function that returns a ps.Problem"},
     "--features": {"type": int, "default": 0, "metavar": "N", "help": "lift the data to N random Fourier features"},
-    "--resume": {"metavar": "FILE.npz", "help": "go on from a saved run, with its config; --steps is the total"},
-    "--save": {"metavar": "FILE.npz", "help": "write the run, also one that was stopped, to go on from"},
+    "--resume": {"metavar": "FILE.npz", "help": "resume a saved run, with its config; --steps is the total"},
+    "--save": {"metavar": "FILE.npz", "help": "write the run, even if stopped, so that --resume can continue it"},
     "--json": {"metavar": "FILE", "help": "write the results as JSON; - is standard output"},
-    "--trace": {"metavar": "FILE", "help": "write the spans for Perfetto, of serve the server's"},
-    "--authority": {"metavar": "FILE.pem", "help": "speak TLS, to whom this authority has signed"},
-    "--token-file": {"metavar": "FILE", "help": "the secret that all of a run know (default: that in MINIPS_TOKEN)"},
+    "--trace": {"metavar": "FILE", "help": "write the spans for Perfetto; serve writes the servers' only"},
+    "--authority": {"metavar": "FILE.pem", "help": "use TLS, and trust servers that this authority has signed"},
+    "--token-file": {"metavar": "FILE", "help": "the secret that all parties of a run share (default: MINIPS_TOKEN)"},
     "--start-timeout-s": {
         **{"type": float, "default": START_S, "metavar": "S"},
-        "help": "the longest wait for servers or workers that have yet to come, inf for ever (default %(default)g)",
+        "help": "the longest wait for missing servers or workers at the start; inf: no limit (default %(default)g)",
     },
-    "--plaintext": {"action": "store_true", "help": "without TLS to or from other machines, too"},
+    "--plaintext": {"action": "store_true", "help": "allow connections with other machines without TLS"},
 }
-"""The options that several commands have."""
+"""Options of several commands."""
 _PROBLEM, _FILES = ("--data", "--problem", "--features"), ("--resume", "--save", "--json", "--trace")
 
 
@@ -671,7 +661,7 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument(option, **_OPTIONS[option])
         return one
 
-    add(demo, "train digits seven ways and compare", "--json")
+    add(demo, "train on digits in seven ways and compare", "--json")
     one = add(train, "train once", *_PROBLEM, *_FILES)
     engines = f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
     one.add_argument("--engine", default="processes", help=engines)
@@ -680,40 +670,39 @@ def _parser() -> argparse.ArgumentParser:
     _add_config(one)
     of_network = ("--token-file", "--plaintext")
     by_hand = (*of_network, "--start-timeout-s")
-    one = add(serve, "serve parameters to workers that are started by hand", *_PROBLEM, *_FILES, *by_hand)
+    one = add(serve, "serve parameters to workers started by hand", *_PROBLEM, *_FILES, *by_hand)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
-    one.add_argument("--index", type=int, metavar="I", help="of several servers, serve the one of this number alone")
-    rejoin = "seconds until the number of a worker whose connection broke is free for others (default %(default)s)"
+    one.add_argument("--index", type=int, metavar="I", help="of several servers, serve only the one with this number")
+    rejoin = "seconds until a worker whose connection broke loses its number to others (default %(default)s)"
     one.add_argument("--rejoin-s", type=float, default=REJOIN_S, metavar="S", help=rejoin)
-    one.add_argument("--certificate", metavar="FILE.pem", help="speak TLS, with this certificate")
+    one.add_argument("--certificate", metavar="FILE.pem", help="use TLS with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
     _add_config(one)
-    one = add(work, "be a worker of servers that were started by hand", *_PROBLEM, "--authority", *by_hand)
+    one = add(work, "work for servers started by hand", *_PROBLEM, "--authority", *by_hand)
     one.add_argument("--connect", metavar="ADDRESS,…", required=True, help="all the servers' addresses, in their order")
-    one.add_argument("--rank", type=_rank, metavar="N", help="this worker's number, or auto: the first that is free")
-    one.add_argument("--own-rows", action="store_true", help="the rows are this worker's alone: its shard as they are")
-    one.add_argument("--session", metavar="FILE", help="keep the number's secret there, to have it again after a crash")
-    one = add(status, "how far a server's run is, and who is there", "--authority", *of_network)
+    one.add_argument("--rank", type=_rank, metavar="N", help="this worker's number, or auto: the first free one")
+    one.add_argument("--own-rows", action="store_true", help="use all rows as this worker's own shard")
+    one.add_argument("--session", metavar="FILE", help="keeps this worker's number for it after a crash")
+    one = add(status, "show a server's progress and workers", "--authority", *of_network)
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
-    one = add(stages, "list what can be swapped")
+    one = add(stages, "list the stages that can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
-    one.add_argument("--json", action="store_true", help="with all that is known of each field, as JSON")
-    add(bench, "where the benchmarks are", add_help=False)
-    add(doctor, "is this machine ready?")
+    one.add_argument("--json", action="store_true", help="as JSON, with all that is known of each stage")
+    add(doctor, "check whether this machine is ready")
     one = add(lab, "open the lessons in JupyterLab")
-    one.add_argument("folder", nargs="?", default="minips-lessons", help="where your copies are (default %(default)s)")
-    one.add_argument("--port", type=int, help="JupyterLab's (default: the first free one from 8888 on)")
-    one.add_argument("--outputs", action="store_true", help="copies with all outputs, which tell the answers")
-    one.add_argument("--reset", action="store_true", help="forget your progress once you have said yes, and stop")
+    one.add_argument("folder", nargs="?", default="minips-lessons", help="folder for your copies (default %(default)s)")
+    one.add_argument("--port", type=int, help="JupyterLab's port (default: the first free one from 8888 on)")
+    one.add_argument("--outputs", action="store_true", help="copy the outputs too, which give away the answers")
+    one.add_argument("--reset", action="store_true", help="forget your progress, after you confirm, and stop")
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")
-    one = add(check, "grade an exercise of a notebook")
+    one = add(check, "grade an exercise in a notebook")
     one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 8.2")
-    one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="your copy of the lesson, or several people's")
+    one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="one or more copies of the lesson")
     return parser
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """The option that `main` takes with any parser."""
+    """Add the option that `main` takes with any parser."""
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
 
 
@@ -725,28 +714,37 @@ def _rank(text: str) -> int | None:
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
-    """An option for each field of Config; the codecs' stages have one each."""
+    """An option for each field of Config, in its groups; the codecs' stages have one each."""
     parser.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
-    group = parser.add_argument_group(
-        "config",
+    about: str | None = (
         "A STAGE is a name or name:field=value,field=value, and one within it a name or name(field=value,field=value): "
-        "sgd:lr=0.3,schedule=cosine(steps=20). minips stages lists names and fields.",
+        "sgd:lr=0.3,schedule=cosine(steps=20). minips stages lists names and fields."
     )
-    sides = (("", ", from worker to server", Codec), ("pull_", ", from server to worker", Codec), ("", "", Config))
-    for prefix, words, of in sides:
-        hints = typing.get_type_hints(of)
-        for field in dataclasses.fields(of):
-            kind = (typing.get_args(hints[field.name]) or (hints[field.name],))[0]
-            if kind is Codec:
-                continue
-            text, metavar = f"{field.metadata['help']}{words}", "true|false" if kind is bool else "VALUE"
-            if field.metadata["unit"]:
-                text += f", in {field.metadata['unit']}"
-            if issubclass(kind, Stage):
-                text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
-            elif issubclass(kind, Value):
-                fields = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
-                text, metavar = f"{text}. Fields: {'; '.join(fields)}", "FIELD=VALUE,…"
-            text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
-            option = f"--{prefix}{field.name}".replace("_", "-")
-            group.add_argument(option, dest=prefix + field.name, metavar=metavar, help=text)
+    for title, fields in groups_of(Config).items():
+        group = parser.add_argument_group(title.lower(), about)
+        about = None  # which is said once
+        for name in fields:
+            if name == "push":
+                _add_fields(group, Codec, groups_of(Codec)["Fields"], "", ", from worker to server")
+            elif name == "pull":
+                _add_fields(group, Codec, groups_of(Codec)["Fields"], "pull_", ", from server to worker")
+            else:
+                _add_fields(group, Config, [name])
+
+
+def _add_fields(group: Any, of: type[Value], named: Sequence[str], prefix: str = "", words: str = "") -> None:
+    """An option for each of the fields of a value that are ``named``."""
+    hints = typing.get_type_hints(of)
+    fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(of)}  # type: ignore[arg-type]
+    for name in named:
+        field, kind = fields[name], (typing.get_args(hints[name]) or (hints[name],))[0]
+        text, metavar = f"{field.metadata['help']}{words}", "true|false" if kind is bool else "VALUE"
+        if field.metadata["unit"]:
+            text += f", in {field.metadata['unit']}"
+        if issubclass(kind, Stage):
+            text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
+        elif issubclass(kind, Value):
+            inner = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
+            text, metavar = f"{text}. Fields: {'; '.join(inner)}", "FIELD=VALUE,…"
+        text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
+        group.add_argument(f"--{prefix}{name}".replace("_", "-"), dest=prefix + name, metavar=metavar, help=text)

@@ -1,7 +1,7 @@
-"""``minips demo``: seven short runs on real processes, and the table that they make.
+"""``minips demo``: seven short runs in real processes, and a table of them.
 
-First three ways to wait, with one worker in four that computes five times slower; then four ways to send fewer bytes,
-over a link of 100 Mbit/s. One thing changes from row to row.
+First three consistency rules, where one of four workers computes five times slower; then four codecs over a link of
+100 Mbit/s. One thing changes from row to row.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,23 +14,23 @@ from rich.table import Table
 
 import minips as ps
 from minips.cost import Calibration, calibrate, predict
-from minips.cost.quiet import quietly
+from minips.cost.noise import measure_quietly
 from minips.training.progress import bars
 
 FEATURES = 2000
-"""Random Fourier features: 20,010 parameters, 80 kB, so that the link shows."""
+"""Random Fourier features: 20,010 parameters, 80 kB, enough for the link to matter."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run of the demo, and what was predicted of it."""
+    """One run of the demo, and its prediction."""
 
     part: str
     name: str
     run: ps.Run
     predicted_s: float
     note: str = ""
-    """A sentence where other programs kept the machine busy, during the prediction or the run."""
+    """A sentence if other programs kept the machine busy, during the prediction or the run."""
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values; times in seconds."""
@@ -71,7 +71,7 @@ def experiments() -> Iterator[tuple[str, str, ps.Problem, ps.Config]]:
 
 
 def demo(console: Console) -> Iterator[Row]:
-    """Run the experiments with a progress bar; each row comes as soon as it is there."""
+    """Run the experiments with a progress bar; yield each row as soon as its run ends."""
     plan = list(experiments())
     with bars(console) as shown:
         everything = shown.add_task("all runs", total=len(plan))
@@ -80,7 +80,7 @@ def demo(console: Console) -> Iterator[Row]:
             task = shown.add_task(f"{part}: {name}", total=config.workers * config.steps)
             if config.push not in calibrations:
                 calibrations[config.push] = calibrate(config)
-            predicted_s, run, note = _measured(
+            predicted_s, run, note = _predict_and_run(
                 problem,
                 config,
                 calibrations[config.push],
@@ -91,16 +91,16 @@ def demo(console: Console) -> Iterator[Row]:
             yield Row(part, name, run, predicted_s, note)
 
 
-def _measured(
+def _predict_and_run(
     problem: ps.Problem, config: ps.Config, calibration: Calibration, follow: Callable[[ps.Progress], None]
 ) -> tuple[float, ps.Run, str]:
-    """A predicted step, a run and a note; both once more where other programs kept the machine busy."""
+    """A predicted step, a run and a note; predicted and run once more if other programs kept the machine busy."""
 
     def measure() -> tuple[float, ps.Run]:
         predicted = predict(problem, config, calibration).seconds_per_step
         return predicted, ps.train(problem, config, engine=ps.Processes(), progress=follow)
 
-    (predicted, run), note = quietly(measure, attempts=2)
+    (predicted, run), note = measure_quietly(measure, attempts=2)
     return predicted, run, note or calibration.note
 
 
@@ -113,7 +113,7 @@ FIGURES: dict[str, Callable[[Row], str]] = {
     "ms/step\nmeasured": lambda row: f"{row.run.seconds_per_step * 1e3:.1f}",
     "ms/step\npredicted": lambda row: f"{row.predicted_s * 1e3:.1f}",
 }
-"""The table's columns after the name: heading and figure."""
+"""The table's columns after the name: headings and figures."""
 
 
 def table(rows: list[Row]) -> Table:
@@ -132,7 +132,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def verdict(rows: list[Row]) -> str:
-    """The table's conclusion in words; every number in it comes from the rows."""
+    """The table's conclusion as text; every number in it comes from the rows."""
     if diverged := [f"{row.name} diverged. {row.run.diverged}" for row in rows if row.run.diverged]:
         return " ".join(diverged)
     by_name = {row.name: row.run for row in rows}
@@ -150,14 +150,16 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _accuracy(rows: list[Row]) -> str:
-    """The predictions of the quiet rows against their runs, and a note for the others."""
+    """The error of the quiet rows' predictions, and a note for the other rows."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
-    said = [f"The predictions{' of the other rows' if busy else ''} were off by at most {max(off):.0%}."] if off else []
+    sentences = (
+        [f"The predictions{' of the other rows' if busy else ''} were off by at most {max(off):.0%}."] if off else []
+    )
     if busy:
         worst = max(busy, key=lambda row: abs(row.predicted_s / row.run.seconds_per_step - 1))
-        said = [f"{'; '.join(row.name for row in busy)}: {worst.note}", *said]
-    return " ".join(said)
+        sentences = [f"{'; '.join(row.name for row in busy)}: {worst.note}", *sentences]
+    return " ".join(sentences)
 
 
 def _times(ratio: float) -> str:

@@ -15,9 +15,9 @@ import pytest
 import minips as ps
 from benchmarks import base, codecs, pushpull, train, transports, ways
 from benchmarks.__main__ import main
-from minips.cost import quiet
+from minips.cost import noise
 from minips.engines.supervisor import Supervisor
-from minips.lab.measure import pairs, trips, turns
+from minips.lab.measure import pairs, turns
 from minips.lab.measure.turns import Spread
 from minips.stage import missing, stage_class
 
@@ -97,7 +97,7 @@ def test_a_duration_has_one_unit(seconds, shown):
 def test_what_a_process_raises_and_its_end_reach_the_conductor():
     with Supervisor(ps.Processes().start) as supervisor:
         (raises,) = supervisor.start("the one that raises")
-        raises.assign(trips.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
+        raises.assign(pairs.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
         with pytest.raises(RuntimeError, match=r"the one that raises failed: ValueError: "):
             supervisor.receive(raises, "ready", 30)
     with Supervisor(ps.Processes().start) as supervisor:
@@ -324,7 +324,7 @@ def test_every_quantizer_has_a_row():
 
 
 def test_the_command_shows_writes_and_draws(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(quiet.Meanwhile, "disturbance", lambda self: quiet.Disturbance(2, 1.3))
+    monkeypatch.setattr(noise.NoiseMeter, "disturbance", lambda self: noise.Disturbance(2, 1.3))
     file, picture = tmp_path / "rows.json", tmp_path / "rows.png"
     arguments = "pushpull --values 10 20 --transports tcp --references memcpy --rounds 2"
     assert main([*arguments.split(), "--json", str(file), "--plot", str(picture)]) == 0

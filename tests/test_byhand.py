@@ -210,7 +210,7 @@ def test_what_cannot_work_is_refused_in_a_sentence(call, kind, words):
 
 def test_an_all_reduce_has_no_server():
     config = dataclasses.replace(TWO, exchange=ps.RingAllReduce(), push=ps.Codec())
-    with pytest.raises(ValueError, match="there is no server"), byhand.serving(PROBLEM, config, None, "t"):
+    with pytest.raises(ValueError, match="has no server"), byhand.serving(PROBLEM, config, None, "t"):
         pass
 
 
@@ -298,7 +298,7 @@ def test_plaintext_to_other_machines_is_refused(transport, address):
         ("serve --transport http --bind http://10.0.0.7:1 --token-file t", "no TLS"),
         ("serve --transport http --certificate c.pem --token-file t", "which tcp speaks and Http"),
         ("serve --token-file t --save /nonexistent/run.npz", "There is no folder /nonexistent"),
-        ("serve --exchange ring --token-file t --data synthetic", "there is no server"),
+        ("serve --exchange ring --token-file t --data synthetic", "has no server"),
         ("serve --servers 2 --index 2 --token-file t --data synthetic", "index is 0 to 1, got 2"),
         ("serve --rejoin-s 0 --token-file t --data synthetic", "rejoin_s takes seconds above 0 and at most"),
         ("serve --servers 2 --transport pipe --bind pipe://x --token-file t --data synthetic", "has no port"),
@@ -508,7 +508,7 @@ def test_a_problem_of_ones_own_fails_in_a_sentence(tmp_path, monkeypatch, capsys
         code, out, error = server.ended()
     assert code == 143, error
     assert "worker 0 has left: ValueError: the third column is empty" in out
-    assert "held-out rows could not be judged: ValueError: the third column is empty" in " ".join(out.split())
+    assert "the held-out rows could not be evaluated: ValueError: the third column is empty" in " ".join(out.split())
 
 
 def test_a_served_run_is_saved(tmp_path):

@@ -12,9 +12,9 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost import meters, quiet
+from minips.cost import microbenchmarks, noise
 from minips.cost.calibrate import MOST_CROWDED, _server_crowd
-from minips.cost.walk import Walk, Workload
+from minips.cost.performance_model import PerformanceModel, Workload
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 
@@ -36,7 +36,7 @@ def test_a_line_is_found_in_spite_of_outliers():
 
 def test_a_drift_is_that_of_the_same_calls_whatever_their_size():
     def block(size, wall):
-        return meters.Block(size, wall, 0.0, 0.0, 1, 0.0, 1.0, {})
+        return microbenchmarks.Block(size, wall, 0.0, 0.0, 1, 0.0, 1.0, {})
 
     steady = [block(size, size * off) for off in (1, 2, 1, 9, 2, 1, 1) for size in (1.0, 10.0, 100.0)]
     assert calibrate._drift(steady) == 1.0
@@ -84,7 +84,7 @@ def test_two_processes_measure_every_span_of_a_push_and_a_pull():
 
 
 def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(quiet.Meanwhile, "disturbance", lambda self, drift: quiet.Disturbance(2))  # a busy one is not
+    monkeypatch.setattr(noise.NoiseMeter, "disturbance", lambda self, drift: noise.Disturbance(2))  # a busy one is not
     codec, path = ps.Codec(ps.Uniform(), ps.ErrorFeedback()), tmp_path / "here.json"
     config = ps.Config(push=codec, transport=ps.InProc(), aggregator=ps.Median(), workers=3)
     calibration = cost.calibrate(config, PROBLEM, cache=path)
@@ -100,9 +100,9 @@ def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_p
 
 @pytest.mark.parametrize("factor", [1.0, 2.5])
 def test_what_a_server_takes_for_a_crowd_is_found_in_the_crowds_own_time(factor):
-    config = ps.Config(workers=meters.CROWD, steps=24)
+    config = ps.Config(workers=microbenchmarks.CROWD, steps=24)
     known = Calibration(cores=2, worker_rest=Line(2e-4), server_rest=Line(3e-4), server_crowd=factor)
-    wall = Walk(config, known, Workload(1e4, 0.0)).seconds_per_step
+    wall = PerformanceModel(config, known, Workload(1e4, 0.0)).seconds_per_step
     rows = [(1e4, wall * off, 0.0, 0.0) for off in (1.0, 1.0, 7.0)]  # one block was disturbed
     found = _server_crowd(rows, replace(known, server_crowd=1.0), replace(config, steps=1))
     assert found == pytest.approx(factor, rel=0.02)
@@ -185,7 +185,7 @@ def test_a_calibration_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatc
     with pytest.raises(OSError, match=r"cannot be written to .*: Is a directory\. Choose another file"):
         Calibration().save(tmp_path)
     monkeypatch.setattr(calibrate, "_measure", None)
-    with pytest.raises(OSError, match=r"no folder .*nowhere for the cache .*Make it, or choose another"):
+    with pytest.raises(OSError, match=r"folder of the cache .* does not exist. Make .*nowhere, or choose another"):
         cost.calibrate(ps.Config(), cache=tmp_path / "nowhere" / "here.json")
     with pytest.raises(OSError, match=r"The cache .* is a folder\. Name a file in it, such as .*calibration\.json\."):
         cost.calibrate(ps.Config(), cache=tmp_path)

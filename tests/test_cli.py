@@ -199,7 +199,7 @@ def test_train_takes_an_option_for_each_field_of_the_config(tmp_path, capsys):
         ("--consistency bsp:backup=4", "needs more than 4 workers"),
         ("--link bandwith_bps=1e6", "Did you mean bandwidth_bps?"),
         ("--config nowhere.json", "nowhere.json"),
-        (f"--config {os.devnull}", f"{os.devnull} is no JSON: Expecting value: line 1 column 1 (char 0)."),
+        (f"--config {os.devnull}", f"{os.devnull} is not JSON: Expecting value: line 1 column 1 (char 0)."),
         ("--features -5", "features must be at least 1; got -5."),
         ("--features 100000000000000", "Unable to allocate"),
     ],
@@ -325,6 +325,26 @@ def test_help_says_the_syntax_and_the_fields(command, capsys, monkeypatch):
     assert "for_rows" not in said["--epochs"]
 
 
+@pytest.mark.parametrize("command", ["train", "serve"])
+def test_help_has_the_fields_of_a_config_in_its_groups(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10000")
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    titles = "what is sent:", "who waits and steps:", "the machine:"
+    _, *sections = re.split("|".join(f"\n{title}\n" for title in titles), capsys.readouterr().out)
+    options = (re.findall(r"^  --([\w-]+)", section, re.MULTILINE) for section in sections)
+    found = dict(zip(titles, options, strict=True))
+    assert found["what is sent:"] == [
+        *("quantizer", "memory", "serializer", "compressor"),
+        *("pull-quantizer", "pull-memory", "pull-serializer", "pull-compressor"),
+        *("exchange", "transport"),
+    ]
+    others = {name.replace("-", "_") for title in titles[1:] for name in found[title]}
+    assert others == {field.name for field in dataclasses.fields(ps.Config)} - {"push", "pull", "exchange", "transport"}
+    assert {"consistency", "steps", "local"} <= {*found["who waits and steps:"]}
+    assert {"workers", "link", "timeout-s"} <= {*found["the machine:"]}
+
+
 def test_a_stage_within_a_stage_is_typed(tmp_path, capsys):
     run = tmp_path / "run.json"
     typed = "--engine simulated:topology=star(bandwidth_bps=1e6) --optimizer sgd:lr=0.3,schedule=cosine(steps=20)"
@@ -387,8 +407,8 @@ def until(server, words):
     ("arguments", "words"),
     [
         (["--config", "x.py"], "--option=value or one of --no-browser, --allow-root, --debug; got '--config'"),
-        (["file"], "Copies in the folder file cannot be made: file exists. Name another folder."),
-        (["file/below"], "Copies in the folder file/below cannot be made: not a directory."),
+        (["file"], "The lessons cannot be copied to the folder file: file exists. Name another folder."),
+        (["file/below"], "The lessons cannot be copied to the folder file/below: not a directory."),
         (["new", "--port", "TAKEN"], "cannot be used: address already in use. Choose another one"),
         (["new", "--port", "70000"], "Expected a port from 0 to 65535; got 70000"),
     ],
@@ -426,11 +446,11 @@ def learner(tmp_path, monkeypatch):
 def test_lab_forgets_progress_when_told_to_and_says_where_there_is_none(learner, tmp_path, capsys):
     assert cli.main(["lab", "--reset", "--yes"]) == 0
     kept = tmp_path / "minips" / "progress-1.jsonl"
-    assert capsys.readouterr().out == f"Your progress begins anew. The notes so far are kept in {kept}.\n"
+    assert capsys.readouterr().out == f"Your progress begins anew. Your old notes are kept in {kept}.\n"
     assert state.facts() == []
     assert [json.loads(line) for line in kept.read_text().splitlines()] == learner
     assert cli.main(["lab", "--reset"]) == 0
-    assert capsys.readouterr().out.startswith("There was nothing to forget")
+    assert capsys.readouterr().out.startswith("Nothing to forget")
 
 
 def test_lab_forgets_nothing_where_nobody_can_be_asked(learner, monkeypatch, capsys):
@@ -438,7 +458,7 @@ def test_lab_forgets_nothing_where_nobody_can_be_asked(learner, monkeypatch, cap
         monkeypatch.setattr(sys, "stdin", nobody)
         assert cli.main(["lab", "--reset"]) == 2
         said = capsys.readouterr().err
-        assert said.startswith(f"minips: --reset forgets your progress in {state.state_file()}, and nobody is here")
+        assert said.startswith(f"minips: --reset forgets your progress in {state.state_file()}, but cannot ask")
         assert said.endswith("Add --yes to do it.\n")
         assert state.facts() == learner
 

@@ -124,7 +124,7 @@ def test_a_table_says_what_it_assumes_and_goes_to_a_notebook():
         "10 Gbit/s",
         "50 µs",
         "25 MB",
-        "own besides",
+        "another such machine",
     ):
         assert words in said
     assert str(table).endswith(said)

@@ -40,7 +40,6 @@ WRONG_OPTION = """
 
     least = ps.option(0.5, "how much", beneath=3)
 """
-NO_BENCHMARKS = "The benchmarks are no part of the package. In a checkout of minips run:"
 
 
 @pytest.fixture
@@ -84,11 +83,9 @@ def test_help_lists_them(capsys):
         ("train --nonsense", "minips train: error: unknown: --nonsense"),
         ("train --wrokers 2", "minips train: error: unknown: --wrokers 2. Did you mean --workers?"),
         ("stages --jsn", "minips stages: error: unknown: --jsn. Did you mean --json?"),
-        ("bench", f"minips: {NO_BENCHMARKS} python -m benchmarks --help"),
-        ("bench --help", f"minips: {NO_BENCHMARKS} python -m benchmarks --help"),
-        ("bench codecs --values=3", f"minips: {NO_BENCHMARKS} python -m benchmarks codecs --values=3"),
+        ("bench pushpull", "minips: error: argument command: invalid choice: 'bench' (choose from "),
         ("train --quantizer topk:", "minips: --quantizer: Expected field=value, field=value, …"),
-        ("train --optimizer sgd:schedule=cosine:steps=20", "with name(field=value, …) for a stage within; got"),
+        ("train --optimizer sgd:schedule=cosine:steps=20", "with name(field=value, …) for a nested stage; got"),
         ("train --config nope.json", "minips: --config: nope.json cannot be read: no such file or directory."),
         ("train --config folder", "minips: --config: folder cannot be read: is a directory."),
         ("train --config c.json", "minips: --config: Config has no field 'wrokers'. Known:"),
@@ -102,13 +99,13 @@ def test_help_lists_them(capsys):
             "minips: nope.npz cannot be read: no such file or directory. Name a file that --save",
         ),
         ("train --resume folder", "minips: folder cannot be read: is a directory."),
-        ("train --resume c.json", "minips: c.json is no whole file of a saved run"),
+        ("train --resume c.json", "minips: c.json is not a complete file of a saved run"),
         ("check 0.1 nope.ipynb", "minips: nope.ipynb cannot be read: no such file or directory. Name your copy"),
         ("check 0.1 folder", "minips: folder cannot be read: is a directory."),
         ("--load c.json stages", "--load takes an existing Python file that defines stages, FILE.py; got c.json."),
         ("--load torn_exits.py stages", "unexpected keyword argument 'beneath' (torn_exits.py, line 4)"),
-        ("train --problem prob_exits", "prob_exits names no function of prob_exits."),
-        ("train --problem prob_exits:mkae", "prob_exits:mkae names no function of prob_exits."),
+        ("train --problem prob_exits", "prob_exits is not a function of prob_exits."),
+        ("train --problem prob_exits:mkae", "prob_exits:mkae is not a function of prob_exits."),
         ("train --problem prob_exits:needs", "called without arguments, failed: TypeError: needs() missing 1 required"),
         ("train --servers 5000", "minips: Config.servers is 5000, and the parameters have"),
         ("train --data digits --transport tcp:max_message_bytes=1024", "A push of these parameters has 2600 bytes"),
@@ -196,7 +193,7 @@ def test_a_run_that_ended_early_is_written_as_far_as_it_got(error, code, sentenc
     updates = ps.Run.load("run.npz").updates
     assert said.err.splitlines() == [
         f"The run was stopped after {updates} of 2000 updates.",
-        "The run is saved in run.npz; --resume run.npz goes on from it.",
+        "The run is saved in run.npz; --resume run.npz continues it.",
         sentence,
     ]
     assert f"{updates} (stopped)" in said.out
@@ -264,11 +261,11 @@ def test_a_closed_pipe_does_not_cost_the_saved_run(folder):
             "train --transport pipe --engine hosts",
             "--engine: Only a network joins Hosts; got transport=Pipe(",
         ),
-        ("serve --transport inproc", "InProc() does not reach beyond one process, and each server"),
-        ("work --connect inproc://x", "InProc() does not reach beyond one process, and each server"),
+        ("serve --transport inproc", "InProc() does not reach beyond one process, but servers"),
+        ("work --connect inproc://x", "InProc() does not reach beyond one process, but servers"),
         (
             "status inproc://x",
-            "InProc() does not reach beyond one process, and each server and worker by hand has its own.",
+            "InProc() does not reach beyond one process, but servers and workers by hand are separate processes.",
         ),
     ],
 )

@@ -218,9 +218,9 @@ def test_impossible_sizes_are_refused_with_a_sentence():
     with pytest.raises(ValueError, match="cost nothing"):
         cost.best_chunks([1.0], fixed=0.0)
     for stages in ([], [-1, 2, -5]):
-        with pytest.raises(ValueError, match="Expected at least one stage, and seconds of at least 0"):
+        with pytest.raises(ValueError, match="Expected at least one stage and no negative seconds"):
             cost.best_chunks(stages, fixed=1.0)
-    with pytest.raises(ValueError, match="can do without 0 to 2"):
+    with pytest.raises(ValueError, match="can have 0 to 2 backup workers"):
         cost.exponential_round_s(1.0, 3, backup=3)
     with pytest.raises(ValueError, match="compute times"):
         cost.synchronous_round_s([[], [1.0]])

@@ -95,7 +95,7 @@ def test_an_exercise_that_is_not_solved(
 @pytest.mark.parametrize(
     ("number", "where", "name", "code"),
     [
-        (signal.SIGINT, "in a cell", "Ctrl-C", 130),
+        pytest.param(signal.SIGINT, "in a cell", "Ctrl-C", 130, marks=pytest.mark.soak),
         pytest.param(signal.SIGTERM, "as the kernel starts", "SIGTERM", 143, marks=pytest.mark.soak),
     ],
     ids=["Ctrl-C in a cell", "SIGTERM as the kernel starts"],

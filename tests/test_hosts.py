@@ -117,7 +117,7 @@ def program() -> Iterator[Path]:
     ("exchange", "topology"),
     [
         pytest.param("two servers", ps.TwoRacks(bandwidth_bps=1e8, uplink_bps=5e7), marks=pytest.mark.soak),
-        ("a ring", None),
+        pytest.param("a ring", None, marks=pytest.mark.soak),
     ],
     ids=["two servers on two racks", "a ring on a star"],
 )
@@ -274,7 +274,10 @@ def test_what_fails_while_hosts_are_made_ends_the_run_with_a_sentence(made_here,
         ps.train(SMALL, ps.Config(workers=3, steps=1), engine="hosts")
 
 
-TWENTY = pytest.mark.parametrize("turn", [0, *(pytest.param(k, marks=pytest.mark.campaign) for k in range(1, 20))])
+TWENTY = pytest.mark.parametrize(
+    "turn",
+    [pytest.param(k, marks=pytest.mark.campaign if k else pytest.mark.soak) for k in range(20)],
+)
 
 
 @TWENTY

@@ -174,7 +174,7 @@ def test_the_end_of_a_worker_carries_the_run(engine, exchange):
     if exchange == ps.PS():
         assert ps.train(mended, config.with_({"steps": 10}), engine="threads", resume=run).updates >= 20
     else:
-        with pytest.raises(ValueError, match="holds no state to go on from"):
+        with pytest.raises(ValueError, match="has no state to resume from"):
             ps.train(mended, config, engine="threads", resume=run)
 
 
@@ -363,7 +363,7 @@ def test_a_run_of_the_command_line_is_saved_at_the_first_signal_and_goes_on(numb
     assert (process.returncode, "(stopped)" in out) == (128 + number, True)
     first = ps.Run.load(tmp_path / "a.npz")
     assert json.loads((tmp_path / "a.json").read_text())["updates"] == first.updates > 10
-    assert "a.npz; --resume a.npz goes on from it.\n" in error
+    assert "a.npz; --resume a.npz continues it.\n" in error
     more = ["--resume", "a.npz", "--steps", str(first.updates // 2 + 5), "--save", "b.npz"]
     subprocess.run([*train, *more], timeout=60, check=True, capture_output=True, **common)
     run = ps.Run.load(tmp_path / "b.npz")

@@ -234,7 +234,7 @@ def test_a_run_that_was_loaded_can_be_saved_again_and_needs_rows_only_to_train(t
     np.testing.assert_array_equal(again.predict(X), run.predict(X))
     assert repr(again.problem).startswith("<minips.problems.SoftmaxRegression object")
     assert again.problem.held_out() is None
-    with pytest.raises(ValueError, match=r"This problem holds no rows, as that of a loaded run. Make one of the rows"):
+    with pytest.raises(ValueError, match=r"This problem was loaded without its rows. Make a problem with rows"):
         trained(again.problem)
 
 
@@ -261,7 +261,7 @@ def check_that_only_the_problem_is_missing(path, match, problem=None):
 def test_a_file_of_an_earlier_release_is_read_and_says_what_it_lacks():
     old = Path(__file__).parent / "run_without_problem.npz"  # SoftmaxRegression(few, labels), 1 worker, 2 steps
     few, labels = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0]]), np.array(["a", "b", "a", "b"])
-    check_that_only_the_problem_is_missing(old, r"its file holds none, .*Give it: Run.load\(path, problem\)")
+    check_that_only_the_problem_is_missing(old, r"the file has none: .*Give it: Run.load\(path, problem\)")
     problem = ps.SoftmaxRegression(few, labels)
     run = ps.Run.load(old, problem)
     assert run.predict(few).tolist() == labels.tolist()
@@ -277,7 +277,7 @@ def test_a_problem_that_cannot_be_made_again_is_missing_only_when_it_is_needed(o
     for place, words in (
         ("nowhere_at_all:Threshold", "No module named 'nowhere_at_all'"),
         ("own_problems:Gone", "has no attribute 'Gone'"),
-        ("own_problems:Other", "it is no subclass of ps.Problem"),
+        ("own_problems:Other", "it is not a subclass of ps.Problem"),
         ("own_problems:refusing", "must be a class"),
         ("os:system", "must be a class"),
         ("own_problems:Refuses", "of no use"),
@@ -286,7 +286,7 @@ def test_a_problem_that_cannot_be_made_again_is_missing_only_when_it_is_needed(o
         without(path, **{"class": place})
         check_that_only_the_problem_is_missing(path, f"Predicting needs the problem, and {place} .*{words}.*Run.load")
     without(path)
-    check_that_only_the_problem_is_missing(path, "its file holds none", problem)
+    check_that_only_the_problem_is_missing(path, "the file has none: ", problem)
 
 
 def test_a_module_that_ends_the_program_does_not_end_it(tmp_path, monkeypatch):
@@ -315,7 +315,7 @@ def test_a_problem_of_a_cell_and_of_a_function_are_said_to_be_missing(own, tmp_p
         """,
     )
     cell = tmp_path / "cell.npz"
-    check_that_only_the_problem_is_missing(cell, r"__main__:Cell cannot be made again: its class stood in a program")
+    check_that_only_the_problem_is_missing(cell, r"__main__:Cell cannot be made again: its class was defined in")
 
     class Local(own.Threshold):
         pass
@@ -399,7 +399,7 @@ def test_other_rows_at_resume_are_an_event(tmp_path):
         same = trained(ps.SoftmaxRegression(X.copy(), TEXTS.astype("U9")), more, resume=resume)
         assert same.events == []
         other = trained(ps.SoftmaxRegression(X[::-1], TEXTS[::-1]), more, resume=resume)
-        assert other.events == [(first.seconds, "its rows are others than those of the run that it goes on from")]
+        assert other.events == [(first.seconds, "its rows differ from those of the run that it resumed")]
         assert other.updates == 80
 
 
@@ -454,7 +454,7 @@ def test_a_worker_that_was_given_the_config_is_asked_too(served):
     config, other = server.config, __import__("pa").b()
     with pytest.raises(
         ValueError,
-        match=r"in their rows: workers share out the same rows, to the bit\..*own_rows=True of ps\.work, --own",
+        match=r"in their rows: all workers divide the same rows, to the bit\..*own_rows=True to ps\.work, or --own",
     ):
         ps.work(other, server.address, token="secret", rank=0, config=config)
     assert not server.connected
@@ -563,7 +563,7 @@ def test_every_field_has_a_line(cls):
 
 def test_every_field_of_a_config_has_its_help_and_classes_are_explained():
     assert all(field.metadata["help"] for field in dataclasses.fields(ps.Config))
-    assert "``classes`` is their number" in inspect.getdoc(ps.SoftmaxRegression)
+    assert "``classes`` is the number of" in inspect.getdoc(ps.SoftmaxRegression)
 
 
 def test_the_others_make_no_more_rounds_where_a_worker_is_lost():

@@ -82,9 +82,9 @@ def test_an_installed_package_brings_its_stages(folder):
         (["--load", "json.py", "stages"], "there is another module named json"),
         (
             ["train", "--problem", "mystages"],
-            "--problem takes MODULE:FUNCTION; mystages names no function of mystages.",
+            "--problem takes MODULE:FUNCTION; mystages is not a function of mystages.",
         ),
-        (["train", "--problem", "mystages:nothing"], "mystages:nothing returned 5, which is no ps.Problem."),
+        (["train", "--problem", "mystages:nothing"], "mystages:nothing returned 5, which is not a ps.Problem."),
         (["train", "--problem", "absent:make"], "The module absent cannot be imported: ModuleNotFoundError"),
     ],
 )

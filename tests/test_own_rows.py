@@ -112,7 +112,7 @@ def test_one_that_comes_back_takes_part_where_the_others_are():
             {},
             CLIENTS[0],
             False,
-            r"differ in their rows: workers share out.*own_rows=True of ps\.work, --own-rows of minips",
+            r"differ in their rows: all workers divide.*own_rows=True to ps\.work, or --own-rows to minips",
         ),
         (
             {},
@@ -125,9 +125,9 @@ def test_one_that_comes_back_takes_part_where_the_others_are():
             {"shards": "shuffled"},
             CLIENTS[0],
             True,
-            r"shares out its rows by shards=Shuffled\(\), and this worker has rows",
+            r"divides its rows by shards=Shuffled\(\), but this worker has rows",
         ),
-        ({"steps": 200, "epochs": 3}, CLIENTS[0], True, r"made steps of epochs=3 by its own rows.*--steps"),
+        ({"steps": 200, "epochs": 3}, CLIENTS[0], True, r"counted the steps of epochs=3 on its own rows.*--steps"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_rank_is_taken(changes, client, own, words):

@@ -14,6 +14,7 @@ import minips as ps
 from minips import lab
 from minips.lab.course import exercises, own
 from minips.lab.course.exercises import Refused
+from minips_course import own_server
 
 PARTS = {
     "03": """
@@ -134,7 +135,7 @@ def test_a_learners_server_grows_from_lesson_to_lesson_and_trains_the_digits(
     assert not hasattr(in_rounds, "staleness")
     assert mine.staleness == 1  # type: ignore[attr-defined]
     problem = ps.SoftmaxRegression(*ps.datasets.digits())
-    exact = lab.train_own(own._load(own.GIVEN, "08"), problem, steps=150)
+    exact = lab.train_own(own.load(own.given(), "08"), problem, steps=150)
     for one in (in_rounds, mine):
         run = lab.train_own(one, problem, steps=150)
         assert run.accuracy > 0.9
@@ -143,11 +144,11 @@ def test_a_learners_server_grows_from_lesson_to_lesson_and_trains_the_digits(
     assert [*tmp_path.iterdir()] == [tmp_path / "server.py"]
 
 
-@pytest.mark.parametrize("number", own.CHECKS)
+@pytest.mark.parametrize("number", own.GROWTH)
 def test_the_given_server_passes(number: str) -> None:
     later = {"03": "05", "05": "08", "08": "10", "10": "14", "14": "15"}[number]
     for seed in range(5):
-        own.CHECKS[number](own._load(own.GIVEN, later), np.random.default_rng(seed))
+        own.GROWTH[number].check(own.load(own.given(), later), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_a_broken_server_is_refused(
             source = PARTS[known].replace(old, new) if known == number else PARTS[known]
             broken = written(notebook, source, tmp_path, known)
     with pytest.raises(Refused, match=words):
-        own.CHECKS[number](broken, np.random.default_rng(1))
+        own.GROWTH[number].check(broken, np.random.default_rng(1))
 
 
 def test_one_that_does_not_pass_is_replaced_and_said_so(
@@ -192,9 +193,9 @@ def test_one_that_does_not_pass_is_replaced_and_said_so(
     (tmp_path / "server.py").write_text(f"import numpy as np\n# Lesson 03\nimport numpy as np\n{broken}")
     server = lab.own("server", lesson="05")
     assert "The given server: yours does not pass." in capsys.readouterr().out
-    own.check_rounds(server, np.random.default_rng(0))
+    own_server.check_rounds(server, np.random.default_rng(0))
     (tmp_path / "server.py").write_text("# Lesson 03\nraise SystemExit\n")
-    own.check_rounds(lab.own("server", lesson="05"), np.random.default_rng(0))
+    own_server.check_rounds(lab.own("server", lesson="05"), np.random.default_rng(0))
 
 
 def test_what_is_missing_before_is_given_and_what_is_kept_again_is_replaced(
@@ -205,7 +206,7 @@ def test_what_is_missing_before_is_given_and_what_is_kept_again_is_replaced(
         lab.keep(written(notebook, PARTS["14"], tmp_path, "14"))
     text = (tmp_path / "server.py").read_text()
     assert [line for line in text.splitlines() if line.startswith("# Lesson")] == [
-        f"# Lesson {number}" for number in own.CHECKS
+        f"# Lesson {number}" for number in own.GROWTH
     ]
     assert text.count("def compensate") == text.count("staleness = ") == 1
 
@@ -232,13 +233,13 @@ def test_what_the_class_uses_travels_along_or_is_refused(notebook: dict[str, Any
 def test_pickle_is_no_header() -> None:
     pickled = type("Server", (), {"pack": staticmethod(pickle.dumps), "unpack": staticmethod(pickle.loads)})
     with pytest.raises(Refused, match="pickle's bytes"):
-        own.check_pack(pickled, np.random.default_rng(1))
+        own_server.check_pack(pickled, np.random.default_rng(1))
 
 
 def test_a_server_that_never_answers_ends_the_run_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "WAIT_S", 0.5)
 
-    class Silent(own._load(own.GIVEN, "05")):  # type: ignore[misc]
+    class Silent(own.load(own.given(), "05")):  # type: ignore[misc]
         def handle(self, worker: int, message: Any) -> list[Any]:
             return []
 
@@ -249,7 +250,7 @@ def test_a_server_that_never_answers_ends_the_run_with_a_sentence(monkeypatch: p
 
 def test_what_stops_one_worker_or_the_server_ends_the_run_with_its_words() -> None:
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=80, features=4, classes=3))
-    given: Any = own._load(own.GIVEN, "08")
+    given: Any = own.load(own.given(), "08")
 
     class Refuses(given):  # type: ignore[misc]
         def handle(self, worker: int, message: Any) -> list[Any]:
@@ -311,6 +312,6 @@ def test_a_later_lesson_wants_the_bound_and_no_rounds(
 def test_a_step_takes_at_least_its_delay() -> None:
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=80, features=4, classes=3))
     delays = ps.Delays(seconds=0.02, slow={1: 5.0})
-    run = lab.train_own(own._load(own.GIVEN, "15"), problem, workers=2, steps=3, delays=delays)
+    run = lab.train_own(own.load(own.given(), "15"), problem, workers=2, steps=3, delays=delays)
     assert run.seconds >= 3 * 0.1
     assert [worker for worker, kind in run.log if kind == "push"].index(1) <= 3  # a third push is not answered

@@ -8,7 +8,7 @@ from test_predict import CALIBRATION
 import minips as ps
 from minips import cost
 from minips.cost.packets import BURST_BYTES, Queues
-from minips.cost.walk import Walk, Workload
+from minips.cost.performance_model import PerformanceModel, Workload
 from minips.drivers.events import EventLoop
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
@@ -88,10 +88,10 @@ def test_servers_answer_in_an_order_of_their_own():
     config = ps.Config(workers=4, servers=2, steps=40)
     load = Workload(2, 0, 14_480, 14_480)
     behind_links = replace(config, link=ps.Link(8 * RATE * 1448 / 1514, 0.0))
-    hosts = Walk(config, NOTHING, load, net=STAR.graph(4, 2)).seconds_per_step
-    assert 1.05 < hosts / Walk(behind_links, NOTHING, load).seconds_per_step < 1.3
-    assert hosts == Walk(config, NOTHING, load, net=STAR.graph(4, 2)).seconds_per_step
-    assert hosts != Walk(replace(config, seed=1), NOTHING, load, net=STAR.graph(4, 2)).seconds_per_step
+    hosts = PerformanceModel(config, NOTHING, load, net=STAR.graph(4, 2)).seconds_per_step
+    assert 1.05 < hosts / PerformanceModel(behind_links, NOTHING, load).seconds_per_step < 1.3
+    assert hosts == PerformanceModel(config, NOTHING, load, net=STAR.graph(4, 2)).seconds_per_step
+    assert hosts != PerformanceModel(replace(config, seed=1), NOTHING, load, net=STAR.graph(4, 2)).seconds_per_step
 
 
 @pytest.fixture
@@ -122,20 +122,20 @@ def test_where_a_queue_or_the_cores_are_not_enough_the_prediction_says_so(measur
         return cost.predict(problem, ps.Config(workers=4, steps=5), calibration, engine=engine)
 
     (sentence,) = limits(50_000).limits
-    assert sentence.startswith("One queue would have ")
+    assert sentence.startswith("One queue would need ")
     assert sentence.endswith("and has 50,000: packets are lost, and each costs time.")
     held = int(sentence.split()[4].replace(",", ""))
     assert 3 * 24_000 < held < 4 * 26_500
     assert limits(held - 1).limits
     assert limits(held + 1).limits == ()
     (sentence,) = limits(10**6, replace(known, cores=1, gradient=Line(0.1))).limits
-    assert sentence.endswith("% of a step are the cores', whatever the network: packets wait for a core, too.")
+    assert sentence.endswith("% of a step, whatever the network: packets wait for a core, too.")
     assert str(limits(50_000)).splitlines()[-1] == limits(50_000).limits[0]
 
 
 def test_a_prediction_on_two_networks_is_refused(measured):
     for changes, cluster, words in (
-        ({}, cost.Cluster(), "has a network of its own, and so has Cluster"),
+        ({}, cost.Cluster(), "and Cluster.* each have a network"),
         ({"link": ps.Link()}, None, r"there would be two links\. Use link=None"),
         ({"transport": "shm"}, None, "Only a network joins Hosts"),
     ):

@@ -170,7 +170,7 @@ def file(tmp_path):
 def test_a_torn_file_is_a_sentence(file, share):
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match=r"run.npz is no whole file of a saved run"):
+    with pytest.raises(ValueError, match=r"run.npz is not a complete file of a saved run"):
         ps.train(PROBLEM, ps.Config(workers=1, steps=4), engine="simulated", resume=file)
 
 
@@ -187,16 +187,16 @@ def test_a_file_with_a_flipped_byte_is_a_sentence(file):
 def test_a_foreign_file_is_a_sentence(tmp_path):
     path = tmp_path / "foreign.npz"
     np.savez(path, w=np.zeros(3))
-    with pytest.raises(ValueError, match=r"foreign.npz is no file of minips: it has no entry 'minips'"):
+    with pytest.raises(ValueError, match=r"foreign.npz is not a file of minips: it has no entry 'minips'"):
         ps.Run.load(path)
     np.save(tmp_path / "array.npy", np.zeros(3))
-    with pytest.raises(ValueError, match=r"array.npy is no whole file of a saved run"):
+    with pytest.raises(ValueError, match=r"array.npy is not a complete file of a saved run"):
         ps.Run.load(tmp_path / "array.npy")
     np.savez(path, minips=np.frombuffer(b'{"map": [["format", 1]]}', np.uint8))
     with pytest.raises(ValueError, match="holds no saved run"):
         ps.Run.load(path)
     np.savez(path, minips=np.frombuffer(b"[1, 2]", np.uint8))
-    with pytest.raises(ValueError, match="is no file that minips wrote"):
+    with pytest.raises(ValueError, match="is not a file that minips wrote"):
         ps.Run.load(path)
     with pytest.raises(FileNotFoundError):
         ps.Run.load(tmp_path / "nothing")
@@ -240,11 +240,11 @@ def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="delay_versions=2 pulls bring earlier parameters"):
         resume(engine=ps.Simulated(delay_versions=2))
     run.state = None
-    with pytest.raises(ValueError, match="holds no state"):
+    with pytest.raises(ValueError, match="has no state"):
         resume()
     run.diverged = "At step 3."
     run.state = {}
-    with pytest.raises(ValueError, match=r"A run that has diverged cannot go on: At step 3."):
+    with pytest.raises(ValueError, match=r"A run that has diverged cannot resume: At step 3."):
         resume()
 
 

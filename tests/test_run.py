@@ -236,7 +236,7 @@ def test_a_run_without_a_number_is_not_on_a_pareto_front():
     for wrong in (good, [CONFIG], {"a": 1}):
         with pytest.raises(TypeError, match=r"RunTable takes (several )?runs; got"):
             ps.RunTable(wrong)
-    with pytest.raises(ValueError, match="A Pareto front is of numbers; the column 'name' holds 'good'"):
+    with pytest.raises(ValueError, match="A Pareto front needs numbers, but the column 'name' has 'good'"):
         table.pareto("name", "loss")
 
 

@@ -42,5 +42,5 @@ def test_a_tensor_with_the_name_of_a_run_to_compare_with_is_refused(name):
         def init(self, rng):
             return {name: super().init(rng)["w"]}
 
-    with pytest.raises(ValueError, match=f"A tensor is called '{name}', which is the name of a run"):
+    with pytest.raises(ValueError, match=f"A tensor is called '{name}', which is also the name of a run"):
         ps.sensitivity(Odd(*ps.datasets.synthetic(rows=50)), CONFIG)

@@ -112,7 +112,7 @@ def test_one_of_several_servers_goes_on_from_its_own_file(tmp_path):
         made = [stack.enter_context(byhand.serving(PROBLEM, BASE, None, "t", i)).servers[0].layout for i in range(2)]
     assert_same(ps.core.partition.join([run.params for run in runs], made), simulated(config))
     longer = config.with_({"steps": 20})
-    with pytest.raises(ValueError, match=r"The run is of server 0 alone: go on with that one, not with server 1\."):
+    with pytest.raises(ValueError, match=r"The run is that of server 0 alone: resume server 0 from it, not server 1\."):
         byhand.server_state(runs[0].state, 1, made[1])
     with pytest.raises(
         ValueError, match=r"differ in their parameters: W float32.20, 3., b float32.3. and W float32.32."
@@ -139,7 +139,7 @@ def test_of_a_worker_that_was_killed_the_memory_begins_anew_and_the_run_says_so(
         ps.train(PROBLEM, config, engine="threads", resume=first),
     ):
         assert [text for _, text in run.events if "memories" in text] == [
-            "worker 1 had left nothing to go on from: its memories begin anew"
+            "worker 1 has no saved state: its memories begin anew"
         ]
         assert run.updates == 2 * config.steps
         for worker, link in enumerate(run.state["servers"][0]["links"]):  # both halves of the memory hold the same
@@ -274,7 +274,7 @@ def test_a_server_without_an_end_keeps_nothing_of_its_workers():
 # A process for each
 
 
-@pytest.mark.parametrize("way", ["serve", "train"])
+@pytest.mark.parametrize("way", ["serve", pytest.param("train", marks=pytest.mark.soak)])
 def test_a_served_run_that_ctrl_c_has_stopped_goes_on_from_the_command_line(way, tmp_path):
     options = ["--workers", "2", "--servers", "2", "--quantizer", "topk", "--memory", "errorfeedback"]
     with served(tmp_path, *options, "--steps", "100000", "--save", "run.npz") as (server, address, work):

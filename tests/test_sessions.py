@@ -23,14 +23,14 @@ from minips.core.protocol import ServerProtocol, WorkerProtocol
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Session
 from minips.core.shard import Shard
-from minips.cost import probe, walk
+from minips.cost import performance_model, probe
 from minips.drivers import peer
 from minips.engines import replica, worker
 from minips.engines.simulated import central, mutual
 
 EXCHANGES = {"ring": 4, "tree": 5, "halvingdoubling": 8, "twoshot": 5}
 EVERY_CLOCK, COMPUTING = {"threads", "simulated", "predicted"}, {"threads", "simulated"}
-HOLDERS = [loop, reduction, worker, replica, peer, central, mutual, walk]
+HOLDERS = [loop, reduction, worker, replica, peer, central, mutual, performance_model]
 """The modules that hold a training loop, or the session of an all-reduce."""
 LEFT = 3
 """The steps that a worker makes which leaves, or falls silent."""
@@ -321,7 +321,10 @@ def test_by_turns_and_by_sizes_alone_the_same_is_said(name: str) -> None:
     assert all((mean["w"] == means[0]["w"]).all() for mean in means)
     np.testing.assert_allclose(means[0]["w"], np.mean([own["w"] for own in gradients], axis=0), rtol=1e-6)
 
-    sizes = [walk.Declared(one.hops, [*map(float, range(len(one.hops)))], one.sizes, one.direct) for one in parts]
+    sizes = [
+        performance_model.Declared(one.hops, [*map(float, range(len(one.hops)))], one.sizes, one.direct)
+        for one in parts
+    ]
     scripts = [list(reduction.all_reduce(size)) for size in sizes]  # what it receives makes no difference
     sent = Counter(
         (rank, need.to, need.number)

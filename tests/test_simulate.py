@@ -385,7 +385,7 @@ def test_what_does_not_fit_is_a_sentence():
         simulate(SOFTMAX, ps.Simulated(delay_versions=1), workers=2, exchange="ring")
     with pytest.raises(ValueError, match="traffic needs a network"):
         simulate(SOFTMAX, ps.Simulated(traffic=[cost.Traffic()]))
-    with pytest.raises(ValueError, match="worker 0, worker 1, server 0 is not there"):
+    with pytest.raises(ValueError, match="worker 0, worker 1, server 0 is missing"):
         simulate(SOFTMAX, ps.Simulated(nx.Graph()), workers=2)
 
 

@@ -167,7 +167,8 @@ def test_twenty_peers_that_stall_in_each_way_are_dropped(transport):
     stalled(transport, 20, WAYS, (1.0, 3.0, 5.0), 30.0)
 
 
-@first
+@pytest.mark.soak
+@each
 def test_who_waits_for_others_or_is_idle_is_not_dropped(transport):
     patient = transport.with_({"stranger_s": 1.0, "stalled_s": 1.0})
     config = ps.Config(workers=2, consistency="bsp", transport=patient, optimizer=ps.SGD(lr=1.0))
@@ -224,7 +225,7 @@ class StopsTheServer:
 
 
 STOPPED = [cls() for cls in (ps.Zmq, ps.Http, ps.Tcp, ps.SharedMemory, ps.Grpc, ps.Pyro, ps.Thrift) if not missing(cls)]
-STOPPED = [pytest.param(t, marks=() if t.name == "zmq" else pytest.mark.soak, id=t.name) for t in STOPPED]
+STOPPED = [pytest.param(t, marks=() if t.name == "tcp" else pytest.mark.soak, id=t.name) for t in STOPPED]
 
 
 @pytest.mark.parametrize("transport", STOPPED)
@@ -238,7 +239,8 @@ def test_who_proves_itself_and_calls_while_the_server_is_stopped_is_served(trans
                 assert (tag, [*map(bytes, frames)]) == (CALL, [b"yes"])
 
 
-@first
+@pytest.mark.soak
+@each
 def test_a_slow_sender_is_not_dropped(transport):
     with serving(transport) as (_, address), contextlib.closing(Peer(transport, address)) as peer:
         message = peer.call(bytes(9_000))

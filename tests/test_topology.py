@@ -113,11 +113,11 @@ def test_graphs_that_cannot_be_are_sentences():
         Network(nx.MultiGraph())
     graph = nx.Graph()
     graph.add_nodes_from(["worker 0", "server 0"])
-    with pytest.raises(ValueError, match="no way from 'worker 0' to 'server 0'"):
+    with pytest.raises(ValueError, match="no path from 'worker 0' to 'server 0'"):
         Network(graph).route("worker 0", "server 0")
     with pytest.raises(ValueError, match="no node 'worker 1'"):
         Network(graph).route("worker 0", "worker 1")
-    with pytest.raises(ValueError, match="worker 1 is not there"):
+    with pytest.raises(ValueError, match="worker 1 is missing"):
         Own(graph).graph(2, 1)
     with pytest.raises(ValueError, match="cannot end at 1 s"):
         Traffic(start_s=2, stop_s=1)

@@ -23,7 +23,7 @@ from minips.engines import local
 from minips.engines.supervisor import Supervisor
 from minips.engines.worker import batch, compute
 from minips.stage import missing
-from minips.words import reason
+from minips.words import message_of
 
 ROWS = misfits.rows()
 SINGLE = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=150, features=7, classes=3))
@@ -832,7 +832,7 @@ def ended(engine, how, **changes):
         ps.train(problem, config, engine=engine)
     assert_nothing_is_left()
     what = misfits.ENDS[how]()
-    return raised.value, f"{type(what).__name__}: {reason(what)}"
+    return raised.value, f"{type(what).__name__}: {message_of(what)}"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -13,7 +13,6 @@ from minips.core.partition import named_arrays
 from minips.results import saved
 from minips.results.trace import Trace
 from minips.stage import Array, Buffer, Frames, Tensors
-from minips.stages.quantizers import Exact
 from minips.stages.transports.framing import (
     ALIGNMENT,
     HEAD,
@@ -25,7 +24,7 @@ from minips.stages.transports.framing import (
     pieces,
     split,
 )
-from minips.words import told
+from minips.words import check_type, public_message
 
 SEAL = b"\x89mps"
 """The first bytes of a file. Text never begins with them, nor does the body of a stream, which has zeros there."""
@@ -66,7 +65,7 @@ class Sender:
         codec = self._encoder.codec
 
         def exact(name: str) -> bool:
-            return bool(codec.quantizer_of(name) == Exact())
+            return bool(codec.quantizer_of(name).identity)
 
         arrays = named_arrays(tensors, "encode takes tensors", "tensor", exact)
         check_finite(arrays, "The tensor", "Look at the code that makes it.")
@@ -155,6 +154,13 @@ class Receiver:
         self._count = kept["count"]
 
 
+def trace_of(end: str, given: Trace | None) -> Trace:
+    """The trace that was given to this end, or a fresh one. TypeError for anything else."""
+    trace = Trace(end) if given is None else given
+    check_type(end, trace, Trace, "a Trace")
+    return trace
+
+
 def _check_frames(frames: object) -> None:
     """TypeError for anything but a list of buffers."""
     try:
@@ -199,11 +205,17 @@ def loads(codec: Any, data: Buffer) -> Tensors:
         receiver: Receiver = codec.receiver()
         return receiver.decode(unseal(memoryview(data).cast("B")))
     except (ValueError, TypeError, BufferError) as error:
-        raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are not a message.')}") from error
+        why = public_message(error, "They are not a message.")
+        raise ValueError(f"Codec.dumps writes no such bytes: {why}") from error
 
 
 def seal(frames: Frames) -> bytes:
-    """A body for a file: `SEAL` in place of tag and zeros, and after the lengths a CRC-32 of all other bytes."""
+    """A body for a file, which begins with a head: the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes),
+    their lengths (8 bytes each), and the CRC-32 of all other bytes (4 bytes, `zlib.crc32`), all little-endian. The
+    frames come next. Zeros pad the head and each frame to a multiple of 64 bytes.
+
+    Older files are read, too: four zeros stand in place of the first bytes, and there is no CRC-32.
+    """
     check_count(len(frames))
     _, *body = pieces(0, frames)
     head = SEAL + len(frames).to_bytes(4, "little") + lengths_of(frames)

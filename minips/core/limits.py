@@ -3,22 +3,24 @@
 `check_run` compares the two before a run begins.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minips.core.exchange import PS
-from minips.core.message import Message, mismatch
+from minips.core.message import Like, Message, mismatch
 from minips.core.partition import Layout, Layouts, named_arrays, partition
 from minips.core.rows import TablePart
 from minips.results import saved
 from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
 from minips.stages.compressors.base import BombError, Compressor, check_size
-from minips.stages.serializers import MsgPack, Packet
-from minips.stages.serializers.wellformed import MOST_PARTS, quoted
+from minips.stages.quantizers.base import Parts
+from minips.stages.serializers import Packet, Serializer
+from minips.stages.serializers.wellformed import MOST_PARTS, quote
 from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
-from minips.words import reason
+from minips.words import message_of
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
 """For everything that does not grow with the tensors."""
@@ -51,9 +53,9 @@ class Limits(NamedTuple):
         """These limits for messages over a transport."""
         return self._replace(nbytes=min(self.nbytes, most_bytes(transport)))
 
-    def check_head(self, serializer: str, frames: Frames) -> None:
+    def check_head(self, serializer: Serializer, frames: Frames) -> None:
         """ValueError where the head of a packet in MessagePack is too large."""
-        if serializer == MsgPack.name and frames and len(frames[0]) > self.head:
+        if serializer.indexed and frames and len(frames[0]) > self.head:
             raise ValueError(f"The second frame has {len(frames[0])} bytes, and the tensors here need {self.head}.")
 
     def check_count(self, tensors: Sized) -> None:
@@ -244,6 +246,16 @@ def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
         )
 
 
+def compressed(compressor: Compressor, frames: Frames, most: float = math.inf) -> Frames:
+    """The frames, each compressed. An empty frame stays empty. ValueError where they have more than ``most`` bytes in
+    all, or one has more than the compressor can take.
+    """
+    check_bytes("A message", sum(map(len, frames)), "a receiver", most)
+    for frame in frames:
+        check_bytes("A frame", len(frame), repr(compressor), compressor.most_bytes)
+    return [compressor.compress(frame) if len(frame) else frame for frame in frames]
+
+
 def inflated(compressor: Compressor, frames: Frames, most: int) -> Frames:
     """The frames, each decompressed. ValueError where they make more than ``most`` bytes in all."""
     opened: Frames = []
@@ -270,7 +282,7 @@ def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, tran
         return too_large([sent], most)
     if breaks < MOST_BREAKS:
         return error
-    words = f"{reason(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
+    words = f"{message_of(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
     return TooLargeError(f"{words}: is it larger than the server's max_message_bytes, or its answer than this end's?")
 
 
@@ -286,7 +298,7 @@ def pieces_of(layout: Layouts) -> Tensors:
     return pieces
 
 
-def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
+def check_declared(packet: Any, like: Like) -> None:
     """ValueError where the parts of a packet describe other tensors than these. Allocates nothing for them."""
     if like is None:
         return
@@ -296,10 +308,10 @@ def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
         decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
         shape = decoder.decoded_shape(parts)
         if shape is not None and shape != like[name].shape:
-            raise ValueError(f"The parts of {name!r} are for the shape {quoted(shape)}; expected {like[name].shape}.")
+            raise ValueError(f"The parts of {name!r} are for the shape {quote(shape)}; expected {like[name].shape}.")
 
 
-def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
+def check_shape(name: str, x: Any, like: Like) -> None:
     """ValueError where a decoded tensor's shape differs from that in ``like``."""
     if like is not None and x.shape != like[name].shape:
         raise mismatch(name, x, like[name].dtype, like[name].shape)
@@ -308,8 +320,23 @@ def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
 def check_plain(packet: Packet | Message) -> None:
     """ValueError where arrays that are not gradients are quantized: parts can stand for arrays of any size."""
     for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
-        if quantizer != "exact":
-            raise ValueError(f"{quoted(name)} is not a gradient: it travels exactly, not with {quoted(quantizer)}.")
+        if not is_exact(quantizer):
+            raise ValueError(f"{quote(name)} is not a gradient: it travels exactly, not with {quote(quantizer)}.")
+
+
+def is_exact(quantizer: str) -> bool:
+    """True where there is a quantizer of this name here whose one part is the array."""
+    try:
+        return bool(default_stage("quantizer", quantizer).identity)
+    except Exception:  # of the user's own class, or for a name that is not known
+        return False
+
+
+def is_plain(name: str, quantizer: str, parts: Parts, like: Like) -> bool:
+    """True where the only part of a tensor is its array, with a shape that is expected."""
+    if not is_exact(quantizer) or [*parts] != ["values"]:
+        return False
+    return like is None or (name in like and parts["values"].shape == like[name].shape)
 
 
 def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:

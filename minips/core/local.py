@@ -83,7 +83,9 @@ class LocalSteps(Value):
 
 def warn_of_outer(local: LocalSteps | None, outer: Optimizer) -> None:
     """UserWarning where a plain outer SGD follows the local steps' differences by less than half of the way."""
-    if local and type(outer) is SGD and not outer.momentum and outer.lr < LEAST_LR:
+    if not (isinstance(outer, SGD) and type(outer).step is SGD.step):  # a subclass may step otherwise
+        return
+    if local and not outer.momentum and outer.lr < LEAST_LR:
         warnings.warn(
             f"With local steps the optimizer is the outer one, and {outer!r} moves the parameters by {outer.lr:g} of "
             "the way that the workers have made. Use optimizer=ps.SGD(lr=1.0) for their average.",

@@ -16,6 +16,7 @@ has a stamp for its one worker, ``{clock, done, outcome, busy, waited}``, so tha
 `minips.core.fields` says what each field holds, and both sides check it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from minips.stage import Array, Tensors, is_finite
 PROTOCOL_VERSION = 3
 """The only version that minips speaks."""
 Header = dict[str, Any]
-
+Like = Mapping[str, Array] | None  # arrays with the names and shapes that are expected; None where any are
 
 ADVICE = "Lower the learning rate, or look for very large values, NaN or infinity in the data."
 AT_FIRST = (

@@ -41,7 +41,7 @@ from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors, default_stage
 from minips.stages.aggregators import Contribution
-from minips.words import reason, told
+from minips.words import message_of, public_message
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000
@@ -128,7 +128,7 @@ class ServerRecord:
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
         """Decode an answer's frames into a message and the envelope's fields. ValueError where they do not fit."""
         limits, like = expected or self.anything
-        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits)
+        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
         return self.decoder.decode(packet, like), stamp
 
 
@@ -611,10 +611,10 @@ class ServerProtocol:
 
     def refusal(self, error: Exception) -> Exception:
         """The error to send to a peer: the same, except for an unexpected one, whose text goes to `events`."""
-        if told(error, "") or isinstance(error, ConnectionError):
+        if public_message(error, "") or isinstance(error, ConnectionError):
             return error
         if len(self.events) < KEPT_ROWS:
-            words = f"{type(error).__name__}: {reason(error)}"[:200]
+            words = f"{type(error).__name__}: {message_of(error)}"[:200]
             self.events.append((self.shard.now(), f"a request could not be answered: {words}"))
         return RuntimeError("The server could not answer this request; its events say why.")
 
@@ -688,7 +688,6 @@ class ServerProtocol:
             for tensors in filter(None, (params, arrived)):
                 check_gradients(tensors, self.shard.params)
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"{words} is not one to continue from: {told(error, 'It lacks a key, or has other tensors.')}"
-            ) from error
+            why = public_message(error, "It lacks a key, or has other tensors.")
+            raise ValueError(f"{words} is not one to continue from: {why}") from error
         return part

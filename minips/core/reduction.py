@@ -18,14 +18,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Codec, Decoder, Encoder, compressed, envelope, unpack
+from minips.core.codec import Codec, Decoder, Encoder, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
-from minips.core.limits import of_anything
+from minips.core.limits import compressed, of_anything
 from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.results.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.quantizers import Parts
@@ -174,7 +174,7 @@ class AllReduceState:
 
 def _sum(terms: Sequence[Array]) -> Array:
     """The sum of arrays in their order, of half floats in float32."""
-    return np.asarray(typed(reduce(np.add, map(wide, terms)), terms[0].dtype))
+    return np.asarray(as_dtype(reduce(np.add, map(widen, terms)), terms[0].dtype))
 
 
 class Part(Protocol):

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips.core.parameters import Parameters
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_array
 from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
-from minips.stages.serializers.wellformed import quoted
+from minips.stages.serializers.wellformed import quote
 
 
 class Rows(NamedTuple):
@@ -39,9 +39,9 @@ class Rows(NamedTuple):
         if (ids[1:] > ids[:-1]).all():
             return Rows(ids, values)
         once, places = np.unique(ids, return_inverse=True)
-        total = wide(np.zeros((len(once), *values.shape[1:]), values.dtype))
+        total = widen(np.zeros((len(once), *values.shape[1:]), values.dtype))
         np.add.at(total, places, values)
-        return Rows(once, typed(total, values.dtype))
+        return Rows(once, as_dtype(total, values.dtype))
 
     @property
     def dtype(self) -> Any:
@@ -70,7 +70,7 @@ def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
     ids = as_array(given if whole else "", "The array of row numbers")  # a list of texts could become a huge array
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ValueError(
-            f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quoted(given)}{of}."
+            f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quote(given)}{of}."
         )
     count = shape[0] if shape else 0
     if ids.size and not 0 <= ids.min() <= ids.max() < count:

@@ -33,7 +33,7 @@ from minips.stage import ONE_THREAD, Array, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
-from minips.words import reason
+from minips.words import message_of
 
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """The outcome of a push: applied; held until its round is complete; dropped as late for its round; a duplicate; over:
@@ -77,7 +77,7 @@ class Shard:
     ``updates`` counts pushes, not versions: the run ends after so many, applied ones and those that rounds lack because
     workers have left; None for a shard without end. ``now()`` is the time that a consistency model sees. After every
     ``every`` applied pushes (with rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls wait for
-    `go_on`.
+    `go_on`, so that an engine can read parameters that do not change meanwhile.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class Shard:
         except Exception as error:
             self._failed = True
             self.stuck = (
-                f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {reason(error)} "
+                f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {message_of(error)} "
                 f"(with {self.aggregator!r} and {self.optimizer!r})."
             )
             if rounds and last:

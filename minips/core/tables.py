@@ -16,8 +16,8 @@ from minips.core.partition import Layout, Layouts
 from minips.core.rows import Rows, TableParameters, TablePart, row_numbers, take
 from minips.core.sessions import Session
 from minips.core.shard import Shard, check_gradients
-from minips.stage import Array, Tensors
-from minips.stages.serializers.wellformed import quoted
+from minips.stage import Array, Tensors, default_stage
+from minips.stages.serializers.wellformed import quote
 
 Wanted = Mapping[str, Any] | None
 """Row numbers by the tensor's name."""
@@ -72,7 +72,7 @@ def rows_read(needed: Any, tables: Collection[str], like: Mapping[str, Array]) -
     """
     if not isinstance(needed, Mapping) or not needed.keys() >= {*tables}:
         words = "rows_needed gives the rows of each table, as in"
-        raise ValueError(f"{words} {{{next(iter(tables))!r}: [0, 2]}}; got {quoted(needed)}.")
+        raise ValueError(f"{words} {{{next(iter(tables))!r}: [0, 2]}}; got {quote(needed)}.")
     return {name: row_numbers(needed[name], like[name].shape, name) for name in tables}
 
 
@@ -102,8 +102,9 @@ def decode_rows(message: Any, decoder: Decoder, params: Tensors, tables: Tables)
     """
     of = message.header.get("of") or {}
     if not tables:
-        raise ValueError(f"This server has no tables, so a push may not name rows ('of'); got {quoted([*of])}.")
-    if not isinstance(of, dict) or not of.keys() <= tables.keys() or message.header.get("memory") != "none":
+        raise ValueError(f"This server has no tables, so a push may not name rows ('of'); got {quote([*of])}.")
+    stateless = default_stage("memory", message.header.get("memory", "none")).stateless
+    if not isinstance(of, dict) or not of.keys() <= tables.keys() or not stateless:
         raise ValueError(f"A push of rows gives their numbers in 'of', for {', '.join(tables)}, and has no memory.")
     like = dict(params)
     for name, part in tables.items():
@@ -128,7 +129,7 @@ def select_tensors(header: Header, params: Tensors, layout: Layouts, codec: Code
     rows = rows or {}
     for name in (*(names or ()), *rows):
         if not isinstance(name, str) or name not in params:
-            raise ValueError(f"There is no tensor {quoted(name)} here; there are {', '.join(params)}.")
+            raise ValueError(f"There is no tensor {quote(name)} here; there are {', '.join(params)}.")
     for name, ids in rows.items():
         check_rows_asked(name, len(row_numbers(ids, layout[name].shape, name)), layout[name].shape)
     if rows and not codec.memory.stateless:

@@ -1,4 +1,4 @@
-"""The cost model: closed forms, what this machine takes for each stage, and a prediction to hold against a run."""
+"""The cost model: closed forms, this machine's seconds for each stage, and predictions to compare with runs."""
 
 from minips.cost.calibrate import alone, calibrate, problem_words
 from minips.cost.cluster import Cluster, ClusterTable

@@ -1,9 +1,9 @@
-"""Calibrate this machine: a message, each stage, a gradient; measured on the config's own stages and transport.
+"""Calibrate this machine: time a message, each stage and a gradient with the config's own stages and transport.
 
-A process asks and a process answers (`minips.cost.meters`): bare calls of several sizes, and pushes with their pulls of
-several models, whose spans tell each stage's share. A `Line` is fitted to the timings of each. Processor time is kept
-apart from wall time, for many workers share the cores. Contention is measured as the processor time of a push in a
-crowd over that of one alone. The prediction adds the link, the delays, and the other workers and servers.
+Two processes exchange bare calls of several sizes, and pushes and pulls of several models, whose spans give each
+stage's share (`minips.cost.microbenchmarks`). A `Line` is fitted to each set of timings. Processor time is kept apart
+from wall time, since many workers share the cores. Contention is the processor time of a push in a crowd over that of
+a push alone. The prediction adds the link, the delays, and the other workers and servers.
 """
 
 import json
@@ -23,10 +23,10 @@ from minips.core.codec import Codec
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.partition import cut, partition
-from minips.cost import meters
-from minips.cost.meters import Block
-from minips.cost.quiet import quietly, usable_cores
-from minips.cost.walk import EVEN_STEPS, Walk, Workload
+from minips.cost import microbenchmarks
+from minips.cost.microbenchmarks import Block
+from minips.cost.noise import measure_quietly, usable_cores
+from minips.cost.performance_model import EVEN_STEPS, PerformanceModel, Workload
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
 from minips.engines.supervisor import Supervisor, send_all
@@ -42,21 +42,21 @@ from minips.stages.serializers import Packet
 from minips.training.progress import showing
 
 SIZES = (1_000, 10_000, 100_000)
-"""Values in the models, where no problem is given."""
+"""The numbers of values in the models when no problem is given."""
 SHARES = (8, 3, 1)
-"""The models of a given problem: a server's share of it with so many servers."""
+"""The models of a given problem: one server's share with this many servers."""
 LEAST_BLOCKS = 6
-"""The least number of blocks whose halves are compared."""
+"""The fewest blocks whose halves are compared."""
 STOPPED_S = 0.1
-"""The seconds that a process may take to leave where the calibration was stopped."""
+"""Seconds that a process may take to exit after the calibration was stopped."""
 ATTEMPTS = 3
-"""The most measurements, where other programs keep the machine busy."""
+"""The most measurements while other programs keep the machine busy."""
 MOST_CROWDED = 8.0
-"""The most that a crowd's factor can be; a higher one was measured on a disturbed machine."""
+"""The largest factor of a crowd; a larger one comes from a disturbed machine."""
 
 
 def alone(config: Config) -> Config:
-    """The part of a config that its calibration depends on: stages, transport, and as few workers as can be."""
+    """The part of a config that its calibration depends on: stages and transport, with as few workers as possible."""
     kept = ("push", "pull", "transport", "aggregator", "optimizer", "timeout_s")
     stages = {name: getattr(config, name) for name in kept}
     return Config(**stages, workers=config.aggregator.least, steps=1, batch_size=None)
@@ -71,28 +71,29 @@ def calibrate(
     cache: str | Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Calibration:
-    """Measure a push and a pull of ``config``'s stages and transport here, in processes of its own: a few seconds.
+    """Measure pushes and pulls on this machine, with ``config``'s stages and transport, in child processes. Takes a few
+    seconds.
 
-    With a ``problem`` the stages work on its gradients, of several servers' shares, and the gradient is timed too;
-    without one, on normal float32 values. ``progress`` shows a bar, or is called with the share that is done.
-    ``cache`` is a JSON file: its calibration is taken if it was made for the same stages, transport and problem with as
-    many cores, on a quiet machine; otherwise, and where the file cannot be read, it is written anew. RuntimeError where
-    ``stop()`` ends the calibration before, or a stage fails; OSError where the cache cannot be written.
+    With a ``problem``, the stages process its gradients, cut for several numbers of servers, and the gradient is timed
+    too; without one, they process normal float32 values. ``progress`` shows a bar, or is called with the share done.
+    ``cache`` is a JSON file: a calibration in it is reused if it was made on a quiet machine for the same stages,
+    transport, problem and number of cores; otherwise the file is written anew. RuntimeError if ``stop()`` ends the
+    calibration early or a stage fails; OSError if the cache cannot be written.
 
-    Where other programs took more than a fifth of the cores meanwhile, or the second half of the measurements took half
-    as long again as the first, all is measured again, twice at most; the quietest of them counts. Where that was not
-    quiet either, its ``note`` says so.
+    The measurement is repeated, twice at most, if other programs took more than a fifth of the cores, or if its second
+    half took 1.5 times as long as its first. The quietest attempt counts; if even that one was disturbed, its ``note``
+    says so.
     """
-    if cache and Path(cache).is_dir():  # known before it is measured, not after
+    if cache and Path(cache).is_dir():  # an error before the measurement, not after it
         raise OSError(f"The cache {cache} is a folder. Name a file in it, such as {Path(cache) / 'calibration.json'}.")
     if cache and not Path(cache).absolute().parent.is_dir():
-        raise OSError(f"There is no folder {Path(cache).parent} for the cache {cache}. Make it, or choose another.")
+        raise OSError(f"The folder of the cache {cache} does not exist. Make {Path(cache).parent}, or choose another.")
     if cache:
         files.check(cache)
     subject = json.dumps(alone(config).to_dict(), sort_keys=True)
     described = problem_words(problem) if problem else ""
     if cache and Path(cache).is_file():
-        with suppress(ValueError):  # a cache that was cut short, or is something else
+        with suppress(ValueError):  # the cache is truncated or another kind of file
             known = Calibration.load(cache)
             made_for = known.subject, known.problem, known.cores
             if made_for == (subject, described, _cores(config)) and not known.note:
@@ -101,10 +102,10 @@ def calibrate(
         numbers = count()
 
         def attempt() -> tuple[Calibration, float]:
-            number = next(numbers)  # each has an eighth of the bar that was left
+            number = next(numbers)  # each attempt gets an eighth of what is left of the bar
             return _measure(config, problem, lambda share: show(1 - (1 - share) / 8**number), stop)
 
-        (measured, _), note = quietly(attempt, ATTEMPTS, lambda found: found[1])
+        (measured, _), note = measure_quietly(attempt, ATTEMPTS, lambda found: found[1])
     calibration = replace(measured, subject=subject, problem=described, note=note)
     if cache:
         calibration.save(cache)
@@ -112,7 +113,7 @@ def calibrate(
 
 
 def problem_words(problem: Problem) -> str:
-    """A problem's kind, size and rows, to tell it from others."""
+    """A problem's kind, size and rows, which tell it from others."""
     values = sum(x.size for x in problem.init(seeds.init(0)).values())
     return f"{type(problem).__name__} of {values} values, {problem.rows} rows"
 
@@ -120,29 +121,31 @@ def problem_words(problem: Problem) -> str:
 def _measure(
     config: Config, problem: Problem | None, show: Callable[[float], None], stop: Stop
 ) -> tuple[Calibration, float]:
-    """A calibration, and the seconds of its second half over those of its first."""
+    """A calibration, and the ratio of its second half's seconds to its first half's."""
     pieces, part = _pieces(config, problem)
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
-    crowd = replace(single, workers=meters.CROWD)
-    plan = meters.Assignment(single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16))
+    crowd = replace(single, workers=microbenchmarks.CROWD)
+    plan = microbenchmarks.Assignment(
+        single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16)
+    )
     one_process = config.transport.reach == Threads.apart
 
     def check() -> None:
         if stop():
-            if not one_process:  # a child hears no words while it measures, but a process can be killed
+            if not one_process:  # a measuring child reads no messages, but a process can be killed
                 supervisor.farewell_s = STOPPED_S
             raise RuntimeError("The calibration was stopped.")
 
     engine = Threads() if one_process else Processes()
     with Supervisor(engine.start, check) as supervisor:
-        crowd_names = [f"process {worker} that pushes along" for worker in range(1, meters.CROWD)]
+        crowd_names = [f"process {worker} of the crowd" for worker in range(1, microbenchmarks.CROWD)]
         answers, asks, *others = supervisor.start("a process that answers", "a process that asks", *crowd_names)
-        answers.assign(meters.answer, {"plan": plan})
+        answers.assign(microbenchmarks.answer, {"plan": plan})
         addresses = supervisor.receive(answers, "ready", START_S)
-        asks.assign(meters.ask, {"plan": plan, "problem": part, "addresses": addresses})
+        asks.assign(microbenchmarks.ask, {"plan": plan, "problem": part, "addresses": addresses})
         for worker, child in enumerate(others, 1):
-            child.assign(meters.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
+            child.assign(microbenchmarks.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
         answers.send("connect", supervisor.receive(asks, "ready", START_S))
         supervisor.receive(answers, "connected", START_S)
         for child in others:
@@ -164,16 +167,16 @@ def _measure(
 
 
 def _drift(blocks: list[Block]) -> float:
-    """The seconds of the second half of the same calls over those of the first; 1 where there are too few blocks."""
+    """The ratio of the second half's seconds to the first half's, for the same calls; 1 for too few blocks."""
     walls = [[block.wall_s for block in blocks if block.size == size] for size in {block.size for block in blocks}]
     halves = [(row[: len(row) // 2], row[-(len(row) // 2) :]) for row in walls if len(row) >= LEAST_BLOCKS]
     medians = [(float(np.median(first)), float(np.median(second))) for first, second in halves]
-    ratios = [second / first for first, second in medians if first and second]  # 0 is a clock's tick
+    ratios = [second / first for first, second in medians if first and second]  # a coarse clock may measure 0
     return float(np.median(ratios)) if ratios else 1.0
 
 
 def _pair(single: Config) -> Config | None:
-    """The config of two workers with an all-reduce; None where their codec cannot be used with one."""
+    """The config of two workers with an all-reduce; None if their codec does not allow one."""
     try:
         return replace(single, workers=2, pull=Codec(), exchange=RingAllReduce())
     except ValueError:
@@ -181,18 +184,18 @@ def _pair(single: Config) -> Config | None:
 
 
 def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> Calibration:
-    """Lines through what the processes report."""
+    """Fit lines to the timings that the processes report."""
     trips: list[Block] = asked["trips"]
     worker = _spans(trips)
     server = _spans([block.with_spans(answered["spans"]) for block in trips])
     transfer = worker.pop("transfer")
     worker.pop("wait", None)
     asker, answerer = _line(trips, "asker_s"), _line(trips, "answerer_s")
-    if one_process:  # the processor time of either side is that of both
+    if one_process:  # each side measured the processor time of both
         asker, answerer = asker.less(*server.values()), Line.fit([(0.0, 0.0)])
     worker_rest = asker.less(*worker.values())
     call = _line(asked["calls"], "wall_s")
-    bare = _median([block for block in asked["calls"] if block.size == min(meters.CALL_BYTES)], "wall_s")
+    bare = _median([block for block in asked["calls"] if block.size == min(microbenchmarks.CALL_BYTES)], "wall_s")
     hop_rest, hop_idle = _hop(asked["hops"], one_process) if "hops" in asked else (Line(), Line())
     gradients = {kind: Line.fit(seconds) for kind, seconds in asked["gradients"].items()}
     return Calibration(
@@ -205,7 +208,7 @@ def _fit(asked: dict[str, Any], answered: dict[str, Any], one_process: bool) -> 
         hop_rest=hop_rest,
         hop_idle=hop_idle,
         message=replace(call, fixed_s=call.fixed_s / 2),
-        late_s=max(0.0, (_median(asked["shaped"], "wall_s") - bare) / 2 - meters.LINK.latency_s),
+        late_s=max(0.0, (_median(asked["shaped"], "wall_s") - bare) / 2 - microbenchmarks.LINK.latency_s),
         gradient=gradients.get("gradient"),
         next_gradient=gradients.get("next_gradient"),
         worker_crowd=1.0 if one_process else _worker_crowd(asked["crowd"], [*worker.values()], worker_rest),
@@ -224,15 +227,15 @@ def _median(blocks: list[Block], of: Seconds) -> float:
 
 
 def _spans(blocks: list[Block]) -> dict[str, Line]:
-    """A line for each name of spans."""
+    """A line for each span name."""
     timings = {name: [(block.size, block.spans[name]) for block in blocks if name in block.spans] for name in SPANS}
     return {name: Line.fit(pairs) for name, pairs in timings.items() if pairs}
 
 
 def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
-    """The processor time of one hop at both ends that is in no span, and its idle time, by the values of its message.
+    """One hop's processor time outside all spans, at both ends, and its idle time, by the values of its message.
 
-    A block's exchange has two hops, with half of the values each, and both peers do the same at the same time.
+    The exchange of a block has two hops, each with half of the values, and both peers do the same at the same time.
     """
     cpu, spans = _line(hops, "asker_s"), _spans(hops)
     rest = cpu.times(1 / 2 if one_process else 1).less(
@@ -243,9 +246,9 @@ def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
 
 
 def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
-    """A worker's processor time in no span when many push at once, over that of one alone.
+    """A worker's processor time outside all spans when many push at once, over that of a worker alone.
 
-    Within one process it cannot be told from the server's, and is counted as the server's.
+    Within one process it cannot be separated from the server's time, and is counted there.
     """
     size = crowd[0].size
     spent, usual = _median(crowd, "asker_s") - sum(line.at(size) for line in spans), rest.at(size)
@@ -253,21 +256,21 @@ def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
 
 
 def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: Config) -> float:
-    """A server's time in no span when many push at once, over that of one push alone: the factor with which the walk of
-    a crowd takes as long as the crowd did. It covers processor time, and threads' waits for the interpreter.
+    """A server's time outside all spans when many push at once, over that of one push alone: the factor with which the
+    predicted crowd takes as long as the measured one. It covers processor time and threads' waits for the interpreter.
     """
     config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)
     wall = float(np.median([wall for _, wall, *_ in rows]))
     low, high = 1.0, MOST_CROWDED
     for _ in range(10):
         factor = (low + high) / 2
-        crowd = Walk(config, replace(found, server_crowd=factor, gradient=None), load)
+        crowd = PerformanceModel(config, replace(found, server_crowd=factor, gradient=None), load)
         low, high = (factor, high) if crowd.seconds_per_step < wall else (low, factor)
     return low
 
 
 def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Problem | None]:
-    """Gradients of several sizes, and the part of the problem that a worker computes."""
+    """Gradients of several sizes, and one worker's shard of the problem."""
     if problem is None:
         rng = np.random.default_rng(config.seed)
         return [{"w": rng.normal(size=size).astype(np.float32)} for size in SIZES], None
@@ -275,12 +278,12 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
     params = problem.init(seeds.init(config.seed))
     _, gradients = compute(part, replace(config, delays=None), params, 0, 0)
     shares = [cut(gradients, partition(params, servers)[0]) for servers in SHARES]
-    pieces = {meters.count(share): {name: np.array(x) for name, x in share.items()} for share in shares}
+    pieces = {microbenchmarks.count(share): {name: np.array(x) for name, x in share.items()} for share in shares}
     return [piece for size, piece in pieces.items() if size], part
 
 
 def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
-    """The ratio of bytes out to bytes in of the stages that change them, for one message without its header."""
+    """Bytes out over bytes in for each stage that changes them, for one message without its header."""
     rng = np.random.default_rng(0)
     quantized = {name: (codec.quantizer_of(name), x) for name, x in tensors.items()}
     parts = {name: (quantizer.name, quantizer.encode(x, rng)) for name, (quantizer, x) in quantized.items()}
@@ -296,5 +299,5 @@ def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
 
 
 def _cores(config: Config) -> int:
-    """The number of cores that work at the same time: one within a process, where threads share an interpreter."""
+    """The number of cores that work at once: one within a process, where threads share an interpreter."""
     return 1 if config.transport.reach == Threads.apart else len(usable_cores())

@@ -1,4 +1,4 @@
-"""The seconds of a step on a cluster, for each way to exchange gradients and each codec, in one call."""
+"""Seconds per step on a cluster, for each exchange of gradients and each codec, in one call."""
 
 import json
 import math
@@ -21,8 +21,8 @@ from minips.cost.formulas import (
     tree_allreduce_s,
     two_shot_allreduce_s,
 )
+from minips.cost.performance_model import EVEN_STEPS, Declared, PerformanceModel, Workload
 from minips.cost.predict import message_nbytes
-from minips.cost.walk import EVEN_STEPS, Declared, Walk, Workload
 from minips.literals import read_fields
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
@@ -33,9 +33,9 @@ from minips.training.sweep import Table
 from minips.words import check_type, default_of
 
 SAMPLE = 1_000_000
-"""The most normal values that are encoded to count a codec's bytes, where these depend on the values."""
+"""The most normal values encoded to count a codec's bytes, if these depend on the values."""
 NEAR = 0.01
-"""A ratio that differs from 1 by more is explained below the table."""
+"""The table explains ratios that differ from 1 by more than this."""
 ALL_REDUCE_S: dict[type[Exchange], Callable[[int, float, float, float], float]] = {
     RingAllReduce: ring_allreduce_s,
     TreeAllReduce: tree_allreduce_s,
@@ -48,8 +48,8 @@ CodecLike = str | Mapping[str, Any] | Quantizer | Codec
 
 @dataclass(frozen=True)
 class Cluster(Machines):
-    """Equal machines around one switch: for `compare`, each with a worker; for `predict` and `Simulated`, with the
-    servers and the workers of a config in turn.
+    """Equal machines around one switch. `compare` puts a worker on each; `predict` and `Simulated` place a config's
+    servers and workers on them in turn.
 
     >>> cluster = Cluster(machines=8, bandwidth_bps=10e9, latency_s=50e-6, compute_s=0.08)
     >>> table = cluster.compare(nbytes=25e6, ways=["ps:servers=2", "ring"])
@@ -68,16 +68,16 @@ class Cluster(Machines):
         """Seconds of one of many BSP steps whose gradient has ``nbytes`` as float32, for each way and each push codec.
 
         A way is an exchange or its name; ``"ps:servers=2"`` has two servers. A codec is a `Codec`, a quantizer, or a
-        quantizer's name: ``"topk:fraction=0.01"``. The closed form is ``compute_s`` and the exchange's formula. The
-        simulation carries out the sessions of minips' own protocol in virtual time, with sizes in place of arrays.
+        quantizer's name: ``"topk:fraction=0.01"``. The closed form is ``compute_s`` plus the exchange's formula. The
+        simulation runs minips' own protocol sessions in virtual time, with sizes in place of arrays.
 
-        Without a calibration codecs and updates take no time. With one they take its seconds, in the simulation alone;
-        of several calibrations, a codec's row takes the one that was made with it, and has no codec time without one.
+        Without a calibration, codecs and updates take no time. With one, they take its seconds, in the simulation only.
+        Given several calibrations, each codec's row uses the one made with that codec, or has no codec time.
 
-        Closed form and simulation agree for an exact codec, but for a tree whose number of machines is no power of two:
-        there machines that are done early begin the next step. For several servers whose pushes are smaller than their
-        pulls the formula is a lower bound, which minips' order of messages exceeds by less than a factor of two.
-        ValueError for what is no way or no codec, and where an exchange cannot have so many workers.
+        Closed form and simulation agree for an exact codec, except in a tree whose number of machines is not a power
+        of two: there, machines that finish early begin the next step. If pushes to several servers are smaller than
+        pulls, the formula is a lower bound, which minips' order of messages exceeds by less than a factor of two.
+        ValueError for an unknown way or codec, and for an exchange that cannot have this many workers.
         """
         check_type("compare", calibration, Calibration | Iterable | None, "a calibration, several, or None")
         check_type("compare", nbytes, int | float, "the bytes of a gradient, such as nbytes=25e6")
@@ -89,18 +89,19 @@ class Cluster(Machines):
         plan = product(map(_way, _several(ways)), map(_codec, _several(codecs)))
         configs = [replace(start, exchange=how, servers=servers, push=codec) for (how, servers), codec in plan]
         rows = [
-            self._row(config, values, next((made for made in known if fits(made, config)), None)) for config in configs
+            self._row(config, values, next((made for made in known if matches(made, config)), None))
+            for config in configs
         ]
         return ClusterTable(self, nbytes, rows, next((made.note for made in known if made.note), ""))
 
     def _row(self, config: Config, values: float, calibration: Calibration | None) -> dict[str, Any]:
         exchange = config.exchange
         if isinstance(exchange, AllReduce):
-            load, bytes_sent, bytes_busiest = all_reduced(exchange, config, values)
+            load, bytes_sent, bytes_busiest = all_reduce_load(exchange, config, values)
         else:
-            load, bytes_sent, bytes_busiest = _served(config, values)
+            load, bytes_sent, bytes_busiest = _server_load(config, values)
         closed_s, fair_s = self._closed_forms(config, load)
-        simulated_s = Walk(config, self._machines(config, calibration), load).pace
+        simulated_s = PerformanceModel(config, self._machines(config, calibration), load).pace
         return {
             "way": _words(exchange) + (f":servers={config.servers}" if config.servers > 1 else ""),
             "codec": _codec_words(config.push),
@@ -114,8 +115,8 @@ class Cluster(Machines):
         }
 
     def _closed_forms(self, config: Config, load: Workload) -> tuple[float | None, float | None]:
-        """Seconds where a link carries one message after the other, and where messages share it; None for an exchange
-        that has no formula.
+        """Seconds when a link carries one message after another, and when messages share it; None for an exchange
+        without a formula.
         """
         n, rate, latency, servers = self.machines, self.bandwidth_bps / 8, self.latency_s, config.servers
         if load.parts:
@@ -128,26 +129,26 @@ class Cluster(Machines):
         return self.compute_s + step_s, self.compute_s + phases_s
 
     def _machines(self, config: Config, calibration: Calibration | None) -> Calibration:
-        """The calibration for a machine for each worker and each server: no process waits for a core."""
+        """The calibration when each worker and server has its own machine: no process waits for a core."""
         alone = replace(calibration or Calibration(), worker_crowd=1.0, late_s=0.0, others=0.0)
         return replace(alone.with_gradient(Line(self.compute_s)), cores=config.workers + config.servers)
 
 
 @dataclass(frozen=True)
 class ClusterTable(Table):
-    """A row for each way and each codec. "MB sent": in a step by the worker that sends most; "MB busiest": over the
-    link of the busiest machine, in its busier direction.
+    """A row for each way and each codec. "MB sent": per step, by the worker that sends most; "MB busiest": over the
+    busiest machine's link, in its busier direction.
     """
 
     cluster: Cluster
     nbytes: float
     rows: list[dict[str, Any]]
     note: str = ""
-    """A sentence where a calibration was made on a busy machine."""
+    """A sentence if a calibration was made on a busy machine."""
 
     @property
     def caption(self) -> str:
-        """The assumptions that the figures rest on."""
+        """The assumptions behind the figures."""
         cluster = self.cluster
         cores = f"{cluster.cores} cores each, used one at a time by" if cluster.cores > 1 else "1 core each and"
         lines = [
@@ -158,27 +159,27 @@ class ClusterTable(Table):
         ]
         if any(row["way"].startswith(PS.name) for row in self.rows):
             lines += [
-                "ps: each server has such a machine of its own besides; the codec is that of pushes, pulls are exact.",
-                "Fair shares: closed form of messages that share a link, as in ps.Simulated: no push overlaps a pull.",
+                "ps: each server has another such machine; the codec is that of pushes, and pulls are exact.",
+                "Fair shares: closed form if messages share a link, as in ps.Simulated: no push overlaps a pull.",
             ]
         return "\n".join([*lines, *self._differences(), *self._codec_time(), *filter(None, [self.note])])
 
     def _differences(self) -> Iterator[str]:
-        """The reasons why rows without codec time have another ratio than 1."""
+        """Why rows without codec time have ratios other than 1."""
         free = [row for row in self.rows if row["codec time"] == "free" and row["ratio"]]
         if any(row["ratio"] > 1 + NEAR for row in free):
-            yield "Ratio above 1: the formula is the best order's time; several servers that hear little keep another."
+            yield "Ratio above 1: the formula assumes the best order; several servers with small pushes use another."
         if any(row["ratio"] < 1 - NEAR for row in free):
-            yield "Ratio below 1: some machines are done early with a step, and begin the next one."
+            yield "Ratio below 1: some machines finish a step early and begin the next one."
 
     def _codec_time(self) -> Iterator[str]:
         free = list(dict.fromkeys(row["codec"] for row in self.rows if row["codec time"] == "free"))
         counted = any(row["codec time"] == "counted" for row in self.rows)
         if counted:
-            yield "Codec time is counted in the simulation alone: codec, protocol and update as measured on one core."
+            yield "Codec time counts in the simulation only: codec, protocol and update as measured on one core."
         if free:
             which = f" of {', '.join(free)}" if counted else ""
-            yield f"Codec time{which} is free: codec, protocol and update take no time. calibration=… counts it."
+            yield f"Codec time{which} is free: codec, protocol and update take no time. Give calibration=… to count it."
 
 
 def _several(given: Any) -> Sequence[Any]:
@@ -205,23 +206,23 @@ def _codec(given: CodecLike) -> Codec:
     return Codec(build("quantizer", given))
 
 
-def fits(calibration: Calibration, config: Config) -> bool:
-    """True where the calibration was made with this config's codecs, or with none in particular."""
+def matches(calibration: Calibration, config: Config) -> bool:
+    """True if the calibration was made with this config's codecs, or does not say with which."""
     if not calibration.subject:
         return True
     made = json.loads(calibration.subject)
     return [made.get("push"), made.get("pull")] == [config.push.to_dict(), config.pull.to_dict()]
 
 
-def _served(config: Config, values: float) -> tuple[Workload, float, float]:
-    """The load with servers, the bytes that a worker sends, and those over the busiest link in its busier direction."""
+def _server_load(config: Config, values: float) -> tuple[Workload, float, float]:
+    """The load with servers, the bytes that a worker sends, and those on the busiest link in its busier direction."""
     pushed, pulled = (_nbytes(codec, values / config.servers) for codec in (config.push, config.pull))
     busiest = max(pushed, pulled) * max(config.workers, config.servers)
     return Workload(values, 0, pushed, pulled), pushed * config.servers, busiest
 
 
-def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
-    """As `_served`, with an all-reduce of near-equal pieces; the load's ``pushed`` are the bytes of all the pieces."""
+def all_reduce_load(exchange: AllReduce, config: Config, values: float) -> tuple[Workload, float, float]:
+    """Like `_server_load`, for an all-reduce of near-equal pieces; ``pushed`` are the bytes of all pieces."""
     pieces = exchange.pieces(config.workers)
     piece = _nbytes(config.push, values / pieces)
     schedules = [exchange.schedule(rank, config.workers) for rank in range(config.workers)]
@@ -235,7 +236,7 @@ def all_reduced(exchange: AllReduce, config: Config, values: float) -> tuple[Wor
 
 
 def _nbytes(codec: Codec, values: float) -> float:
-    """The bytes of so many encoded float32 in one flat tensor; of a codec of unknown size with those of the header."""
+    """The encoded bytes of a flat float32 tensor of this many values; with the header's, if they had to be counted."""
     size = max(1, round(values))
     plain = codec == Codec(codec.quantizer, codec.memory)
     known = codec.quantizer_of("w").nbytes((size,), np.float32) if plain else None
@@ -246,13 +247,13 @@ def _nbytes(codec: Codec, values: float) -> float:
 
 
 def _words(stage: Any) -> str:
-    """A stage as the command line names it."""
+    """A stage as written on the command line."""
     given = {field.name: value for field in fields(stage) if (value := getattr(stage, field.name)) != default_of(field)}
     return f"{stage.name}:{','.join(f'{name}={value}' for name, value in given.items())}".rstrip(":")
 
 
 def _codec_words(codec: Codec) -> str:
-    """A codec's quantizer, and its other stages where they are not the default ones."""
+    """A codec's quantizer, and its other stages that are not the default."""
     quantizer = codec.quantizer
     first = (
         _words(quantizer)

@@ -1,35 +1,35 @@
-"""A prediction and a run beside each other, span by span; a reason stands where one of them does not count a span."""
+"""Compare a prediction with a run, span by span, and give a reason for each span that one of them does not count."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from minips.core.exchange import AllReduce
-from minips.cost.cluster import fits
+from minips.cost.cluster import matches
 from minips.cost.predict import Prediction, milliseconds
 from minips.machines.calibration import Calibration
 from minips.results.run import Run
-from minips.results.tables import captioned, folded, html_rows
+from minips.results.tables import fold, html_rows, html_table
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE, Trace
-from minips.words import check_type, listed
+from minips.words import check_type, join_names
 
 NETWORK = ("transfer", "wait")
-"""The spans whose time is not a line of a calibration: they come from the order of events."""
+"""The spans without a line in the calibration: the order of events determines their time."""
 STAGES = (*ENCODE, *DECODE, *UPDATE)
 NEGLIGIBLE = 1e-3
-"""The share of a measured step below which a time is not divided by."""
+"""Times below this share of a measured step get no ratio."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A prediction and a run, joined by span name: rows of (name, predicted and measured seconds per step), None for
-    what one of the two does not count.
+    """A prediction and a run, joined by span name: rows of (name, predicted and measured seconds per step), with None
+    for a span that one of them does not count.
     """
 
     rows: list[tuple[str, float | None, float | None]]
     note: str = ""
-    """The prediction's."""
+    """The prediction's note."""
     reasons: tuple[str, ...] = ()
-    """Sentences on what is None, and why."""
+    """Sentences that explain each None."""
 
     @property
     def counted(self) -> list[tuple[str, float, float]]:
@@ -38,7 +38,7 @@ class Comparison:
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """Predicted over measured, by name; None where one of the two is, or next to nothing was measured."""
+        """Predicted over measured, by name; None where either is None or the measured time is negligible."""
         least = NEGLIGIBLE * (self.rows[-1][2] or 0.0)
         return {
             name: predicted / measured if predicted is not None and measured and measured >= least else None
@@ -47,19 +47,19 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [f"{name:<12}{said:>12}{took:>12}{ratio:>8}" for name, said, took, ratio in self._cells()]
-        return "\n".join([*lines, *(line for text in (*self._words(), self.note) for line in folded(text))])
+        return "\n".join([*lines, *(line for text in (*self._words(), self.note) for line in fold(text))])
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
         caption = "\n".join(filter(None, [*self._words(), self.note]))
-        return captioned(html_rows([head], len(head)) + html_rows(body), caption)
+        return html_table(html_rows([head], len(head)) + html_rows(body), caption)
 
     def _words(self) -> Iterator[str]:
-        """Sentences on the figures that are missing."""
+        """Sentences on missing figures."""
         yield from self.reasons
         ratios = self.ratios
         if any(said and ratios[name] is None for name, said, _ in self.counted):
-            yield f"There is no ratio to less than {NEGLIGIBLE:.1%} of a measured step."
+            yield f"Times below {NEGLIGIBLE:.1%} of a measured step have no ratio."
 
     def _cells(self) -> Iterator[tuple[str, str, str, str]]:
         yield "", "predicted", "measured", "ratio"
@@ -72,12 +72,12 @@ class Comparison:
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
-    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``; of one gradient
-    step, with local ones. Of a run with more spans than a trace keeps, those up to the first missing one count.
+    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``; with local steps,
+    of one gradient step. If the run had more spans than a trace keeps, those before the first missing one count.
 
-    Both sides count the same, or a figure is None and `Comparison.reasons` say why. What a run does not count, such as
-    one that is `Simulated` without a calibration, the other rows and the total are predicted without. The trace of a
-    run whose workers were started by hand has the servers' spans alone.
+    Both sides count the same things, or a figure is None and `Comparison.reasons` say why. Spans that the run does not
+    count, as when it was `Simulated` without a calibration, are left out of the other predicted rows and the total. If
+    workers were started by hand, the run's trace has only the servers' spans.
     """
     check_type("compare", prediction, Prediction, "a prediction, which ps.cost.predict makes, and then a run")
     check_type("compare", run, Run, "a prediction, and then the run that ps.train returns")
@@ -85,27 +85,28 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     if 0 < trace.until < run.seconds:
         updates *= trace.until / run.seconds
         trace = Trace(spans=[span for span in trace if span.start < trace.until])
-    took = {name: seconds / updates for name, seconds in trace.seconds().items()}
-    said, total, reasons = prediction.spans, prediction.seconds_per_step, []
-    if hidden := _hidden(run, trace):
-        reasons.append(f"The run's trace has no spans of {hidden}: rows with a time of theirs cannot be compared.")
+    measured = {name: seconds / updates for name, seconds in trace.seconds().items()}
+    predicted, total, reasons = prediction.spans, prediction.seconds_per_step, []
+    if hidden := _hidden_parties(run, trace):
+        reasons.append(f"The run's trace has no spans of {hidden}, so rows that include their time cannot be compared.")
         of_servers = UPDATE if hidden == "workers" else ()
-        took = {name: seconds for name, seconds in took.items() if name in of_servers}
-        uncounted = {name for name in said if name not in took}
+        measured = {name: seconds for name, seconds in measured.items() if name in of_servers}
+        uncounted = {name for name in predicted if name not in measured}
     else:
-        uncounted = {name for name, seconds in said.items() if seconds and name not in (*took, *NETWORK)}
+        uncounted = {name for name, seconds in predicted.items() if seconds and name not in (*measured, *NETWORK)}
         if uncounted:
-            said, total, words = _without(prediction, uncounted, took)
+            predicted, total, words = _without(prediction, uncounted, measured)
             reasons.append(words)
-    calibrated = prediction.calibration.subject and fits(prediction.calibration, run.config)
-    free = (*ENCODE, *DECODE) if calibrated else ()  # without a line, since the calibration found no time for them
-    unforeseen = {name for name, seconds in took.items() if seconds and name not in (*said, *free)}
+    calibrated = prediction.calibration.subject and matches(prediction.calibration, run.config)
+    free = (*ENCODE, *DECODE) if calibrated else ()  # spans for which the calibration measured no time
+    unforeseen = {name for name, seconds in measured.items() if seconds and name not in (*predicted, *free)}
     if unforeseen:
         names = [name for name in SPANS if name in unforeseen]
-        reasons.append(f"The prediction counts no time for {listed(names)}: there is no total to compare.")
+        reasons.append(f"The prediction counts no time for {join_names(names)}, so there is no total to compare.")
         unforeseen |= {"total"}
-        unforeseen |= set() if any(name in said for name in STAGES) else {*NETWORK}
-    rows = [(name, said.get(name, 0.0), took.get(name, 0.0)) for name in SPANS if name in said or name in took]
+        unforeseen |= set() if any(name in predicted for name in STAGES) else {*NETWORK}
+    spans = [name for name in SPANS if name in predicted or name in measured]
+    rows = [(name, predicted.get(name, 0.0), measured.get(name, 0.0)) for name in spans]
     rows.append(("total", total, run.seconds_per_step))
     return Comparison(
         [
@@ -117,8 +118,8 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     )
 
 
-def _hidden(run: Run, trace: Trace) -> str:
-    """The parties whose spans are not in the trace of a run: they were processes of their own."""
+def _hidden_parties(run: Run, trace: Trace) -> str:
+    """The parties whose spans are not in a run's trace, since they ran in processes of their own."""
     seen = {span.who for span in trace}
     if not seen or isinstance(run.config.exchange, AllReduce) or any(who.startswith("worker") for who in seen):
         return ""
@@ -126,11 +127,11 @@ def _hidden(run: Run, trace: Trace) -> str:
 
 
 def _without(
-    prediction: Prediction, uncounted: Collection[str], took: Mapping[str, float]
+    prediction: Prediction, uncounted: Collection[str], measured: Mapping[str, float]
 ) -> tuple[dict[str, float], float, str]:
-    """Spans and total of a prediction, but for spans that a run does not count, and words on that."""
+    """A prediction's spans and total without the spans that a run does not count, and a sentence that says so."""
     calibration, names = prediction.calibration, [name for name in SPANS if name in uncounted]
-    if any(name in took for name in STAGES):
+    if any(name in measured for name in STAGES):
         worker, server = (
             {name: line for name, line in lines.items() if name not in uncounted}
             for lines in (calibration.worker, calibration.server)
@@ -140,9 +141,9 @@ def _without(
         names = [*(name for name in names if name not in STAGES), "stages", "calls", "waits for a core"]
         cores = prediction.cores if prediction.cluster else prediction.config.workers + prediction.config.servers
         free = Calibration(cores=cores, gradient=calibration.gradient, next_gradient=calibration.next_gradient)
-    words = f"The run counts no time for {listed(names)}"
+    words = f"The run counts no time for {join_names(names)}"
     if "compute" in uncounted:
         free = replace(free, gradient=None, next_gradient=None)
-    walk = prediction.walk(calibration=free)
-    spans = {name: seconds for name, seconds in walk.spans.items() if name not in uncounted}
-    return prediction.spans | spans, walk.seconds_per_step, f"{words}: the other rows are predicted without."
+    model = prediction.model(calibration=free)
+    spans = {name: seconds for name, seconds in model.spans.items() if name not in uncounted}
+    return prediction.spans | spans, model.seconds_per_step, f"{words}: the other rows are predicted without it."

@@ -1,46 +1,45 @@
 """Closed forms, in SI units: bytes, seconds, bytes per second. Each says what it assumes and where it comes from.
 
-First the exchanges: S bytes of each of n workers are summed or averaged, and each of them gets the result. The formulas
-assume n equal workers, one full-duplex link of ``bytes_per_s`` for each node, ``latency`` seconds for each message,
-bytes that pass through and are stored nowhere on the way, no other traffic and no time for arithmetic. A gradient that
-is quantized to b bits a value has ``nbytes * b / 32`` bytes, besides its scales, indices and headers:
-`minips.cost.message_nbytes` counts those of a codec.
+First the exchanges: n workers sum or average S bytes each, and each worker gets the result. The formulas assume n
+equal workers, a full-duplex link of ``bytes_per_s`` for each node, ``latency`` seconds for each message, switches that
+store nothing, no other traffic, and no time for arithmetic. A gradient quantized to b bits per value has
+``nbytes * b / 32`` bytes, and scales, indices and headers besides: `minips.cost.message_nbytes` counts them all.
 
-A lecture's own figures, with what went wrong in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
+A lecture's own figures, and the mistakes in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
 
->>> rate = 10 * 2**30 / 8  # bytes per second; a gigabit is 10⁹ bits, and this says 2³⁰: 7 % more
->>> round(ring_allreduce_s(8, 32 * 2**20, rate), 5)  # what 32 MiB take
+>>> rate = 10 * 2**30 / 8  # bytes per second; a gigabit is 10⁹ bits, not 2³⁰: 7 % too much
+>>> round(ring_allreduce_s(8, 32 * 2**20, rate), 5)  # for 32 MiB
 0.04375
 
-Its code takes bits, and is given ``1024 * 1024 * 32``. That is 4 MiB, and 0.0055 seconds are an eighth of the above:
+Its code expects bits and gets ``1024 * 1024 * 32``, which is 4 MiB: its 0.0055 seconds are an eighth of the above:
 
 >>> lecture = 1024 * 1024 * 32 / 8
 >>> [round(ring_allreduce_s(8, lecture * bits / 32, rate), 4) for bits in (32, 16, 8)]
 [0.0055, 0.0027, 0.0014]
 
-It adds a latency of one millisecond once. A ring of 8 pays it for each of its 14 messages, one after the other:
+It adds a latency of one millisecond once. A ring of 8 pays it for each of its 14 successive messages:
 
 >>> round(ring_allreduce_s(8, lecture, rate) + 1e-3, 4), round(ring_allreduce_s(8, lecture, rate, 1e-3), 4)
 (0.0065, 0.0195)
 
-It says of a ring that its latency is low and its use of the bandwidth poor. It is the reverse, beside a tree that sends
-everything at each hop (a tree that is cut into pieces uses the bandwidth well, as the lecture says of trees):
+It says that a ring has low latency and uses the bandwidth poorly. The reverse is true, compared with a tree that sends
+everything at each hop (a tree that sends pieces does use the bandwidth well, as the lecture says of trees):
 
 >>> ring_allreduce_s(64, 0, rate, 1e-3) / tree_allreduce_s(64, 0, rate, 1e-3)
 10.5
 >>> round(ring_allreduce_s(64, lecture, rate) / tree_allreduce_s(64, lecture, rate), 3)
 0.164
 
-It has no formula for a parameter server. There one link carries n gradients each way, in two phases or at once:
+It has no formula for a parameter server, where one link carries n gradients each way, in two phases or at once:
 
 >>> round(parameter_server_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
 9.1
 >>> round(parameter_server_step_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
 5.1
 
-Then waiting for the slowest. A worker's compute time is a random variable, drawn anew in each step and independently of
-the other workers'. Communication takes no time. The two formulas that say so assume exponential times, the others no
-distribution.
+Then waiting for the slowest. A worker's compute time is a random variable, drawn anew for each step, independent of the
+other workers' times. Communication takes no time. The two ``exponential`` formulas assume exponential times, the others
+no particular distribution.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,9 +60,9 @@ def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: f
 
 
 def tree_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
-    """Binomial tree, all of it reduced to one root and broadcast again: ``2⌈log₂n⌉(α + S/B)``.
+    """Binomial tree: reduce everything to one root, then broadcast: ``2⌈log₂n⌉(α + S/B)``.
 
-    Few messages one after the other, but each carries everything.
+    Few successive messages, but each carries everything.
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
     """
     _check(workers, nbytes, bytes_per_s, latency)
@@ -77,14 +76,15 @@ def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency:
     """
     _check(workers, nbytes, bytes_per_s, latency)
     if workers & (workers - 1):
-        raise ValueError(f"Recursive halving-doubling wants a power of two of workers, got {workers}.")
+        raise ValueError(f"Recursive halving-doubling needs a power of two of workers, got {workers}.")
     return 2 * log2(workers) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
 
 
 def two_shot_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
-    """Direct reduce-scatter and all-gather, all messages of each at once: ``2α + 2(n−1)/n · S/B``, 0 for one worker.
+    """Direct reduce-scatter and all-gather, with all messages of each at once: ``2α + 2(n−1)/n · S/B``, 0 for one
+    worker.
 
-    The ring's bandwidth, and the latency of two messages; where messages wait for each other in switches it is more.
+    The ring's bandwidth with the latency of two messages; longer if messages wait for each other in switches.
     Source: Wang et al. 2023, "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", and
     arithmetic: in turn k rank r sends to rank r + k, so that no two messages meet at a receiver.
 
@@ -98,14 +98,14 @@ def two_shot_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latenc
 def parameter_server_s(
     workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0, servers: int = 1
 ) -> float:
-    """A push of every worker and then a pull of every worker: ``2(α + max(n/s, 1)·S/B)``.
+    """A push by every worker, then a pull by every worker: ``2(α + max(n/s, 1)·S/B)``.
 
-    All the workers share each server's link, so this is a star, and no all-reduce: its bandwidth term grows with n.
-    With fewer workers than servers the workers' own links are the narrow ones. It assumes that the workers begin with
-    different servers (where all begin with the same one, the last hears later: ``2(α + (n+s−1)S/(sB))``), and phases:
-    no worker pulls before all have pushed, and none pushes before all have pulled. With phases it does not matter
-    whether the links are full duplex. Fair shares of the links make phases, as in `Simulated`; links that let messages
-    through one after the other do not: see `parameter_server_step_s`.
+    All workers share each server's link: a star, not an all-reduce, so the bandwidth term grows with n. With fewer
+    workers than servers, the workers' own links are the bottleneck. The formula assumes that the workers begin with
+    different servers (if all begin with the same one, the last server waits: ``2(α + (n+s−1)S/(sB))``), and phases: no
+    worker pulls before all have pushed, and none pushes before all have pulled. With phases it does not matter whether
+    the links are full duplex. Links that are shared fairly make phases, as in `Simulated`; links that carry one message
+    after another do not: see `parameter_server_step_s`.
     Source: Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server", and arithmetic.
 
     >>> round(parameter_server_s(4, 80_000, 12.5e6, latency=1e-3), 4)
@@ -125,18 +125,18 @@ def parameter_server_step_s(
     pulled_nbytes: float | None = None,
     full_duplex: bool = True,
 ) -> float:
-    """Communication alone: the least seconds of one of many BSP steps; add a worker's compute time.
+    """Communication alone: the least seconds of one of many BSP steps. Add a worker's compute time.
 
-    S bytes are pushed and P pulled (None: P = S) by each worker, over full-duplex links: ``2α + max(nS/s + P, S + nP/s)
-    / B``. A gradient of t seconds makes each step t longer: it holds all the workers' next pushes up alike.
+    Each worker pushes S bytes and pulls P (None: P = S) over full-duplex links: ``2α + max(nS/s + P, S + nP/s) / B``.
+    A gradient of t seconds makes each step t longer, since it delays every worker's next push alike.
 
-    A server answers the workers one after the other, and the first to have all its answers pushes again while the
-    others still pull. No order can do better. From when the first server answers, no worker has all its answers, and
-    can push, before P/B; then that server takes in nS/s. From when the last worker has all its answers, its pushes take
-    S/B, and a server that waits for their end sends nP/s. Links that let messages through one after the other reach it:
-    with one server always, with several in one order of sending and answering or another (where S = P, when all workers
-    send to the servers in the same order, which `minips.connect` does). Over half-duplex links each node's link carries
-    both ways one after the other, and only latency is hidden: the same, but at least ``max(n/s, 1)·(S+P)/B``.
+    A server answers the workers one after another, and the first worker with all its answers pushes again while others
+    still pull. No order can do better. After the first server begins to answer, no worker has all its answers, and
+    can push, before P/B; then that server receives nS/s. After the last worker has all its answers, its pushes take
+    S/B, and a server that waits for their end sends nP/s. Links that carry one message after another reach this bound:
+    always with one server; with several, in some order of sending and answering (for S = P, if all workers send to the
+    servers in the same order, as `minips.connect` does). A half-duplex link carries both directions one after the
+    other, so only latency is hidden: the same formula, but at least ``max(n/s, 1)·(S+P)/B``.
     Source: arithmetic, and a simulation of the orders in the tests.
 
     >>> [round(parameter_server_step_s(4, 80_000, 12.5e6, 1e-3, full_duplex=duplex), 4) for duplex in (True, False)]
@@ -150,15 +150,14 @@ def parameter_server_step_s(
 
 
 def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) -> float:
-    """``stages`` that one gradient passes, in seconds for all of it, when it is cut into k chunks that follow each
-    other.
+    """Seconds of a gradient, cut into k successive chunks, to pass ``stages`` that take these seconds for all of it.
 
-    Each chunk costs each stage a k-th, and ``fixed`` seconds besides: ``Σtᵢ/k + (k−1)·max(tᵢ)/k + (m+k−1)·fixed`` for m
-    stages. It assumes that the stages work side by side, each on one chunk at a time.
-    Source: the arithmetic of an assembly line. A message passed on along a chain of n nodes is one: m = n − 1 links of
+    A chunk takes a k-th of a stage's time plus ``fixed`` seconds: ``Σtᵢ/k + (k−1)·max(tᵢ)/k + (m+k−1)·fixed`` for m
+    stages. It assumes that the stages work in parallel, each on one chunk at a time.
+    Source: the arithmetic of an assembly line. A message forwarded along a chain of n nodes is one: m = n − 1 links of
     S/B seconds, ``fixed`` = α.
 
-    Encode 8 ms, send 10 ms, decode 6 ms: as one, and in eight chunks.
+    Encode 8 ms, send 10 ms, decode 6 ms: in one piece, and in eight chunks.
 
     >>> round(pipelined_s([8e-3, 10e-3, 6e-3]), 5), round(pipelined_s([8e-3, 10e-3, 6e-3], chunks=8), 5)
     (0.024, 0.01175)
@@ -166,18 +165,18 @@ def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) ->
     if chunks < 1:
         raise ValueError(f"There must be at least one chunk, got {chunks}.")
     if not stages or min(stages) < 0 or fixed < 0:
-        raise ValueError(f"Expected at least one stage, and seconds of at least 0; got {list(stages)} and {fixed}.")
+        raise ValueError(f"Expected at least one stage and no negative seconds; got {list(stages)} and {fixed}.")
     return (sum(stages) + (chunks - 1) * max(stages)) / chunks + (len(stages) + chunks - 1) * fixed
 
 
 def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
-    """The mean seconds of a BSP round that goes on with all but ``backup`` workers: E of the (n−b)-th smallest time.
+    """The mean seconds of a BSP round that waits for all but ``backup`` workers: E of the (n−b)-th smallest time.
 
-    ``times`` holds for each worker the seconds that its steps may take, all equally likely: one number for a worker
-    of constant speed, or measured samples. All workers begin each round together; a worker that comes too late drops
-    its gradient. Exact for the distributions of the samples: ``Σ t·(P(T ≤ t) − P(T < t))``, where the number of workers
-    that are done at t is a sum of independent coin flips. Source: David and Nagaraja 2003, "Order
-    Statistics", chapter 5; for backups Chen et al. 2016, "Revisiting Distributed Synchronous SGD".
+    ``times`` holds, for each worker, the equally likely seconds of a step: one number for a worker of constant speed,
+    or measured samples. All workers begin each round together; a late worker drops its gradient. The result is exact
+    for the samples' distributions: ``Σ t·(P(T ≤ t) − P(T < t))``, where the number of workers done at t is a sum of
+    independent coin flips. Source: David and Nagaraja 2003, "Order Statistics", chapter 5; for backups Chen et al.
+    2016, "Revisiting Distributed Synchronous SGD".
 
     >>> synchronous_round_s([0.01, 0.01, 0.01, 0.05]), synchronous_round_s([0.01, 0.01, 0.01, 0.05], backup=1)
     (0.05, 0.01)
@@ -188,7 +187,7 @@ def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
     _check_backup(len(samples), backup)
     moments = np.unique(np.concatenate(samples))
     done = np.array([np.searchsorted(x, moments, side="right") / len(x) for x in samples])  # P(worker done at t)
-    count = np.zeros((len(samples) + 1, len(moments)))  # P(so many are done at t), one worker after the other
+    count = np.zeros((len(samples) + 1, len(moments)))  # P(this many done at t), one worker after another
     count[0] = 1
     for p in done:
         count[1:] = count[1:] * (1 - p) + count[:-1] * p
@@ -198,9 +197,9 @@ def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
 
 
 def asynchronous_update_s(times: Sequence[ArrayLike]) -> float:
-    """The mean seconds between two updates when no worker waits: ``1 / Σ 1/E[Tᵢ]``, for ``times`` as for a round.
+    """The mean seconds between updates when no worker waits: ``1 / Σ 1/E[Tᵢ]``, for ``times`` as in a round.
 
-    Each worker's gradients are a renewal process of rate 1/E[Tᵢ]; over a long run the rates add up.
+    Each worker's gradients are a renewal process of rate 1/E[Tᵢ]; in a long run the rates add up.
     Source: Ross 2014, "Introduction to Probability Models", section 7.3.
 
     >>> asynchronous_update_s([0.01, 0.01, 0.01, 0.05])
@@ -211,9 +210,9 @@ def asynchronous_update_s(times: Sequence[ArrayLike]) -> float:
 
 
 def exponential_round_s(mean: float, workers: int, backup: int = 0) -> float:
-    """`synchronous_round_s` for exponential times of one mean: ``(H_n − H_b) · mean``, H_k = 1 + 1/2 + … + 1/k.
+    """`synchronous_round_s` for exponential times with one mean: ``(H_n − H_b) · mean``, H_k = 1 + 1/2 + … + 1/k.
 
-    Between the k-th worker's end and the next one's, n − k are at work, and the first of them takes mean/(n−k).
+    Between the k-th worker's end and the next one's, n − k workers compute, and the first of them takes mean/(n−k).
     Source: Rényi 1953, "On the Theory of Order Statistics".
 
     >>> round(exponential_round_s(1.0, workers=8), 4), round(exponential_round_s(1.0, workers=8, backup=2), 4)
@@ -225,7 +224,7 @@ def exponential_round_s(mean: float, workers: int, backup: int = 0) -> float:
 
 
 def exponential_update_s(mean: float, workers: int) -> float:
-    """`asynchronous_update_s` for times of one mean, exponential or not: ``mean / n``.
+    """`asynchronous_update_s` for times with one mean, exponential or not: ``mean / n``.
 
     >>> exponential_update_s(0.08, workers=8)
     0.01
@@ -237,8 +236,9 @@ def exponential_update_s(mean: float, workers: int) -> float:
 def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
     """The learning rate below which descent with gradients τ versions old is stable: ``2 sin(π / (2(2τ+1))) / λ``.
 
-    On a quadratic of largest curvature λ, with a constant delay: ``w ← w − ηλ·w[τ versions ago]`` has all its roots
-    within the unit circle exactly then. τ = 0 gives gradient descent's 2/λ; for large τ it is nearly π/((2τ+1)λ).
+    On a quadratic of largest curvature λ with a constant delay: only then are all roots of
+    ``w ← w − ηλ·w[τ versions ago]`` within the unit circle. τ = 0 gives gradient descent's 2/λ; a large τ, nearly
+    π/((2τ+1)λ).
     Source: Levin and May 1976, "A note on difference-delay equations"; Yang et al. 2021, "PipeMare", lemma 1.
 
     >>> [round(asynchronous_lr_limit(staleness, curvature=1.0), 3) for staleness in range(4)]
@@ -252,11 +252,11 @@ def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
 def crossover_nbytes(
     first: Callable[..., float], second: Callable[..., float], workers: int, bytes_per_s: float, latency: float
 ) -> float | None:
-    """The bytes at which two exchanges cost the same; the one of lower latency is the faster below.
+    """The bytes at which two exchanges cost the same; below, the one with less latency is faster.
 
     ``first`` and ``second`` are formulas of (workers, nbytes, bytes_per_s, latency) that grow linearly with the bytes,
-    as all of the exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None where there
-    is no such size above 0: one exchange is at least as good for every size.
+    as all exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None if
+    there is no such size above 0: one exchange is at least as good for every size.
 
     >>> from functools import partial
     >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bytes_per_s=12.5e6, latency=1e-3))
@@ -281,11 +281,11 @@ def break_even_bandwidth(
 ) -> float:
     """The bandwidth, in bytes per second, below which a codec pays: ``copies · (S − S') / (encode + decode)``.
 
-    S bytes become S' and cross the narrow link ``copies`` times one after the other: 1 between two nodes, n on the link
-    of a server that n workers push to. ``encode_s`` and ``decode_s`` are the seconds that the codec adds between the
-    first worker's gradient and the update with the last one's. 0 where the codec never pays, infinity
-    where it always does. Source: the question of Agarwal et al. 2022, "On the Utility of Gradient Compression in
-    Distributed Training Systems", as arithmetic.
+    S bytes become S' and cross the bottleneck link ``copies`` times in turn: once between two nodes, n times on the
+    link of a server with n workers. ``encode_s`` and ``decode_s`` are the seconds that the codec adds between the first
+    worker's gradient and the update with the last one's. 0 if the codec never pays, infinity if it always does.
+    Source: the question of Agarwal et al. 2022, "On the Utility of Gradient Compression in Distributed Training
+    Systems", as arithmetic.
 
     >>> break_even_bandwidth(nbytes=4e6, encoded_nbytes=1e6, encode_s=0.02, decode_s=0.01)
     100000000.0
@@ -298,27 +298,27 @@ def break_even_bandwidth(
 
 
 def best_chunks(stages: Sequence[float], fixed: float) -> float:
-    """The number of chunks of the least `pipelined_s`: ``√((Σtᵢ − max tᵢ) / fixed)``, and at least 1; a real number.
+    """The number of chunks that minimizes `pipelined_s`: ``√((Σtᵢ − max tᵢ) / fixed)``, at least 1; a real number.
 
     >>> best = best_chunks([8e-3, 10e-3, 6e-3], fixed=1e-4)
     >>> round(best, 1), min(range(1, 99), key=lambda k: pipelined_s([8e-3, 10e-3, 6e-3], k, 1e-4))
     (11.8, 12)
     """
-    pipelined_s(stages, fixed=fixed)  # which checks them
+    pipelined_s(stages, fixed=fixed)  # checks the arguments
     if fixed == 0:
-        raise ValueError(f"Chunks that cost nothing by themselves cannot be too many; got {fixed} s for each.")
+        raise ValueError(f"If chunks cost nothing, more of them are always better; got fixed={fixed} s for each.")
     return max(1.0, sqrt((sum(stages) - max(stages)) / fixed))
 
 
 def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float, servers: int = 1) -> None:
-    """ValueError where these are not sizes of an exchange."""
+    """ValueError for impossible sizes of an exchange."""
     if workers < 1:
         raise ValueError(f"There must be at least one worker, got {workers}.")
     if servers < 1:
         raise ValueError(f"There must be at least one server, got {servers}.")
     if nbytes < 0 or latency < 0 or bytes_per_s <= 0:
         raise ValueError(
-            "Sizes and latencies are at least 0 and bandwidths above 0; "
+            "Sizes and latencies must be at least 0, and bandwidths above 0; "
             f"got {nbytes} bytes, {latency} s and {bytes_per_s} bytes per second."
         )
 
@@ -326,7 +326,7 @@ def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float, serv
 def _samples(times: Sequence[ArrayLike]) -> "list[np.ndarray[tuple[int], np.dtype[np.float64]]]":
     samples = [np.sort(np.asarray(x, float).reshape(-1)) for x in times]
     if not samples or any(len(x) == 0 or not np.isfinite(x).all() or x[0] < 0 for x in samples):
-        raise ValueError("Expected the compute times of at least one worker, each a number of seconds or several.")
+        raise ValueError("Expected the compute times of at least one worker: a number of seconds for each, or several.")
     return samples
 
 
@@ -337,4 +337,4 @@ def _check_mean(mean: float, workers: int) -> None:
 
 def _check_backup(workers: int, backup: int) -> None:
     if not 0 <= backup < workers:
-        raise ValueError(f"A round of {workers} workers can do without 0 to {workers - 1} of them; got {backup}.")
+        raise ValueError(f"A round of {workers} workers can have 0 to {workers - 1} backup workers; got {backup}.")

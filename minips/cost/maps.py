@@ -1,4 +1,4 @@
-"""The map of where compression pays: link bandwidth × gradient size, and which codec makes the fastest step."""
+"""A map of where compression pays: the codec with the fastest step, by link bandwidth and gradient size."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +10,10 @@ from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.cost.calibrate import calibrate
-from minips.cost.cluster import all_reduced
+from minips.cost.cluster import all_reduce_load
+from minips.cost.performance_model import PerformanceModel, Workload
 from minips.cost.predict import message_nbytes
-from minips.cost.rehearsal import FixedGradients
-from minips.cost.walk import Walk, Workload
+from minips.cost.traffic import FixedGradients
 from minips.drivers.events import seldom_collected
 from minips.engines import Engine
 from minips.machines.calibration import Calibration
@@ -27,7 +27,7 @@ from minips.training.train import engine_for, train
 
 STEPS, SAMPLE_STEPS = 6, 10
 SAMPLE_S = 3.0
-"""A point whose slowest codec takes longer for its steps is not measured."""
+"""A point is not measured if its slowest codec needs longer for its steps."""
 CODECS = {
     "exact": Codec(Exact()),
     "float16": Codec(Float16()),
@@ -38,7 +38,7 @@ CODECS = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One measured point of the map: its row and column, and seconds per step by codec."""
+    """One measured point of the map: row, column, and seconds per step by codec."""
 
     size: int
     bandwidth: int
@@ -46,13 +46,13 @@ class Sample:
 
     @property
     def winner(self) -> str:
-        """The codec that was fastest."""
+        """The fastest codec."""
         return min(self.seconds, key=self.seconds.__getitem__)
 
 
 @dataclass(frozen=True, eq=False)
 class CodecMap:
-    """Seconds per step, predicted for each codec, size and bandwidth, and samples that were measured."""
+    """Predicted seconds per step for each codec, size and bandwidth, and measured samples."""
 
     codecs: list[str]
     values: NDArray[np.int64]
@@ -60,28 +60,28 @@ class CodecMap:
     bandwidths_bps: NDArray[np.float64]
     """The columns."""
     seconds: NDArray[np.float64]
-    """Of shape (codecs, sizes, bandwidths)."""
+    """Shape (codecs, sizes, bandwidths)."""
     samples: list[Sample]
 
     @property
     def winners(self) -> NDArray[np.intp]:
-        """The number of the fastest codec, of shape (sizes, bandwidths)."""
+        """The index of the fastest codec, shape (sizes, bandwidths)."""
         return np.asarray(self.seconds.argmin(axis=0))
 
     @property
     def regret(self) -> float:
-        """The longest extra time of a predicted codec over the fastest measured one, of all samples, as a share; 0
-        where they were the same, and without samples.
+        """The largest extra time of the predicted codec over the fastest measured one, among the samples, as a share;
+        0 if they always agree, or without samples.
         """
-        over = (sample.seconds[self._predicted(sample)] / min(sample.seconds.values()) for sample in self.samples)
+        over = (sample.seconds[self._predicted_codec(sample)] / min(sample.seconds.values()) for sample in self.samples)
         return max(over, default=1.0) - 1
 
     @property
     def hits(self) -> int:
-        """The number of samples at which the predicted codec was the fastest."""
-        return sum(self._predicted(sample) == sample.winner for sample in self.samples)
+        """The number of samples where the predicted codec was the fastest."""
+        return sum(self._predicted_codec(sample) == sample.winner for sample in self.samples)
 
-    def _predicted(self, sample: Sample) -> str:
+    def _predicted_codec(self, sample: Sample) -> str:
         return self.codecs[int(self.winners[sample.size, sample.bandwidth])]
 
 
@@ -98,13 +98,14 @@ def codec_map(
     progress: bool | Callable[[str, float], None] = False,
     watch: bool | Callable[[str, float], None] = False,
 ) -> CodecMap:
-    """Predict a step of each push codec for gradients of so many float32 ``values`` behind links of these bandwidths.
+    """Predict a step with each push codec, for gradients of these sizes, in float32 ``values``, and links of these
+    bandwidths.
 
-    A step computes no gradient, whose time would be the same for all codecs. ``start`` is the config of every point but
-    for codec and link (None: four workers, one server, BSP over TCP); each codec is calibrated unless it is among
-    ``calibrations``. At about ``samples`` points, spread over those of the map where a step is not too slow, all codecs
-    are run on ``engine`` (None: `Processes`). ``progress`` shows a bar, or is called, as ``watch`` is, with a
-    description and the share that is done.
+    Steps compute no gradient, since its time is the same for all codecs. ``start`` is the config of every point, except
+    for codec and link (None: four workers, one server, BSP over TCP). Each codec is calibrated unless it is among
+    ``calibrations``. At about ``samples`` points, spread over the part of the map where steps are not too slow, all
+    codecs run on ``engine`` (None: `Processes`). ``progress`` shows a bar, or is called, like ``watch``, with a
+    description and the share done.
     """
     codecs = CODECS if codecs is None else codecs
     sizes = np.unique(np.logspace(3, 6, 10).round().astype(int) if values is None else np.array(values, int))
@@ -128,9 +129,9 @@ def codec_map(
             behind = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
             calibration = replace(known[name], gradient=None)
             for row, share in enumerate(shares):
-                # a server's share; headers are a few bytes longer in a run
+                # one server's share; a run's headers are a few bytes longer
                 if isinstance(config.exchange, AllReduce):
-                    load, *_ = all_reduced(config.exchange, config, int(sizes[row]))
+                    load, *_ = all_reduce_load(config.exchange, config, int(sizes[row]))
                 else:
                     nbytes = message_nbytes(config.push, share), message_nbytes(config.pull, share)
                     load = Workload(int(sizes[row]), 0, *nbytes)
@@ -156,21 +157,21 @@ def _gradient(size: int) -> Tensors:
 
 @seldom_collected()
 def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload) -> NDArray[np.float64]:
-    """Seconds of a step for each of these configs, the slowest link first. Where all events have the same order as with
-    the slowest link, the seconds are linear in those of a byte on the link: only the ends of that stretch are walked.
+    """Seconds per step for each of these configs, the slowest link first. While events keep the order that they have on
+    the slowest link, the seconds are linear in the link's seconds per byte: only the ends of that range are simulated.
     """
-    walks = {0: Walk(configs[0], calibration, load)}
+    models = {0: PerformanceModel(configs[0], calibration, load)}
     for column in range(len(configs) - 1, 0, -1):
-        walks[column] = Walk(configs[column], calibration, load)
-        if walks[column].events.order == walks[0].events.order:
+        models[column] = PerformanceModel(configs[column], calibration, load)
+        if models[column].events.order == models[0].events.order:
             break
     speeds = np.array([-1 / config.link.bandwidth_bps for config in configs if config.link])
-    known = sorted(walks)
-    return np.asarray(np.interp(speeds, speeds[known], [walks[column].seconds_per_step for column in known]))
+    known = sorted(models)
+    return np.asarray(np.interp(speeds, speeds[known], [models[column].seconds_per_step for column in known]))
 
 
 def _spread(allowed: NDArray[np.bool_], samples: int) -> Iterator[tuple[int, int]]:
-    """About so many of the allowed points, on a grid of every few rows and columns."""
+    """About ``samples`` of the allowed points, on a grid of every few rows and columns."""
     if not samples or not allowed.any():
         return
     every = max(1, int(np.sqrt(allowed.sum() / samples)))

@@ -1,7 +1,7 @@
-"""A network of real hosts in a prediction: bursts of packets, which wait in queues.
+"""A network of real hosts in a prediction: bursts of packets that wait in queues.
 
-A host hands its link a burst or two of each connection's, the next once that has left: TCP segmentation offload and TCP
-small queues (Linux's ``net/ipv4/tcp_output.c``). From there on each link is a queue: first in, first out.
+Each connection has a burst or two in its host's queue, and hands over the next one when a burst has left: TCP
+segmentation offload and TCP small queues (Linux's ``net/ipv4/tcp_output.c``). Each link is a first-in, first-out queue.
 """
 
 from functools import partial
@@ -13,19 +13,20 @@ from minips.engines.hosts import PACKET_BYTES
 from minips.machines.topology import Network
 
 PAYLOAD_BYTES = 1448
-"""A packet's part of a message: of 1,500 bytes IP takes 20 (RFC 791), TCP 20, its time stamps 12 (RFC 9293, 7323)."""
+"""A message's bytes in a packet: of 1,500, IP takes 20 (RFC 791), TCP 20 and its time stamps 12 (RFC 9293, 7323)."""
 BURST_BYTES = 45 * PACKET_BYTES
-"""As many packets as fit into the 64 KiB of a burst."""
+"""The packets that fit into the 64 KiB of a burst."""
 ACKNOWLEDGED = 66 / (2 * PACKET_BYTES)
-"""The share that goes back: a packet without payload for every second one (RFC 5681)."""
+"""The share that travels back as acknowledgements: an empty packet for every second one (RFC 5681)."""
 PARTS = 64
-"""A long message's packets move as so many at most."""
+"""The most units in which the packets of a long message move."""
 
 
 class Queues:
-    """The links of a graph, each way a queue. ``deepest`` is the most bytes that have waited in one.
+    """The links of a graph, with a queue in each direction. ``deepest`` is the most bytes that have waited in one.
 
-    A message has ``ahead`` bursts in its sender's: 1 where others are sent at once; 2 of a rank's, which come in turn.
+    A message keeps ``ahead`` bursts in its sender's queue: 1 if the sender has several messages under way, 2 for the
+    messages of a rank, which follow each other.
     """
 
     def __init__(self, events: EventLoop, graph: Any, ahead: int) -> None:
@@ -34,10 +35,12 @@ class Queues:
         self._free, self.deepest = [0.0] * len(self._rates), 0.0
 
     def travel(self, source: str, target: str, nbytes: float, flight_s: float) -> Task[None]:
-        """A message's way, for a task's ``yield from``; ``flight_s`` is what it takes where no link delays it."""
+        """Move a message, for a task's ``yield from``. ``flight_s`` is the time it takes without any link's delay."""
         route, began, packets = self._network.route(source, target), self._events.now, ceil(nbytes / PAYLOAD_BYTES)
         links, parts = route.edges.tolist(), min(packets, PARTS)
-        size = (nbytes + packets * (PACKET_BYTES - PAYLOAD_BYTES)) / max(parts, 1)  # headers: RFC 894 has the last 14
+        size = (nbytes + packets * (PACKET_BYTES - PAYLOAD_BYTES)) / max(
+            parts, 1
+        )  # with headers; RFC 894 adds 14 bytes
         ends: list[float] = []
         for part in range(1, parts + 1):
             arrived = Signal()
@@ -51,7 +54,7 @@ class Queues:
         yield max(route.latency_s, began + flight_s - self._events.now)
 
     def _pass(self, links: list[int], size: float, arrived: Signal) -> None:
-        """Join the first of these queues, and the next one as soon as the first byte is there."""
+        """Join the first of these queues, and the next one as soon as the first byte arrives there."""
         link, back, now, rate = links[0], links[0] ^ 1, self._events.now, self._rates[links[0]]
         start = self._events.later(self._free[link], now)
         self._free[link] = start + size / rate

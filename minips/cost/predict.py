@@ -1,6 +1,7 @@
 """Seconds per step before anything is run.
 
-A `Walk` in virtual time takes each worker through its steps with the calibration's seconds; a rehearsal counts bytes.
+A `PerformanceModel` takes each worker through its steps in virtual time, with the calibration's seconds. Short
+simulated runs count the bytes.
 """
 
 import statistics
@@ -21,9 +22,9 @@ from minips.core.limits import check_run
 from minips.core.local import Delays
 from minips.core.message import Message
 from minips.cost.calibrate import calibrate, problem_words
-from minips.cost.quiet import quietly
-from minips.cost.rehearsal import count_bytes, count_rows
-from minips.cost.walk import Walk
+from minips.cost.noise import measure_quietly
+from minips.cost.performance_model import PerformanceModel
+from minips.cost.traffic import count_bytes, count_rows
 from minips.engines import Engine
 from minips.engines.hosts import Hosts
 from minips.engines.inner import Inner
@@ -33,7 +34,7 @@ from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Machines, Topology, check_one_network
 from minips.problems import Problem
-from minips.results.tables import folded
+from minips.results.tables import fold
 from minips.results.trace import SPANS, Trace
 from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
@@ -46,30 +47,29 @@ SLOW = Delays(seconds=0.05, slow={1: 4.0})
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds per step by span name, as one worker spends them on average, and the bytes of all the workers' frames."""
+    """Seconds per step by span name, averaged over the workers, and the bytes of all workers' frames."""
 
     config: Config
     spans: dict[str, float]
-    """Seconds of one update, or of one of its local steps, workers' and servers' together, which `compare` holds
-    against those of a run's trace."""
+    """Seconds of one update, or of one of its local steps, workers' and servers' together; `compare` joins them with
+    those of a run's trace."""
     seconds_per_step: float
     interval_s: tuple[float, float]
     """Seconds per step with all of the calibration's lower quartiles, and with all of its upper ones."""
     bytes_sent: int
     bytes_received: int
     exact_bytes: bool
-    """True where the bytes depend neither on values nor on timing: a run without retries has exactly these."""
+    """True if the bytes depend neither on values nor on timing: a run without retries sends exactly these."""
     cores: int
-    """The cores that all the workers and servers share: those of the calibrated machine, or of each machine of the
-    ``cluster``."""
+    """The cores that workers and servers share: the calibrated machine's, or each machine's in the ``cluster``."""
     note: str = ""
-    """A sentence where other programs kept the machine busy while it was calibrated."""
+    """A sentence if other programs kept the machine busy during the calibration."""
     cluster: Machines | None = None
     limits: tuple[str, ...] = ()
-    """Sentences on what hosts do and the model does not."""
+    """Sentences on effects of hosts that the model leaves out."""
     calibration: Calibration = field(kw_only=True, repr=False)
-    walk: Callable[..., Walk] = field(kw_only=True, repr=False, compare=False)
-    """Takes the workers through their steps again, with another ``calibration``."""
+    model: Callable[..., PerformanceModel] = field(kw_only=True, repr=False, compare=False)
+    """Predict again with another ``calibration``."""
 
     @property
     def seconds(self) -> float:
@@ -92,22 +92,22 @@ class Prediction:
             ("received by workers", f"{about}{self.bytes_received / 1e6:.3f} MB"),
             ("cores", f"{self.cores}{of_each}, shared by {who}"),
         ]
-        limits = (line for sentence in self.limits for line in folded(sentence))
-        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *folded(self.note), *limits])
+        limits = (line for sentence in self.limits for line in fold(sentence))
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), *fold(self.note), *limits])
 
 
 def milliseconds(seconds: float, note: str) -> str:
-    """To the microsecond; two digits where the machine was busy, as the ``note`` says."""
+    """Milliseconds to three decimals; to two digits if the ``note`` says that the machine was busy."""
     return f"{float(f'{seconds * 1e3:.2g}'):g}" if note else f"{seconds * 1e3:.3f}"
 
 
 def check_network(config: Config, cluster: Machines | None, engine: object = None) -> None:
-    """ValueError where a run would have two networks, or its transport none; TypeError for what is not a network."""
+    """ValueError if a run would have two networks, or its transport none; TypeError if it is not a network."""
     check_type("predict", cluster, Machines | None, "a cluster, such as ps.cost.Cluster(machines=8)")
-    check_type("predict", engine, Hosts | None, "ps.Hosts(…) as its engine, whose network is part of the prediction")
+    check_type("predict", engine, Hosts | None, "ps.Hosts(…) as its engine, to predict with its network")
     check_one_network(config, cluster)
     if isinstance(engine, Hosts) and (cluster or not engine.transport(config)):
-        raise ValueError(f"{engine!r} has a network of its own, and so has {cluster!r}. Give one of them.")
+        raise ValueError(f"{engine!r} and {cluster!r} each have a network. Give one of them.")
 
 
 def predict(
@@ -118,19 +118,19 @@ def predict(
     cluster: Machines | None = None,
     engine: Hosts | None = None,
 ) -> Prediction:
-    """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration`` one is made, which takes a few
+    """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration``, `predict` makes one, in a few
     seconds.
 
-    All the workers and servers share the cores of the calibrated machine, as processes on one machine do. On a
-    ``cluster`` they are placed in turn, servers first, as the engine `Ray` places them: those on one machine share its
-    cores and its link, and each core is as fast as the calibrated one. `Cluster.compare` has a machine for each.
+    All workers and servers share the cores of the calibrated machine, like processes on one machine. On a ``cluster``
+    they are placed in turn, servers first, as the engine `Ray` places them: those on one machine share its cores and
+    link, and each core is as fast as the calibrated one. `Cluster.compare` gives each a machine of its own.
 
-    An ``engine`` of hosts has its network: packets with their headers, which wait in its queues, and the latency that
-    two hosts find first, in two seconds. TCP is taken to be warm and to lose nothing, packets not to wait for a core:
-    `Prediction.limits` say where they will, for a queue is longer than ``buffer_bytes``, or the cores are busy.
+    An ``engine`` of hosts brings its network: packets with headers that wait in queues, and a latency that two hosts
+    first measure, which takes two seconds. The prediction assumes that TCP is warm and loses nothing, and that packets
+    do not wait for a core; `Prediction.limits` says so if a queue exceeds ``buffer_bytes`` or the cores are busy.
 
-    A gradient's time is the cluster's ``compute_s`` where that is above 0, the calibration's where that was made for
-    this problem, and is measured here and now otherwise. ValueError for two networks at once.
+    A gradient takes the cluster's ``compute_s`` if that is above 0, or else the calibration's time if that was made for
+    this problem, or else a time measured here and now. ValueError for two networks at once.
     """
     return predict_on(problem, config, calibration, cluster, engine, engine)
 
@@ -144,7 +144,7 @@ def predict_on(
     engine: Hosts | None,
     network: Hosts | Topology | None,
 ) -> Prediction:
-    """As `predict`. ``network`` draws the engine's graph: the engine, or what `Hosts.measured_topology` has found before."""
+    """Like `predict`. ``network`` draws the engine's graph: the engine, or `Hosts.measured_topology`'s result."""
     check_network(config, cluster, engine)
     servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
     graph = network.graph(config.workers, servers) if network else None
@@ -161,11 +161,11 @@ def predict_on(
     if cluster and cluster.compute_s:
         calibration = calibration.with_gradient(Line(cluster.compute_s))
     elif calibration.gradient is None or calibration.problem != problem_words(problem):
-        gradient_s, note = quietly(partial(_time_gradient, part, config, params), attempts=2)
+        gradient_s, note = measure_quietly(partial(_time_gradient, part, config, params), attempts=2)
         calibration = replace(calibration.with_gradient(Line(gradient_s)), note=calibration.note or note)
     bounds = (calibration, calibration.bound("low"), calibration.bound("high"))
-    walk = partial(Walk, config, load=traffic.load, cluster=cluster, net=graph)
-    middle, low, high = (walk(calibration=bound) for bound in bounds)
+    model = partial(PerformanceModel, config, load=traffic.load, cluster=cluster, net=graph)
+    middle, low, high = (model(calibration=bound) for bound in bounds)
     seconds = middle.seconds_per_step
     ends = (seconds, low.seconds_per_step, high.seconds_per_step)
     return Prediction(
@@ -181,22 +181,22 @@ def predict_on(
         cluster,
         tuple(_limits(engine, middle)) if engine else (),
         calibration=calibration,
-        walk=walk,
+        model=model,
     )
 
 
-def _limits(engine: Hosts, walk: Walk) -> Iterator[str]:
-    """Sentences on what a run on hosts does and was not predicted."""
-    deepest, held = walk.queues.deepest if walk.queues else 0.0, engine.buffer_bytes
+def _limits(engine: Hosts, model: PerformanceModel) -> Iterator[str]:
+    """Sentences on effects that a run on hosts has and the prediction leaves out."""
+    deepest, held = model.queues.deepest if model.queues else 0.0, engine.buffer_bytes
     if deepest > held:
-        yield f"One queue would have {deepest:,.0f} bytes and has {held:,}: packets are lost, and each costs time."
-    busy = Walk(walk.config, walk.calibration, walk.load).seconds_per_step / walk.seconds_per_step
-    if busy > 0.25:  # as was found on two cores
-        yield f"{busy:.0%} of a step are the cores', whatever the network: packets wait for a core, too."
+        yield f"One queue would need {deepest:,.0f} bytes and has {held:,}: packets are lost, and each costs time."
+    busy = PerformanceModel(model.config, model.calibration, model.load).seconds_per_step / model.seconds_per_step
+    if busy > 0.25:  # measured on two cores
+        yield f"The cores take {busy:.0%} of a step, whatever the network: packets wait for a core, too."
 
 
 class Row(NamedTuple):
-    """Seconds per step under one consistency, in virtual time and for real."""
+    """Seconds per step under one consistency, simulated and measured."""
 
     consistency: Consistency
     simulated_s: float
@@ -219,9 +219,9 @@ def against_measured(
     """Seconds per step under BSP, SSP, ASP and BSP with a backup worker: simulated, and measured on ``engine`` (None:
     `Processes`).
 
-    ``config`` (None: four workers, of which one computes four times slower, and 20 steps) has the other fields. Real
-    stragglers cannot give up a gradient, so the simulated ones do not either. ``report`` is called after each row; with
-    the default config one takes a few seconds.
+    ``config`` gives the other fields (None: 20 steps of four workers, one of which computes four times slower). Real
+    stragglers cannot abandon a gradient, so the simulated ones do not either. ``report`` is called after each row; with
+    the default config, a row takes a few seconds.
     """
     config = config or Config(workers=4, steps=20, delays=SLOW)
     engine = engine_for(engine, [config])
@@ -236,11 +236,11 @@ def against_measured(
 
 
 def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
-    """The bytes of one message of these tensors, counted on the encoded one: scales, indices, headers and all.
+    """The bytes of one message of these tensors, counted after encoding: with scales, indices and headers.
 
-    These are the frames, which `Run.bytes_sent` counts. With ``stream``, the bytes that they take in a TCP stream: a
-    head, and zeros after it and after each frame, up to a multiple of 64 bytes. (A pool announces messages of 8 MiB and
-    more, which takes a little besides.)
+    These are the bytes of the frames, as in `Run.bytes_sent`. With ``stream``, the bytes that the frames take in a TCP
+    stream: a head, and padding after it and after each frame, to a multiple of 64 bytes. (A pool also announces
+    messages of 8 MiB and more, which takes a little more.)
 
     >>> x = {"w": np.zeros(1000, np.float32)}
     >>> import minips as ps
@@ -255,6 +255,6 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
 
 
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:
-    """Seconds of one batch's gradient here and now: the median of nine."""
+    """Seconds of one batch's gradient, measured here and now: the median of nine."""
     quick = replace(config, delays=None, accumulate=1)
     return statistics.median(timeit(partial(compute, part, quick, params, 0, clock), number=1) for clock in range(9))

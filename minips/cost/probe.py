@@ -1,6 +1,6 @@
-"""The steps that a config needs, counted on its rounds, which are simulated without a network.
+"""Count the steps that a config needs to reach an accuracy, by simulation without a network.
 
-Under BSP the parameters are a run's to the bit.
+Under BSP the parameters equal a real run's to the bit.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from minips.stages.consistency import BSP
 
 
 class _EachRound(Evaluation):
-    """A pause after each round, which keeps its parameters."""
+    """Pause after each round and keep its parameters."""
 
     def __init__(self) -> None:
         self.every = 1
@@ -32,9 +32,11 @@ class _EachRound(Evaluation):
 
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
-    """The parameters after each round of BSP, whatever the config's consistency, until one would not be finite."""
+    """The parameters after each BSP round, whatever the config's consistency, until they would not be finite."""
     config = replace(config.for_rows(problem.rows), link=None, delays=None, overlap=False, consistency=BSP())
-    one_more = replace(config, steps=config.steps + config.local_steps)  # for a run does not pause after its last step
+    one_more = replace(
+        config, steps=config.steps + config.local_steps
+    )  # since a run does not pause after its last step
     look, params = _EachRound(), problem.init(seeds.init(config.seed))
     job = TrainingJob(problem, one_more, params, lambda progress: None, lambda: False, look, None)
     prepare = one_blas_thread(Simulated(compute_s=1.0).prepare)  # computed as in a run
@@ -53,8 +55,8 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
 
 @one_blas_thread
 def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every: int = 5) -> int | None:
-    """The first step after which that share of the held-out rows is classified rightly; None where the config's steps
-    are not enough. The accuracy is computed after ``every`` so many steps, since it may take longer than a step.
+    """The first step after which the accuracy on held-out rows reaches ``target_accuracy``; None if the config has too
+    few steps. The accuracy is computed once every ``every`` steps, since it may take longer than a step.
     """
     held_out, config = problem.held_out(), config.for_rows(problem.rows)
     each = config.local_steps
@@ -64,7 +66,7 @@ def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every:
             accuracy = None if held_out is None else held_out.accuracy(params)
             if accuracy is None:
                 raise ValueError(
-                    f"{type(problem).__name__} has no accuracy on held-out rows. Give it validation rows, and classes."
+                    f"{type(problem).__name__} has no accuracy on held-out rows. Give it classes, and validation rows."
                 )
             if accuracy >= target_accuracy:
                 return step

@@ -1,4 +1,4 @@
-"""A search for the config that reaches an accuracy first: ranked by prediction, and the best few tried."""
+"""Search for the config that reaches an accuracy first: rank by prediction, and try the best few."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from minips.engines.simulated.engine import Simulated
 from minips.machines.calibration import Calibration
 from minips.machines.topology import Machines
 from minips.problems import Problem
-from minips.results.tables import folded
+from minips.results.tables import fold
 from minips.stage import build
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import BSP
@@ -36,30 +36,30 @@ PROBE_STEPS, TRIED = 300, 3
 
 @dataclass(frozen=True)
 class Choice:
-    """One candidate. Seconds are those from the first step until the accuracy is reached; None where it never is."""
+    """One candidate. Seconds are from the first step until it reaches the accuracy; None if it never does."""
 
     config: Config
-    """With as many steps as it needs."""
+    """The config, with as many steps as it needs."""
     steps: int | None
     predicted_s: float | None
     measured_s: float | None = None
-    """None where it was not tried. Virtual seconds where that was on `Simulated`."""
+    """None if it was not tried; virtual seconds if it was tried on `Simulated`."""
     accuracy: float | None = None
-    """At the end of the run that was tried."""
+    """At the end of its run."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """All candidates, the fastest by prediction first; those that do not reach the accuracy come last."""
+    """All candidates, the fastest predicted first; candidates that do not reach the accuracy come last."""
 
     target_accuracy: float
     choices: list[Choice]
     note: str = ""
-    """Sentences: where other programs kept the machine busy while it was calibrated, and where nothing ran for real."""
+    """Sentences: if other programs kept the machine busy during a calibration, and if the runs were simulated."""
 
     @property
     def tried(self) -> list[Choice]:
-        """The choices that were run, in the order of their prediction."""
+        """The choices that were tried, in predicted order."""
         return [choice for choice in self.choices if choice.measured_s is not None]
 
     @property
@@ -68,7 +68,7 @@ class Tuning:
 
     @property
     def best(self) -> Config:
-        """The config that was fastest when it was tried. ValueError where none was."""
+        """The fastest config among those tried. ValueError if none was tried."""
         times = self._times
         if not times:
             raise ValueError(f"No candidate reached an accuracy of {self.target_accuracy}, so none was tried.")
@@ -76,13 +76,13 @@ class Tuning:
 
     @property
     def regret(self) -> float:
-        """The extra time of the first choice over the best one that was tried, as a share of that; 0 for the best."""
+        """The extra time of the first choice over the best tried one, as a share; 0 if the first was the best."""
         times = self._times
         return times[0] / min(times) - 1 if times else 0.0
 
     @property
     def agreement(self) -> float:
-        """The share of the pairs that were tried that came in the predicted order: 1 for all, a half for chance."""
+        """The share of tried pairs that came in the predicted order: 1 for all; a guess would have one half."""
         pairs = list(combinations(self._times, 2))
         return statistics.mean(first <= second for first, second in pairs) if pairs else 1.0
 
@@ -94,13 +94,13 @@ class Tuning:
             ]
             accuracy = f"{choice.accuracy:>10.3f}" if choice.accuracy is not None else f"{'–':>10}"
             start = f"{choice.steps or '–':>6}{''.join(times)}{accuracy}  "
-            lines += folded(start + words(choice.config), len(start))
+            lines += fold(start + words(choice.config), len(start))
         if self.tried:
-            lines += folded(
-                f"The first choice took {self.regret:.0%} longer than the best of the {len(self.tried)} that were "
-                f"tried; of their pairs {self.agreement:.0%} came in the predicted order."
+            lines += fold(
+                f"The first choice took {self.regret:.0%} longer than the best of the {len(self.tried)} tried; "
+                f"{self.agreement:.0%} of their pairs came in the predicted order."
             )
-        return "\n".join([*lines, *folded(self.note)])
+        return "\n".join([*lines, *fold(self.note)])
 
 
 def tune(
@@ -118,22 +118,22 @@ def tune(
 ) -> Tuning:
     """Rank configs by the predicted seconds to an accuracy on the held-out rows, and try the best of them.
 
-    The network is one of a ``link``, which every candidate gets; a ``cluster``, as for `predict`; that of an ``engine``
-    of `Hosts`; or, without any, this machine's bare transport. ValueError for two of them, and without the accuracy.
+    The network is a ``link``, which every candidate gets; a ``cluster``, as in `predict`; that of an ``engine`` of
+    `Hosts`; or, without any of these, this machine's bare transport. ValueError for two of them, or no accuracy.
 
-    Seconds of a step are predicted from one calibration for each codec; steps are counted in short probing runs, of at
-    most as many steps as the candidate has. Other consistencies are probed as BSP, which flatters them.
+    Seconds per step are predicted from one calibration for each codec. Steps are counted in short probing runs, of at
+    most the candidate's steps. Other consistencies are probed as BSP, which flatters them.
 
-    Of the ``candidates`` (None: 30 made of ``start`` by `candidates_of`) the ``tried`` best are run on ``engine``, for
-    as many steps as they need. None for ``engine`` is `Processes`, and on a cluster `Simulated` with the calibrations;
-    `Ray` runs them on the machines themselves. ``progress`` shows a bar, or is called, as ``watch`` is, with a
-    description and the share that is done.
+    The best ``tried`` of the ``candidates`` (None: 30 made from ``start`` by `candidates_of`) are run on ``engine``,
+    for as many steps as they need. None means `Processes`, or on a cluster `Simulated` with the calibrations; `Ray`
+    runs them on the machines themselves. ``progress`` shows a bar, or is called, like ``watch``, with a description
+    and the share done.
     """
     check_problem("tune", problem)
     if not isinstance(target_accuracy, int | float | np.floating) or not 0 <= target_accuracy <= 1:
         raise ValueError(f"tune needs a target_accuracy, such as 0.9, from 0 to 1; got {target_accuracy!r}.")
     if not isinstance(tried, int) or tried < 0:
-        raise ValueError(f"tried is how many of the best are run, from 0; got {tried!r}.")
+        raise ValueError(f"tried is the number of best candidates to run, at least 0; got {tried!r}.")
     check_type("tune", link, Link | None, "a ps.Link, or None")
     check_type("tune", cluster, Machines | None, "a cluster, such as ps.cost.Cluster(machines=8)")
     chosen, cluster = _engine(engine, cluster)
@@ -146,7 +146,7 @@ def tune(
     for config in plan:
         check_network(config, cluster, hosts)
         if isinstance(chosen, Simulated):
-            chosen.network(config)  # which says what to install where that is missing
+            chosen.network(config)  # an error that says what to install, if something is missing
     engine_for(chosen, plan if tried else [])
     network = hosts and hosts.measured_topology()
     parts = len(plan) + min(tried, len(plan))
@@ -167,49 +167,49 @@ def tune(
             stages = repr(alone(config))
             if stages not in calibrations:
                 calibrations[stages] = calibrate(config, problem)
-            told = predict_on(problem, config, calibrations[stages], cluster, hosts, network)
-            ranked.append(Choice(config, needed, told.seconds))
+            prediction = predict_on(problem, config, calibrations[stages], cluster, hosts, network)
+            ranked.append(Choice(config, needed, prediction.seconds))
         ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
         notes = [next((known.note for known in calibrations.values() if known.note), "")]
         for number, choice in enumerate(ranked[:tried]):
             if choice.predicted_s is not None:
                 show(f"trying {words(choice.config)}", (len(plan) + number) / parts)
                 known = calibrations[repr(alone(choice.config))]
-                run = train(problem, choice.config, engine=_calibrated(chosen, known))
+                run = train(problem, choice.config, engine=_with_calibration(chosen, known))
                 ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
     if isinstance(chosen, Simulated):
-        notes.append("The runs that were tried are simulated: measured seconds are those of a virtual clock.")
+        notes.append("The tried runs are simulated: their measured seconds are virtual.")
     return Tuning(target_accuracy, ranked, "\n".join(filter(None, notes)))
 
 
 def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engine, Machines | None]:
-    """The engine of the runs that are tried, and the cluster. ValueError where they are not on the same network."""
+    """The engine of the tried runs, and the cluster. ValueError if they have different networks."""
     if engine is None:
         return (Simulated(cluster=cluster) if cluster else Processes()), cluster
     chosen: Engine = build("engine", engine)
     if isinstance(chosen, Simulated):
         if chosen.topology:
             known = "Give a link, a cluster=ps.cost.Cluster(…), or engine=ps.Hosts(…)"
-            raise ValueError(f"The network of {chosen!r} is not one that a prediction knows. {known}.")
+            raise ValueError(f"A prediction cannot use the network of {chosen!r}. {known}.")
         if cluster and chosen.cluster not in (None, cluster):
-            raise ValueError(f"There are two clusters, {cluster!r} and that of {chosen!r}. Give one of them.")
+            raise ValueError(f"Got two clusters, {cluster!r} and that of {chosen!r}. Give one of them.")
         cluster = cluster or chosen.cluster
         return replace(chosen, cluster=cluster), cluster
     if cluster and isinstance(chosen, Threads | Processes):
-        instead = "Leave the engine out, and the best are simulated; or run them on the cluster with engine=ps.Ray(…)"
-        raise ValueError(f"{chosen!r} runs on this machine, and not on {cluster!r}. {instead}.")
+        instead = "Leave the engine out to simulate the best, or run them on the cluster with engine=ps.Ray(…)"
+        raise ValueError(f"{chosen!r} runs on this machine, not on {cluster!r}. {instead}.")
     return chosen, cluster
 
 
-def _calibrated(engine: Engine, calibration: Calibration) -> Engine:
-    """The engine; a simulation, with the seconds from which its config was predicted."""
+def _with_calibration(engine: Engine, calibration: Calibration) -> Engine:
+    """The engine; a simulation gets the calibration that predicted its config."""
     if isinstance(engine, Simulated) and engine.calibration is None:
         return replace(engine, calibration=calibration)
     return engine
 
 
 def candidates_of(start: Config) -> Iterator[Config]:
-    """Six push codecs, each with one server, with two, with one that answers in float16, and with two all-reduces."""
+    """Six push codecs, each with one server, two servers, one that answers in float16, and two all-reduces."""
     ways: tuple[tuple[Exchange, int, Codec], ...] = (
         (PS(), 1, Codec()),
         (PS(), 2, Codec()),
@@ -232,7 +232,7 @@ def candidates_of(start: Config) -> Iterator[Config]:
 
 
 def _arithmetic(config: Config) -> str:
-    """The fields of a config that its parameters depend on; the exchange of exact gradients is not one of them."""
+    """The fields that determine a run's parameters; the exchange of exact gradients is not among them."""
     same = replace(config, link=None, delays=None, overlap=False, consistency=BSP())
     if config.push.quantizer == Exact() and config.pull.quantizer == Exact() and config.aggregator == Mean():
         same = replace(same, push=Codec(), pull=Codec(), exchange=PS(), servers=1)
@@ -240,7 +240,7 @@ def _arithmetic(config: Config) -> str:
 
 
 def words(config: Config) -> str:
-    """A short text of the fields in which candidates differ."""
+    """The fields in which candidates differ, as a short text."""
     push = ", ".join(repr(stage) for stage in (config.push.quantizer, config.push.memory) if stage != Codec().memory)
     pull = "" if config.pull == Codec() else f", pull {config.pull.quantizer!r}"
     how = (

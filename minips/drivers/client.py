@@ -35,7 +35,7 @@ from minips.stages.transports.base import Closable
 from minips.stages.transports.framing import TooLargeError
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 T = TypeVar("T")
 Versions = tuple[int, ...] | None
@@ -229,7 +229,7 @@ class Client(Closable):
                     parts = [cut_state(state, server.index, server.layout) for server in self._servers]
                     self.begin(self.protocol.leave(parts), timed=False, last=True).result(self.config.timeout_s)
                 except Exception as error:  # a user's own memory may hold what cannot be sent
-                    why = {"failed": f"its memories were not saved: {reason(error)}"}
+                    why = {"failed": f"its memories were not saved: {message_of(error)}"}
             elif not why:
                 with suppress(Exception):
                     self.begin(self.protocol.ask_all("bye"), timed=False, last=True).result(1.0)
@@ -338,7 +338,7 @@ class _MeteredRecord(ServerRecord):
         received_at, (frames, sent_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
         limits, like = expected or self.anything
-        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits)
+        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits, like)
         if sent_at is not None:  # the trace shows both transfers first, then the wait between them
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, received_at - sent_at - busy - waited)

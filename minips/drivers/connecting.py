@@ -24,7 +24,7 @@ from minips.stages.serializers import Packet
 from minips.stages.transports import Link, Transport
 from minips.stages.transports.base import check_token
 from minips.stages.transports.link import UNSHAPED
-from minips.words import check_type, nearest
+from minips.words import check_type, suggestion
 
 Ask = Callable[..., Header]
 """``ask(kind, **header)``: the header of the answer."""
@@ -89,7 +89,7 @@ def transport_of(address: str) -> Transport:
     if not separator or scheme not in known:
         raise ValueError(
             f"An address begins with a transport's name, as tcp://127.0.0.1:5000 does; got {address!r}. "
-            f"{nearest(scheme, known)}"
+            f"{suggestion(scheme, known)}"
         )
     transport: Transport = build("transport", known[scheme])
     return transport

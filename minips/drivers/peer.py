@@ -23,7 +23,7 @@ from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.base import Closable, then
 from minips.stages.transports.framing import too_large
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 T = TypeVar("T")
 _SENT = struct.Struct("<d")
@@ -67,7 +67,7 @@ class Peer(Closable):
                 self.bytes_sent += sum(map(len, greeting))
                 self._channels[rank].call(greeting).result(timeout)
             except ConnectionError as error:
-                raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
+                raise LostError(f"Worker {rank} cannot be reached: {message_of(error)}") from error
 
     def carry_out(self, session: Session[T]) -> T:
         """Carry out a session, such as an all-reduce of ``reduction``, in this thread. Returns its result.
@@ -94,7 +94,7 @@ class Peer(Closable):
 
         def answered(call: "Future[Frames]") -> None:
             if error := call.exception():
-                self._lose(to, reason(error))
+                self._lose(to, message_of(error))
 
         with self.trace.span("transfer"):
             frames: Frames = [_SENT.pack(time.monotonic()), *message.parcel]
@@ -105,7 +105,7 @@ class Peer(Closable):
             try:
                 call = self._channels[to].call(frames)
             except ConnectionError as error:
-                raise LostError(f"Worker {to} is gone: {reason(error)}") from error
+                raise LostError(f"Worker {to} is gone: {message_of(error)}") from error
         then(call, answered)
 
     def _receive(self, wanted: Receive) -> Frames:

@@ -27,7 +27,7 @@ from minips.core.tables import rows_pushed
 from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
 from minips.results import saved
-from minips.results.run import Progress, Run, Watch, gathered
+from minips.results.run import Progress, Run, Watch, gather_run
 from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -223,7 +223,7 @@ class Server(Closable):
             if self._closing.wait(LOOK_S):
                 break
         self.let_go(self.config.timeout_s)
-        run = gathered(self.config, [self.report()])
+        run = gather_run(self.config, [self.report()])
         return run.judge(problem) if problem else run
 
     def let_go(self, timeout: float) -> None:

@@ -30,7 +30,7 @@ from minips.machines.topology import Own, Star, Topology, Tree, TwoRacks
 from minips.results.run import Run
 from minips.stage import StageField, option, register
 from minips.stages.transports.network import NetworkTransport
-from minips.words import reason
+from minips.words import message_of
 
 PACKET_BYTES = 1514
 """A full Ethernet frame as the kernel counts it: 1,500 bytes, and 14 of header."""
@@ -143,7 +143,7 @@ def lacking() -> str:
     try:
         Hosts().graph(1, 1)
     except (RuntimeError, ModuleNotFoundError) as error:
-        return reason(error).removeprefix("server 0 failed: ")
+        return message_of(error).removeprefix("server 0 failed: ")
     return ""
 
 
@@ -284,7 +284,7 @@ def _unshare(flags: int) -> None:
 
 def _sentence(error: BaseException) -> str:
     """The reason why hosts cannot be made and, where rights are lacking, the setting that forbids it."""
-    why, number = reason(error), getattr(error, "errno", None) or getattr(error, "code", None)  # of netlink
+    why, number = message_of(error), getattr(error, "errno", None) or getattr(error, "code", None)  # of netlink
     if number:
         call = getattr(error, "filename", None) or "netlink"
         why = f"{call}: {os.strerror(number)}"

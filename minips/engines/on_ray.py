@@ -37,7 +37,7 @@ from minips.stage import option, register
 from minips.stages.transports import Tcp
 from minips.stages.transports.network import netloc
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 PLACED_S, READY_S = 60.0, 60.0
 """How long Ray may take to reserve CPUs for all the actors, and then to start them."""
@@ -140,7 +140,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             try:
                 ray.init(log_to_driver=False, **given)
             except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-                why = reason(error).strip().rstrip(".")
+                why = message_of(error).strip().rstrip(".")
                 if address == "local":
                     raise RuntimeError(f"Ray cannot start on this machine: {why}.") from error
                 raise RuntimeError(
@@ -382,7 +382,7 @@ class _ActorChild(Child):
         except self._placement.ray.exceptions.RayError as error:
             self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
         except OSError as error:
-            self._how = f"its node does not answer, {self._place}: {reason(error)}"
+            self._how = f"its node does not answer, {self._place}: {message_of(error)}"
         finally:
             self._there.close()
 

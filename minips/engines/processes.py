@@ -28,7 +28,7 @@ from minips.engines.shipping import ship, unship
 from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, multiprocess, run_role
 from minips.stage import register
 from minips.stages.transports.framing import memory
-from minips.words import reason
+from minips.words import message_of
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
 """True where a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
@@ -204,7 +204,7 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork
             pid = fork(name, pipe) if fork else os.fork()
         except (OSError, RuntimeError) as error:
             kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
-            ControlPipe(pipe).send("failed", (kind + reason(error), ""))
+            ControlPipe(pipe).send("failed", (kind + message_of(error), ""))
             continue
         if pid == 0:
             for other in (report, *pipes):
@@ -286,7 +286,7 @@ def run_assignment(
         parts = prepare(unship(assignment, buffers))
         role = parts.pop("role")
     except Exception as error:
-        text = f"{type(error).__name__}: {reason(error)}."
+        text = f"{type(error).__name__}: {message_of(error)}."
         control.send("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
         return
     run_role(role, control, parts)

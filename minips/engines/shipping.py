@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minips.stage import Stage, Value, register
-from minips.words import reason
+from minips.words import message_of
 
 LARGE_BYTES = 1_000_000
 
@@ -68,7 +68,7 @@ def _packed(where: str, value: Any) -> bytes:
         return _dumps(value)
     except Exception as error:
         raise TypeError(
-            f"{where} a {type(value).__name__}, which cannot travel to another process ({reason(error)}). "
+            f"{where} a {type(value).__name__}, which cannot travel to another process ({message_of(error)}). "
             "Make it inside the method that needs it, or run with engine=Threads()."
         ) from error
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from minips.engines.shipping import register_shipped_stages
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 FAREWELL_S = 5.0
 """How long a child may take to leave after ``stop``."""
@@ -55,7 +55,7 @@ class ControlPipe:
     def failed(self, error: BaseException) -> None:
         """Send the exception of a role, and its traceback."""
         print(end="", flush=True)  # a last line without an end, from user code
-        self.send("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
+        self.send("failed", (f"{type(error).__name__}: {message_of(error)}", traceback.format_exc()))
 
 
 def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, Any]) -> None:

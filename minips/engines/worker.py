@@ -21,7 +21,7 @@ from minips.core.rows import Rows
 from minips.core.sessions import Session
 from minips.core.tables import TableWorker, rows_read
 from minips.drivers.client import Client
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_array, as_number
 from minips.problems import Problem
 from minips.stage import Array, Tensors
@@ -151,12 +151,12 @@ def compute(
 def _summand(name: str, g: Any) -> Any:
     """A copy of a gradient, to add others to, with half floats as float32: the problem may reuse its own array."""
     copied = deepcopy(g)
-    return wide(copied if isinstance(g, Rows) else native(copied, f"The gradient of {name!r}"))
+    return widen(copied if isinstance(g, Rows) else native(copied, f"The gradient of {name!r}"))
 
 
 def _mean(total: Any, count: int, like: Any) -> Any:
     """A sum of so many gradients, divided by their number, in the dtype of one of them."""
-    return typed(total / count, getattr(like, "dtype", float))
+    return as_dtype(total / count, getattr(like, "dtype", float))
 
 
 def pair(returned: Any) -> tuple[float, Tensors]:

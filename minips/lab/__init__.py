@@ -1,16 +1,20 @@
 """Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything.
 
-The names are those of `minips.lab.face`, which is imported when the first of them is used: the processes that
-`minips.lab.measure` starts need neither widgets nor pictures.
+Its names come from `minips.lab.face`, which is imported when one is first used: the processes of
+`minips.lab.measure` need neither widgets nor pictures.
 """
 
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from minips.lab import moved
+
+moved.install()
+
 
 def check_libraries() -> None:
-    """ModuleNotFoundError where widgets or pictures cannot be made."""
+    """ModuleNotFoundError if a library for widgets or pictures is not installed."""
     for library in ("ipywidgets", "matplotlib"):
         if not find_spec(library):
             raise ModuleNotFoundError(

@@ -1,4 +1,4 @@
-"""One column of the workbench: a whole config as controls, and as the code that makes it."""
+"""A column of the workbench: a whole config as controls, and the code that makes it."""
 
 import dataclasses
 import html
@@ -22,26 +22,26 @@ STAGES: dict[str, tuple[str, ...]] = {
     **{f"pull {kind}": ("pull", kind) for kind in _CODEC},
     **{kind: (kind,) for kind in _WHOLE},
 }
-"""The dropdowns: the label, and where the stage stands in the config; its kind comes last."""
+"""The dropdowns: the label, and the path of the stage in the config; its kind comes last."""
 
 SIZES = (
     *("workers", "servers", "placement", "steps", "epochs", "batch size", "sampling", "accumulate", "overlap", "seed"),
 )
-"""The config's other fields that have a control of their own."""
+"""The config's other fields with a control."""
 
 LOCAL, INNER = "local", "inner optimizer"
-"""The controls of the config's local steps: how many, none for none, and what makes them."""
+"""The controls of the config's local steps: their number, if any, and their optimizer."""
 
 BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
 SLOWER: dict[str, tuple[type, dict[str, Any]]] = {
     "bandwidth": (float, {"help": "bits per second, each way, of each machine's link"}),
-    "latency": (float, {"help": "ms that a message travels, with a limit", "unit": "ms", "minimum": 0, "maximum": 1e6}),
+    "latency": (float, {"help": "latency of a limited link in ms", "unit": "ms", "minimum": 0, "maximum": 1e6}),
     "compute": (float, {"help": "least ms that a step computes", "unit": "ms, at least", "minimum": 0, "maximum": 1e6}),
     "straggler": (
         float,
-        {"help": "the last worker computes so many times slower", "unit": "× slower", "above": 0, "maximum": 1e6},
+        {"help": "factor by which the last worker is slower", "unit": "× slower", "above": 0, "maximum": 1e6},
     ),
-    "random compute": (bool, {"help": "draw each step's compute time anew, with that mean"}),
+    "random compute": (bool, {"help": "draw each step's compute time at random, with that mean"}),
 }
 """The controls of the config's link and delays: type and metadata."""
 
@@ -49,20 +49,20 @@ FIRST = (
     *("quantizer", "memory", "serializer", "compressor", "transport", "aggregator", "consistency", "optimizer"),
     *("workers", "steps", "bandwidth", "straggler"),
 )
-"""The rows that a first run needs; all others are folded under More."""
+"""The rows for a first run; the others are folded under More."""
 CROWD = 16
-"""More processes than this are worth a warning, where they are more than the machine's cores."""
+"""More processes than this, and than the machine's cores, get a warning."""
 REST = ", more"
-"""What ends the name of the row with a stage's other fields."""
+"""The suffix for the row with a stage's other fields."""
 NARROW = {"memory": 0, "transport": 0}
-"""How many fields of a chosen stage stand under it, if not one; the others are under More."""
+"""The number of a stage's fields shown under it, if not one; the others are under More."""
 
 STRAGGLER_MS = 10.0
-"""The least compute time that comes with a straggler."""
+"""The compute time added for a straggler."""
 
 
-def shown(name: str) -> str:
-    """A row's name as the page shows it."""
+def row_label(name: str) -> str:
+    """A row's name with its unit, for the page."""
     unit = SLOWER[name][1].get("unit") if name in SLOWER else None
     return f"{name} ({unit})" if unit else name
 
@@ -74,12 +74,12 @@ class Column(Controls):
         super().__init__(name)
         self._base = config
         self.on_change: Callable[[], None] = lambda: None
-        """Called where a control has moved."""
+        """Called when a control changes."""
         self.error = ipywidgets.HTML()
-        """What is wrong with what the controls say, if anything is."""
+        """The error in the controls' values, if any."""
         self.code = ipywidgets.HTML()
         self.rows: dict[str, Row] = {}
-        """By name, in their order; a stage's other fields have a row of their own."""
+        """By name, in order; a stage's other fields have their own row."""
         for label, path in {**STAGES, INNER: ("optimizer",)}.items():
             owner: Any = None
             stage: Any = (config.local or LocalSteps()) if label == INNER else config
@@ -92,7 +92,7 @@ class Column(Controls):
             picker = StagePicker(name, label, words, stage, self.changed, NARROW.get(label, 1))
             self.pickers[label], self.rows[label], self.rows[label + REST] = picker, picker.row, picker.rest
         self._lent = False
-        """Whether the compute time is there for the straggler's sake."""
+        """Whether the compute time was added for a straggler."""
         for label, widget in self._plain(config):
             self.fields[label] = bare(widget)
             self.rows[label] = Row(WithTooltip(widget), {"": widget})
@@ -101,13 +101,13 @@ class Column(Controls):
         self.changed()
 
     def _plain(self, config: Config) -> Iterator[tuple[str, Any]]:
-        """The controls of what is no stage."""
+        """The controls of fields that are not stages."""
         hints, fields = get_type_hints(Config), {field.name: field for field in dataclasses.fields(Config)}
         for label in SIZES:
             name = label.replace(" ", "_")
             yield label, control(hints[name], fields[name].metadata, getattr(config, name), self.name, name)
-        steps, said = config.local and config.local.steps, LocalSteps.__dataclass_fields__["steps"].metadata
-        yield LOCAL, control(int | None, said, steps, self.name, LOCAL)
+        steps, limits = config.local and config.local.steps, LocalSteps.__dataclass_fields__["steps"].metadata
+        yield LOCAL, control(int | None, limits, steps, self.name, LOCAL)
         link, delays, bandwidths = config.link or Link(), config.delays or Delays(0.0), dict(BANDWIDTHS)
         if config.link and link.bandwidth_bps not in bandwidths.values():
             bandwidths[f"{link.bandwidth_bps / 1e6:g} Mbit/s"] = link.bandwidth_bps
@@ -123,7 +123,7 @@ class Column(Controls):
             yield label, control(kind, {**metadata, "choices": choices}, values[label], self.name, label)
 
     def load(self, config: Config) -> None:
-        """Show another config. ValueError where it has a stage for each tensor, for which there is no control."""
+        """Show another config. ValueError if its tensors have different stages, which the controls cannot show."""
         fresh = Column(self.name, config)
         self._base = config
         for label, picker in fresh.pickers.items():
@@ -136,36 +136,36 @@ class Column(Controls):
         self.changed()
 
     def config(self) -> Config:
-        """The config that the controls describe. ValueError in a sentence where there can be no such config."""
-        said, base, link, delays = self.read(), self._base, None, None
-        if said["bandwidth"]:
-            link = Link(bandwidth_bps=said["bandwidth"], latency_s=said["latency"] / 1e3)
-        last = said["workers"] - 1
-        known = base.delays.slow if base.delays else {}  # of which only the last worker's has a control
+        """The config that the controls describe. ValueError, in a sentence, if that config is not possible."""
+        values, base, link, delays = self.read(), self._base, None, None
+        if values["bandwidth"]:
+            link = Link(bandwidth_bps=values["bandwidth"], latency_s=values["latency"] / 1e3)
+        last = values["workers"] - 1
+        known = base.delays.slow if base.delays else {}  # only the last worker's has a control
         slow = {worker: factor for worker, factor in known.items() if worker < last and worker != base.workers - 1}
-        if said["straggler"] != 1:
-            slow[last] = said["straggler"]
-        if said["compute"] > 0 or slow:
-            delays = Delays(seconds=said["compute"] / 1e3, slow=slow, exponential=said["random compute"])
-        sizes = {label.replace(" ", "_"): said[label] for label in SIZES}
-        if sizes["epochs"] is not None:  # which are in place of steps
+        if values["straggler"] != 1:
+            slow[last] = values["straggler"]
+        if values["compute"] > 0 or slow:
+            delays = Delays(seconds=values["compute"] / 1e3, slow=slow, exponential=values["random compute"])
+        sizes = {label.replace(" ", "_"): values[label] for label in SIZES}
+        if sizes["epochs"] is not None:  # they replace steps
             sizes["steps"] = Config.steps
         return dataclasses.replace(
             base,
-            push=dataclasses.replace(base.push, **{kind: said[kind] for kind in _CODEC}),
-            pull=dataclasses.replace(base.pull, **{kind: said[f"pull {kind}"] for kind in _CODEC}),
-            **{label: said[label] for label in _WHOLE},
+            push=dataclasses.replace(base.push, **{kind: values[kind] for kind in _CODEC}),
+            pull=dataclasses.replace(base.pull, **{kind: values[f"pull {kind}"] for kind in _CODEC}),
+            **{label: values[label] for label in _WHOLE},
             **sizes,
-            local=LocalSteps(said[LOCAL], said[INNER]) if said[LOCAL] else None,
+            local=LocalSteps(values[LOCAL], values[INNER]) if values[LOCAL] else None,
             link=link,
             delays=delays,
         )
 
     def changed(self) -> None:
-        """A control has moved: show the new code, or the sentence that says why there is none."""
+        """Show the new code after a control has changed, or a sentence that says why there is none."""
         self.on_change()
         self.error.value = self.code.value = ""
-        if self.wrong:  # which stands under the field
+        if self.wrong:  # the error is shown under the field
             return
         try:
             text = code(config := self.config())
@@ -180,7 +180,7 @@ class Column(Controls):
         self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
 
     def _straggle(self, change: Any) -> None:
-        """A straggler of no compute time would not be slow: give it some to multiply, and take it away with it."""
+        """A straggler needs some compute time to be slow: add some with it, and remove it with it."""
         compute, straggler = self.fields["compute"], self.fields["straggler"]
         if compute.wrong or straggler.wrong:
             return

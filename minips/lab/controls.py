@@ -1,9 +1,8 @@
-"""Controls made from what a value's fields say about themselves.
+"""Controls made from the metadata of a value's fields.
 
-Every control has a name that is unique in its panel (``"A quantizer"``, ``"B quantizer fraction"``), by which a screen
-reader, and a test in a browser, finds it; the page shows the field's own name alone. A pointer that rests on the name
-sees the field's help. What is typed stays as it was typed: where it is no number, or out of range, a sentence stands
-under it.
+Every control has a name that is unique in its panel (``"A quantizer"``, ``"B quantizer fraction"``), for screen readers
+and for tests in a browser; the page shows only the field's own name, with the field's help as its tooltip. A typed
+text stays as it is: if it is not a number, or out of range, a sentence appears under it.
 """
 
 import dataclasses
@@ -21,25 +20,25 @@ from minips.stage import Stage, Value, names, stage_class
 from minips.words import BOUNDS, check_limits, default_of
 
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
-"""The unit that a control shows in place of a field's own, and how many of it are one of those."""
+"""By a field's unit, the unit that a control shows instead, and the factor to it."""
 
 STYLE = {"description_width": "136px"}
 PARTS = ("layout", "style")
-"""The widgets that a widget may have beside its children."""
+"""The widgets that a widget may have besides its children."""
 LAYOUT = {"width": "auto", "margin": "1px 4px"}
 
 
 class _Typed(CUnicode[Any, Any]):
-    """A text that a learner typed; a number may be assigned too."""
+    """A typed text; numbers can be assigned too."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         return super().validate(obj, "" if value is None else str(value).removesuffix(".0"))
 
 
 class Number(ipywidgets.Text):  # type: ignore[misc]
-    """A field for a number, in the unit that its name tells, with a ``note`` under it where something is wrong."""
+    """A field for a number, in the unit in its name, with a ``note`` under it if something is wrong."""
 
-    value: Any = _Typed(help="what was typed").tag(sync=True)
+    value: Any = _Typed(help="the typed text").tag(sync=True)
 
     def __init__(
         self, shown: str, kind: type, optional: bool, metadata: Mapping[str, Any], value: Any, **options: Any
@@ -56,7 +55,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
     @property
     def number(self) -> Any:
-        """The number in the field's own unit, None for nothing. ValueError where it is no number, or out of range."""
+        """The number in the field's own unit, None for nothing. ValueError if it is not a number, or out of range."""
         text = self.value.strip()
         if self._optional and text in ("", "none", "None"):
             return None
@@ -74,7 +73,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
     @property
     def wrong(self) -> str:
-        """The faults of what was typed; empty where there are none."""
+        """The error in the typed text; empty if there is none."""
         try:
             _ = self.number
         except ValueError as error:
@@ -89,18 +88,18 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
 @dataclasses.dataclass
 class Row:
-    """Controls that stand together on the page."""
+    """Controls that are shown together."""
 
     panel: Any
     controls: dict[str, Any]
-    """By name; a dropdown of stages, or a control that stands alone, as ``""``."""
+    """By name; a dropdown of stages, or a single control, is ``""``."""
 
 
 class StagePicker:
-    """A dropdown of one kind's registered stages, and under it a control for each field of the chosen one.
+    """A dropdown of one kind's registered stages, and under it a control for each field of the selected stage.
 
-    In a ``narrow`` one the dropdown's name is not shown, for it stands elsewhere, a field shows its own name alone, and
-    all but the first ``narrow`` fields are in a row of their own, ``rest``.
+    With ``narrow``, the dropdown's name is hidden, since it is shown elsewhere, a field shows only its own name, and
+    all but the first ``narrow`` fields are in a separate row, ``rest``.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class StagePicker:
     ) -> None:
         self.label, self.kind = f"{before} {shown}", stage.kind
         self._help, self._changed, self._narrow = help, changed, narrow
-        self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_named(before, shown))
+        self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_label(before, shown))
         self.dropdown.full_name = self.label
         self._placed = WithTooltip(self.dropdown)
         self.row, self.rest = Row(ipywidgets.VBox(), {}), Row(ipywidgets.VBox(), {})
@@ -117,13 +116,13 @@ class StagePicker:
         else:
             bare(self.dropdown)
         self._show(stage)
-        self.dropdown.observe(self._chosen, "value")
+        self.dropdown.observe(self._on_select, "value")
 
     def stage(self) -> Any:
-        """The stage that the controls describe. ValueError in a sentence where there can be no such stage."""
+        """The stage that the controls describe. ValueError, in a sentence, if that stage is not possible."""
         try:
             values = {name: read(widget) for name, widget in self.fields.items()}
-        except ValueError as error:  # which begins with the field's name
+        except ValueError as error:  # its text begins with the field's name
             raise ValueError(f"{self._cls.__name__}.{error}") from None
         if isinstance(self._base, Stage):
             return dataclasses.replace(self._base, **values)  # type: ignore[type-var]
@@ -135,33 +134,33 @@ class StagePicker:
         self.dropdown.value = stage.name
 
     def refresh(self) -> None:
-        """Take in what has been registered since, a class that was defined anew included."""
+        """Offer stages registered since, also a class that was defined again."""
         known, chosen = tuple(names(self.kind)), self.dropdown.value
         if known != self.dropdown.options:
-            self.dropdown.unobserve(self._chosen, "value")
-            self.dropdown.options = known  # which chooses the first one
+            self.dropdown.unobserve(self._on_select, "value")
+            self.dropdown.options = known  # selects the first one
             self.dropdown.value = chosen
-            self.dropdown.observe(self._chosen, "value")
+            self.dropdown.observe(self._on_select, "value")
         if stage_class(self.kind, chosen) is not self._cls:  # its cell was run again
             before = {name: widget.value for name, widget in self.fields.items()}
-            self._choose(chosen)
+            self._select(chosen)
             for name, value in before.items():
                 with suppress(KeyError, TraitError):
                     fresh = self.fields[name].value
                     self.fields[name].value = value
-                    if getattr(self.fields[name], "wrong", ""):  # the old default was the class's mistake, say
+                    if getattr(self.fields[name], "wrong", ""):  # such as an old default that the class has corrected
                         self.fields[name].value = fresh
 
-    def _chosen(self, change: Any) -> None:
+    def _on_select(self, change: Any) -> None:
         if change["new"] != self._cls.name:
-            self._choose(change["new"])
+            self._select(change["new"])
 
-    def _choose(self, name: str) -> None:
+    def _select(self, name: str) -> None:
         self._show(stage_class(self.kind, name))
         self._changed()
 
     def _show(self, stage: Stage | type[Stage]) -> None:
-        """Show the fields of a stage or, of a class, the defaults."""
+        """Show the fields of a stage or, for a class, the defaults."""
         self._base = stage
         self._cls = stage if isinstance(stage, type) else type(stage)
         self.fields = fields_of(stage, self.label, self._changed)
@@ -177,38 +176,38 @@ class StagePicker:
         for row in (self.row, self.rest):
             gone = [one for one in row.panel.children if one is not self._placed]
             row.panel.children = [
-                self._placed if widget is self.dropdown else placed(widget) for widget in row.controls.values()
+                self._placed if widget is self.dropdown else with_tooltip(widget) for widget in row.controls.values()
             ]
             close(*gone)
 
 
 def close(*widgets: Any) -> None:
-    """Let go of widgets and all that is in them: ipywidgets, and the page, keep what is not closed."""
+    """Close widgets and everything in them; ipywidgets and the page keep widgets that are not closed."""
     for widget in widgets:
         close(*getattr(widget, "children", ()), *(getattr(widget, part) for part in PARTS if hasattr(widget, part)))
         widget.close()
 
 
 def bare(widget: Any) -> Any:
-    """The control without its name, which only a screen reader tells; the page shows it elsewhere."""
+    """Hide the control's name, except from screen readers; the page shows it elsewhere."""
     widget.add_class("minips-bare")
     return widget
 
 
 class WithTooltip(ipywidgets.VBox):  # type: ignore[misc]
-    """A control as it stands on the page, with the note under it where it has one; a pointer that rests anywhere on it
-    sees its tooltip, which ipywidgets shows on a control's name alone.
+    """A control with its note, if it has one, and its tooltip over the whole control; ipywidgets shows it only on the
+    control's name.
     """
 
-    description = Unicode(help="of a box: none, which its view asks for").tag(sync=True)
+    description = Unicode(help="empty; the view of a box asks for it").tag(sync=True)
 
     def __init__(self, widget: Any, shown: Any = None) -> None:
         super().__init__([shown or widget, *([widget.note] if isinstance(widget, Number) else [])])
         dlink((widget, "tooltip"), (self, "tooltip"))
 
 
-def placed(widget: Any) -> WithTooltip:
-    """The control as it stands on the page; a checkbox has its name beside it."""
+def with_tooltip(widget: Any) -> WithTooltip:
+    """A control for the page; a checkbox has its name beside it."""
     if not isinstance(widget, ipywidgets.Checkbox):
         return WithTooltip(widget)
     words = ipywidgets.HTML(f"<span aria-hidden='true'>{html.escape(widget.shown)}</span>")
@@ -217,17 +216,22 @@ def placed(widget: Any) -> WithTooltip:
     return WithTooltip(widget, row)
 
 
-def named(before: str, shown: str) -> str:
-    """A description of which the page shows the end alone."""
+def labelled_html(before: str, shown: str) -> str:
+    """A description of which the page shows only the last part."""
     return f"<span class='minips-told'>{html.escape(before)} </span>{html.escape(shown)}"
 
 
-def _named(before: str, shown: str) -> dict[str, Any]:
-    return {"description": named(before, shown), "description_allow_html": True, "style": STYLE, "layout": LAYOUT}
+def _label(before: str, shown: str) -> dict[str, Any]:
+    return {
+        "description": labelled_html(before, shown),
+        "description_allow_html": True,
+        "style": STYLE,
+        "layout": LAYOUT,
+    }
 
 
 class Controls:
-    """Controls that share a name: pickers of stages, and widgets for what is no stage."""
+    """Controls that share a name: stage pickers, and widgets for other fields."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -236,7 +240,7 @@ class Controls:
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The widgets by label; a field of the chosen stage as ``"quantizer.fraction"``."""
+        """The widgets by label; a field of a selected stage is ``"quantizer.fraction"``."""
         found: dict[str, Any] = {}
         for label, picker in self.pickers.items():
             found |= {label: picker.dropdown, **{f"{label}.{name}": one for name, one in picker.fields.items()}}
@@ -244,43 +248,43 @@ class Controls:
 
     @property
     def wrong(self) -> bool:
-        """True where something is wrong with the numbers that were typed."""
+        """True if something is wrong with the typed numbers."""
         return any(getattr(widget, "wrong", "") for widget in self.controls.values())
 
     def read(self) -> dict[str, Any]:
-        """The stages and the other values by label. ValueError in a sentence where one cannot be."""
+        """The stages and the other values by label. ValueError, in a sentence, for an impossible one."""
         stages = {label: picker.stage() for label, picker in self.pickers.items()}
         return stages | {label: read(widget) for label, widget in self.fields.items()}
 
     def refresh(self) -> None:
-        """Offer the stages that have been registered since."""
+        """Offer stages registered since."""
         for picker in self.pickers.values():
             picker.refresh()
 
 
 class Form(Controls):
-    """A control for each field of a value, a stage picker where the field is a stage."""
+    """A control for each field of a value; a stage picker if the field is a stage."""
 
     def __init__(self, name: str, value: Value, changed: Callable[[], None]) -> None:
         super().__init__(name)
         self._base = value
         self.fields = fields_of(value, name, changed)
-        shown = {label: placed(widget) for label, widget in self.fields.items()}
+        shown = {label: with_tooltip(widget) for label, widget in self.fields.items()}
         for field in dataclasses.fields(value):  # type: ignore[arg-type]
             if isinstance(stage := getattr(value, field.name), Stage):
                 words = field.name.replace("_", " ")
                 picker = StagePicker(name, words, field.metadata["help"], stage, changed)
                 self.pickers[field.name], shown[field.name] = picker, picker.row.panel
         self.panels = [shown[field.name] for field in dataclasses.fields(value) if field.name in shown]  # type: ignore[arg-type]
-        """The widgets for the page, in the order of the fields."""
+        """The widgets for the page, in field order."""
 
     def value(self) -> Any:
-        """The value that the controls describe. ValueError in a sentence where there can be no such value."""
+        """The value that the controls describe. ValueError, in a sentence, if that value is not possible."""
         return dataclasses.replace(self._base, **self.read())  # type: ignore[type-var]
 
 
-def explained(*parts: Controls) -> str:
-    """The names of all controls, without their part's, and what they mean, folded, as HTML."""
+def help_html(*parts: Controls) -> str:
+    """The names of all controls, without their part's, and their help, folded, as HTML."""
     words = {
         one.full_name.removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
     }
@@ -288,8 +292,8 @@ def explained(*parts: Controls) -> str:
 
 
 def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None]) -> dict[str, Any]:
-    """A widget for each field that a simple widget can hold, with the value's own content or, for a class, the
-    default. A field that contradicts itself has none: the class will say what is wrong when it is to be made.
+    """A widget for each field that a simple widget can hold, with the value's content or, for a class, the default. A
+    field that contradicts itself gets none: the class will raise the error when a stage is made.
     """
     fields: dict[str, Any] = {}
     try:
@@ -312,14 +316,14 @@ def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None
 
 
 def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any:
-    """A widget for a field of this type and metadata; None for a type that no simple widget can hold."""
+    """A widget for a field of this type and metadata; None if no simple widget can hold the type."""
     arms = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
     kind = next((arm for arm in arms if arm is not type(None)), hint)
     unit = metadata.get("unit") or ""
     shown = (field.removesuffix("_bps").removesuffix("_s") if unit in SHOWN_IN else field).replace("_", " ")
     unit = SHOWN_IN.get(unit, (unit, 1.0))[0]
     shown += f" ({unit})" if unit and unit not in shown else ""
-    common = {**_named(label, shown), "tooltip": metadata.get("help") or shown}
+    common = {**_label(label, shown), "tooltip": metadata.get("help") or shown}
     if metadata.get("choices") is not None:
         widget = ipywidgets.Dropdown(options=metadata["choices"], value=value, **common)
     elif kind is bool:
@@ -337,10 +341,10 @@ def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any
 
 
 def read(widget: Any) -> Any:
-    """The value of a control made by `control`. ValueError in a sentence where it is no number, or out of range."""
+    """The value of a widget made by `control`. ValueError, in a sentence, if it is not a number, or out of range."""
     return widget.number if isinstance(widget, Number) else widget.value
 
 
 def sentence(text: str, verdict: str = "That does not work.") -> str:
-    """An error, or a warning, as HTML that a screen reader announces."""
+    """An error or a warning as HTML that screen readers announce."""
     return f"<div role='alert' class='minips-alert'><b>{verdict}</b> {html.escape(text)}</div>"

@@ -1,8 +1,8 @@
 """Pictures of runs.
 
-Each function takes ``ax`` (None: a new pyplot figure) and returns the axes. What is compared differs in marker, dash or
-hatch as well as in colour (Okabe and Ito's palette, which the colour-blind can tell apart), and every axis names its
-unit. ``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}``.
+Each function takes ``ax`` (None: a new pyplot figure) and returns the axes. Series differ in marker, dash or hatch as
+well as in colour (Okabe and Ito's palette, which colour-blind readers can tell apart), and every axis names its unit.
+``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}``.
 """
 
 import io
@@ -35,11 +35,11 @@ __all__ = ["GROUPS", "LOOKS", "MEASURED", "PREDICTED", "Look", "check_ending", "
 __all__ += ["legend_above", "loss", "pareto", "predicted", "save", "spans", "staleness", "timeline", "way"]
 
 Rows = Sequence[tuple[float, int, float]]
-"""Rows of (seconds, step, training loss), as `Run.losses` and `Progress.losses` hold them."""
+"""Rows of (seconds, step, training loss), as in `Run.losses` and `Progress.losses`."""
 
 
 class Look(NamedTuple):
-    """The colour, marker and line of one series."""
+    """The colour, marker, line and hatch of a series."""
 
     colour: str
     marker: str
@@ -48,12 +48,12 @@ class Look(NamedTuple):
 
     @property
     def line(self) -> dict[str, Any]:
-        """As keywords of ``Axes.plot``."""
+        """Keywords for ``Axes.plot``."""
         return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
 
     @property
     def area(self) -> dict[str, Any]:
-        """As keywords of bars and patches."""
+        """Keywords for bars and patches."""
         return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "white"}
 
 
@@ -67,7 +67,7 @@ LOOKS = (
 )
 
 PREDICTED, MEASURED = LOOKS[3], LOOKS[2]
-"""What was predicted and what was measured; the first two looks are for two runs, A and B."""
+"""The looks of predicted and measured figures; the first two looks are for two runs, A and B."""
 
 WIDE = 20
 """The ratio of the largest figure to the smallest above which an axis of `pareto` is logarithmic."""
@@ -80,7 +80,7 @@ GROUPS = {
     "decode": DECODE,
     "update": UPDATE,
 }
-"""What a timeline tells apart, and the spans of each."""
+"""The groups that a timeline shows, and the spans in each."""
 
 
 def loss(
@@ -90,11 +90,11 @@ def loss(
     step_bytes: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Training loss against seconds, megabytes sent by the workers, or steps. Instead of a run, its rows so far will
-    do; ``step_bytes`` then says, by name, how many bytes the workers send in a step.
+    """Training loss against seconds, megabytes sent by the workers, or steps. In place of a run, its rows so far are
+    enough; ``step_bytes`` then gives, by name, the bytes that the workers send per step.
     """
     ax = ax or _new(6.4, 3.6)
-    for look, (label, run) in zip(cycle(LOOKS), _named(runs).items(), strict=False):
+    for look, (label, run) in zip(cycle(LOOKS), _by_name(runs).items(), strict=False):
         rows = list(run.losses if isinstance(run, Run) else run)
         if against == "bytes":
             if isinstance(run, Run):
@@ -102,7 +102,7 @@ def loss(
             elif step_bytes and label in step_bytes:
                 each = step_bytes[label]
             else:
-                raise ValueError("Loss against bytes needs a whole run, or step_bytes: rows do not tell the bytes.")
+                raise ValueError("Loss against bytes needs a whole run, or step_bytes: rows do not have the bytes.")
             x = [each / 1e6 * step for _, step, _ in rows]
         else:
             x = [seconds if against == "seconds" else step for seconds, step, _ in rows]
@@ -116,8 +116,10 @@ def loss(
 
 
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-    """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together."""
-    named = _named(runs)
+    """A bar for each span: milliseconds of one push and its pull, workers' and servers' time together. The legend says
+    how many messages were planned (`minips.Codec`): their encoding and decoding calls no stage.
+    """
+    named = {_and_planned(label, run): run for label, run in _by_name(runs).items()}
     means = {
         label: {name: total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
         for label, run in named.items()
@@ -131,8 +133,8 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
 
 
 def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """A bar per span, predicted beside measured: milliseconds of one push and its pull; ``total`` is a step of all.
-    Where one of the two does not count a span, the picture says so in place of the bar.
+    """Bars for each span, predicted and measured: milliseconds of one push and its pull; ``total`` is a step of all
+    workers. If one of the two does not count a span, text takes the place of its bar.
     """
     rows = [row for row in comparison.rows if row[1] or row[2]]
     ax = ax or _new(6.4, 0.8 + 0.35 * len(rows))
@@ -144,7 +146,9 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """A row of bars for each worker and server, between two moments (None: eight steps from the middle of the run)."""
+    """A row of bars for each worker and server, between two times (None: eight steps in the middle of the run). The
+    legend says how many messages of the whole run were planned.
+    """
     middle, half = run.seconds / 2, 4 * run.seconds_per_step
     start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
     shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
@@ -158,7 +162,7 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
             if bars:
                 ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **look.area)
         if any(span.name in members for span in shown):
-            present.append(Patch(label=group, **look.area))
+            present.append(Patch(label=_and_planned(group, run) if members is ENCODE else group, **look.area))
     ax.set_yticks(range(len(whos)), whos)
     ax.set(xlabel=f"time since the start ({unit})", xlim=(start * scale, stop * scale))
     legend_above(ax, len(GROUPS) if _figure(ax).get_figwidth() > NARROW_IN else len(GROUPS) // 2, handles=present)
@@ -166,10 +170,10 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
 
 
 def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-    """The histogram of staleness: gradients, by the age in versions of the parameters they were computed from."""
+    """A histogram of staleness: gradients by the age, in versions, of the parameters they were computed from."""
     ax = ax or _new(6.4, 3.2)
-    named = _named(runs)
-    for look, label, run, aside, width in _beside(named):
+    named = _by_name(runs)
+    for look, label, run, aside, width in _bars(named):
         versions, counts = zip(*sorted(run.staleness.items()), strict=True) if run.staleness else ((), ())
         ax.bar(np.array(versions) + aside, counts, width, label=label, **look.area)
     most = max((version for run in named.values() for version in run.staleness), default=0)
@@ -183,13 +187,13 @@ def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
 def contenders(
     series: Mapping[str, Mapping[str, tuple[float, float, float]]], *, label: str, ax: Axes | None = None
 ) -> Axes:
-    """A bar for each contender in each series, on a logarithmic axis that ``label`` names with its unit.
+    """A bar for each contender in each series, on a logarithmic axis; ``label`` is its name and unit.
 
-    A bar is (median, lower quartile, upper quartile): it ends at the median, and a whisker joins the quartiles.
+    A bar is (median, lower quartile, upper quartile): it ends at the median, with a whisker between the quartiles.
     """
     names = list(dict.fromkeys(name for bars in series.values() for name in bars))
     ax = ax or _new(6.4, 0.8 + len(names) * (0.13 + 0.11 * len(series)))
-    for look, group, bars, aside, height in _beside(series):
+    for look, group, bars, aside, height in _bars(series):
         y = np.array([names.index(name) for name in bars]) + aside
         middle, low, high = np.array(list(bars.values()), float).reshape(-1, 3).T
         whiskers: dict[str, Any] = {"xerr": (middle - low, high - middle), "error_kw": {"lw": 0.8}}
@@ -207,11 +211,11 @@ def pareto(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """A mark for each run, by two columns of a table (None for ``y``: a loss, as for `RunTable.pareto`), and the Pareto
-    front: its runs have other marks and their names, or what differs in their configs, and a line joins them.
+    """A mark for each run, by two columns of a table (None for ``y``: a loss, as in `RunTable.pareto`), and the Pareto
+    front: a line joins its runs, which have other marks and their names, or the differences in their configs.
 
-    Runs that have diverged have a mark of their own, and those without numbers none. ``table.pareto(x, y)`` has the
-    front as a text table. ValueError as it says.
+    Diverged runs have another mark, and runs without numbers have none. ``table.pareto(x, y)`` is the front as a text
+    table, and raises the same ValueErrors.
     """
     table = table if isinstance(table, RunTable) else RunTable(table)
     y = y or table.objectives[1]
@@ -224,13 +228,13 @@ def pareto(
         ("Pareto front", LOOKS[0], front.rows),
     ]
     for label, look, rows in groups:
-        points = [(_scaled(x, row[x]), _scaled(y, row[y])) for row in rows if is_number(row[x]) and is_number(row[y])]
+        points = [(_scale(x, row[x]), _scale(y, row[y])) for row in rows if is_number(row[x]) and is_number(row[y])]
         if points:
             line: dict[str, Any] = {"linestyle": "-" if rows is front.rows else "", "drawstyle": "steps-post"}
             ax.plot(*zip(*points, strict=True), label=label, markersize=7, **{**look.line, **line})
     for row in front.rows:
-        at = _scaled(x, row[x]), _scaled(y, row[y])
-        ax.annotate(_named_row(row), at, (6, 6), textcoords="offset points", fontsize=8)
+        at = _scale(x, row[x]), _scale(y, row[y])
+        ax.annotate(_row_name(row), at, (6, 6), textcoords="offset points", fontsize=8)
     ax.set(xlabel=_AXES.get(x, (x, 1))[0], ylabel=_AXES.get(y, (y, 1))[0])
     for axis, column in (("x", x), ("y", y)):
         values = [value for row in table if is_number(value := row[column])]
@@ -251,19 +255,19 @@ _AXES: dict[str, tuple[str, float]] = {
     "validation_loss": ("validation loss", 1),
     "accuracy": ("accuracy (share of held-out rows)", 1),
 }
-"""The axis of a column: its name with the unit, and what its figures are multiplied by."""
+"""A column's axis: its name with the unit, and the factor for its figures."""
 
 
 def _pairs(table: RunTable) -> Iterator[tuple[dict[str, Any], Run]]:
     return zip(table.rows, table.runs, strict=True)
 
 
-def _scaled(column: str, value: float) -> float:
+def _scale(column: str, value: float) -> float:
     return value * _AXES.get(column, ("", 1))[1]
 
 
-def _named_row(row: Mapping[str, Any]) -> str:
-    """A row's name, or the fields in which its config differs from others."""
+def _row_name(row: Mapping[str, Any]) -> str:
+    """A row's name, or the config fields that differ between rows."""
     fields = {
         name.rpartition(".")[2]: value for name, value in row.items() if name not in FIGURES and value is not None
     }
@@ -272,10 +276,9 @@ def _named_row(row: Mapping[str, Any]) -> str:
 
 
 def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
-    """The codec of the fastest step by link bandwidth and gradient size: predicted as areas, measured as marks.
+    """The codec with the fastest step, by link bandwidth and gradient size: predicted as areas, measured as marks.
 
-    A mark has the look of the codec that was fastest when it was measured; where that is not the area's, it has a black
-    edge.
+    A mark has the look of the fastest measured codec, and a black edge if that is not the predicted one.
     """
     ax = ax or _new(7.2, 4.6)
     x, y = (_edges(points) for points in (found.bandwidths_bps / 1e6, found.values * 4 / 1e3))
@@ -300,22 +303,22 @@ def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
 
 
 def _edges(points: NDArray[Any]) -> NDArray[Any]:
-    """The borders between the points of a logarithmic axis, and as far beyond the first and the last."""
+    """The borders between points on a logarithmic axis, and as far beyond the first and the last point."""
     logs = np.log10(points)
     half = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.5])
     return np.asarray(10 ** np.concatenate([logs[:1] - half[:1], logs[:-1] + np.diff(logs) / 2, logs[-1:] + half[-1:]]))
 
 
 def check_ending(file: str) -> None:
-    """ValueError where `save` cannot write a file of this ending."""
+    """ValueError if `save` cannot write a file with this ending."""
     known = Figure().canvas.get_supported_filetypes()
     if (ending := Path(file).suffix[1:]) and ending.lower() not in known:
         raise ValueError(f"A picture cannot be written as {ending!r}, for {file}. Known endings: {', '.join(known)}.")
 
 
 def save(ax: Axes, file: str) -> None:
-    """Write the picture to a file, whose ending says in which format, and let it go. A file without an ending gets that
-    of matplotlib's usual format. OSError as of `files.write`.
+    """Write the picture to a file, in the format of its ending, and close it. A file without an ending gets that of
+    matplotlib's default format. OSError as in `files.write`.
     """
     figure, content = _figure(ax), io.BytesIO()
     usual = figure.canvas.get_default_filetype()
@@ -326,7 +329,7 @@ def save(ax: Axes, file: str) -> None:
 
 
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
-    """The data's way through the stages of a config: down one side in a worker, up the other in a server, and back."""
+    """The path of data through a config's stages: down in a worker, up in a server, and back."""
     config = config or Config()
     coding = ("memory", "quantizer", "serializer", "compressor")
     worker = [("problem", "gradients: named arrays"), *((kind, getattr(config.push, kind)) for kind in coding)]
@@ -378,7 +381,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> No
 
 
 def _stage(what: Any) -> str:
-    """A stage as its code, shortened where it would not fit into a box; text as it is."""
+    """A stage as code, shortened if it does not fit into a box; text as it is."""
     text = what if isinstance(what, str) else code(what, package=False)
     return text if len(text) <= 36 else f"{type(what).__name__}(…)"
 
@@ -389,12 +392,18 @@ def _figure(ax: Axes) -> Figure:
     return figure
 
 
-def _named(runs: Any) -> dict[str, Any]:
+def _by_name(runs: Any) -> dict[str, Any]:
     return dict(runs) if isinstance(runs, Mapping) else {"": runs}
 
 
-def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
-    """Look, label and content of each series, how far aside of their names its bars stand, and how thick they are."""
+def _and_planned(label: str, run: Run) -> str:
+    """The label, and how many of the run's messages were planned."""
+    planned = run.trace.planned.total()
+    return f"{label} ({planned} planned)".lstrip() if planned else label
+
+
+def _bars(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
+    """Look, label and content of each series, and its bars' offset from their names and their thickness."""
     thick = 0.8 / max(len(series), 1)
     for i, (look, (label, content)) in enumerate(zip(cycle(looks), series.items(), strict=False)):
         yield look, label, content, (i - (len(series) - 1) / 2) * thick, thick
@@ -403,8 +412,8 @@ def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterato
 def _times(
     ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float | None]], looks: Sequence[Look] = LOOKS
 ) -> None:
-    """Bars of seconds with their milliseconds in two digits that count, one for each name in each series."""
-    for look, label, seconds, aside, height in _beside(series, looks):
+    """Bars of seconds, labelled with milliseconds to two significant digits, one for each name in each series."""
+    for look, label, seconds, aside, height in _bars(series, looks):
         values = [1e3 * (each or 0.0) for each in seconds]
         bars = ax.barh(np.arange(len(names)) + aside, values, height, label=label, **look.area)
         figures = [f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}" for value in values]
@@ -415,20 +424,20 @@ def _times(
 
 
 def _rows(ax: Axes, names: Sequence[str]) -> None:
-    """Name the rows, the first one on top."""
+    """Label the rows, the first one on top."""
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.grid(axis="x", alpha=0.3)
 
 
 def legend_above(ax: Axes, columns: int, **entries: Any) -> None:
-    """A legend between the axes and what stands above them."""
+    """Put the legend above the axes."""
     ax.legend(ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, **entries)
 
 
 def _legend(ax: Axes, where: Literal["upper right", "lower right"] = "upper right") -> None:
     if any(label for label in ax.get_legend_handles_labels()[1]):
-        ax.legend(loc=where)  # to look for the best place takes long where there is much to avoid
+        ax.legend(loc=where)  # finding the best place takes long in a full picture
 
 
 def _new(width: float, height: float) -> Axes:

@@ -1,4 +1,4 @@
-"""The workbench's results of finished runs: words, tables and CSV."""
+"""Results of the workbench's finished runs: text, tables and CSV."""
 
 import csv
 import html
@@ -16,7 +16,7 @@ from minips.results.tables import html_rows
 
 
 class Record(NamedTuple):
-    """One run of the history."""
+    """A run in the history."""
 
     number: int
     side: str
@@ -24,7 +24,7 @@ class Record(NamedTuple):
     prediction: Prediction | None
 
     def row(self) -> dict[str, Any]:
-        """A line of CSV: plain values, seconds and bytes, the config as JSON."""
+        """The run as a line of CSV: plain values in seconds and bytes, the config as JSON."""
         run = self.run.to_dict()
         config, losses, spans, stale = (run.pop(name) for name in ("config", "losses", "spans", "staleness"))
         run = {name: value for name, value in run.items() if name not in ("events", "evaluations", "name")}
@@ -42,10 +42,10 @@ class Record(NamedTuple):
 
 
 def in_words(runs: Mapping[str, Run]) -> str:
-    """The result of the runs, in a line."""
+    """The results of the runs, in one line."""
     parts = []
     for side, run in runs.items():
-        parts.append(f"{side}{_ended(run)}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
+        parts.append(f"{side}{_ending(run)}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
         if run.diverged:
             parts.append(f"{run.diverged} These are the parameters before that.")
     if len(runs) == 2:
@@ -57,8 +57,8 @@ def in_words(runs: Mapping[str, Run]) -> str:
     return " ".join(parts)
 
 
-def foretold(prediction: Prediction, run: Run) -> str:
-    """A step as it was predicted, as it was, and whether that lies between what was predicted as its limits."""
+def predicted_step(prediction: Prediction, run: Run) -> str:
+    """Compare the predicted and the measured step, and say whether the latter is within the predicted limits."""
     predicted, measured = prediction.seconds_per_step, run.seconds_per_step
     low, high = prediction.interval_s
     verdict = "inside" if low <= measured <= high else "outside"
@@ -67,7 +67,7 @@ def foretold(prediction: Prediction, run: Run) -> str:
 
 
 def table(runs: Mapping[str, Run]) -> str:
-    """The runs beside each other, as HTML."""
+    """The runs side by side, as HTML."""
     columns: dict[str, dict[tuple[str, int], str]] = {side: {} for side in runs}
     for side, run in runs.items():
         for name, value in run.rows():  # several events have one name
@@ -78,13 +78,13 @@ def table(runs: Mapping[str, Run]) -> str:
 
 
 def history(records: Sequence[Record]) -> str:
-    """All the runs so far, the last one first, as HTML."""
+    """All runs so far, the last one first, as HTML."""
     rows = [
         {
             "Run": str(record.number),
             "Column": record.side,
             "Config": changes(record.run.config),
-            "Outcome": _outcome(record.run) + _ended(record.run),
+            "Outcome": _outcome(record.run) + _ending(record.run),
             "Time": f"{record.run.seconds:.2f} s",
             "Step": f"{record.run.seconds_per_step * 1e3:.2f} ms",
             "Step, predicted": f"{record.prediction.seconds_per_step * 1e3:.2f} ms" if record.prediction else "–",
@@ -96,13 +96,13 @@ def history(records: Sequence[Record]) -> str:
 
 
 def changes(config: Config) -> str:
-    """The fields of a config that differ from the defaults, in one line of code."""
+    """A config's fields that differ from the defaults, as a line of code."""
     text = " ".join(code(config).split()).replace("( ", "(").replace(", )", ")")
     return text.removeprefix("ps.Config(").removesuffix(")") or "as it comes"
 
 
 def to_csv(records: Sequence[Record]) -> str:
-    """The history as comma-separated values, a line for each run."""
+    """The history as CSV, with a line for each run."""
     rows = [record.row() for record in records]
     names = list(dict.fromkeys(name for row in rows for name in row if name != "config"))
     text = io.StringIO()
@@ -112,8 +112,8 @@ def to_csv(records: Sequence[Record]) -> str:
     return text.getvalue()
 
 
-def _ended(run: Run) -> str:
-    """The reason why a run ended early; empty where it did not."""
+def _ending(run: Run) -> str:
+    """Why a run ended early; empty if it did not."""
     return " (stopped)" if run.stopped else " (diverged)" if run.diverged else ""
 
 
@@ -129,6 +129,6 @@ def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _breakable(text: str) -> str:
-    """Code may go on in the next line after a bracket, a comma or a sign; a number stays with its unit."""
+    """Let code break after a bracket, a comma or an equals sign, and keep numbers with their units."""
     text = re.sub(r"([(=,])(?=\S)", r"\1<wbr>", html.escape(text))
     return re.sub(r"(\d) (?=(?:s|ms|MB)\b)", r"\1&nbsp;", text)

@@ -1,4 +1,4 @@
-"""A stage's own source, where it stands in the package; and the code that makes a value."""
+"""A stage's source code and its place in the package; and the code that makes a value."""
 
 import ast
 import dataclasses
@@ -15,7 +15,7 @@ from minips.words import default_of
 
 @dataclasses.dataclass(repr=False)
 class Listing:
-    """A piece of source and where it stands. A notebook shows it highlighted; elsewhere it is plain text."""
+    """A piece of source code, and its place. A notebook shows it highlighted; elsewhere it is plain text."""
 
     source: str
     place: str
@@ -31,14 +31,14 @@ class Listing:
 
 
 def show(thing: Any) -> Listing:
-    """The source of a stage, a class or a function: ``lab.show(ps.TopK)``, ``lab.show(ps.TopK(0.1))``.
+    """Show the source of a stage, a class or a function: ``lab.show(ps.TopK)``, ``lab.show(ps.TopK(0.1))``.
 
-    TypeError where there is no Python source to show.
+    TypeError if it has no Python source.
     """
     target = thing if inspect.isroutine(thing) or isinstance(thing, type) or inspect.ismodule(thing) else type(thing)
     try:
-        of_notebook = isinstance(target, type) and target.__module__ == "__main__"
-        lines, first = _of_notebook(target) if of_notebook else inspect.getsourcelines(target)
+        in_notebook = isinstance(target, type) and target.__module__ == "__main__"
+        lines, first = _notebook_lines(target) if in_notebook else inspect.getsourcelines(target)
     except (OSError, TypeError):
         name = getattr(target, "__name__", repr(target))
         raise TypeError(f"There is no Python source of {name} to show. Try one of its methods or its class.") from None
@@ -46,7 +46,7 @@ def show(thing: Any) -> Listing:
 
 
 def code(value: Any, indent: int = 0, package: bool = True) -> str:
-    """The code that makes a value, with what differs from the defaults only, wrapped into lines.
+    """The code that makes a value, with only the fields that differ from the defaults, wrapped into lines.
 
     >>> print(code(minips.Config(workers=2, push=minips.Codec(quantizer=minips.Sign()))))
     ps.Config(
@@ -59,21 +59,21 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
     name = type(value).__name__
     if package and getattr(minips, name, None) is type(value):
         name = f"ps.{name}"
-    said = [
+    given = [
         (field.name, getattr(value, field.name))
         for field in dataclasses.fields(value)  # type: ignore[arg-type]
         if getattr(value, field.name) != default_of(field)
     ]
-    flat = f"{name}({', '.join(f'{key}={code(item, package=package)}' for key, item in said)})"
-    if len(flat) + indent <= 50 or not said:
+    flat = f"{name}({', '.join(f'{key}={code(item, package=package)}' for key, item in given)})"
+    if len(flat) + indent <= 50 or not given:
         return flat
     pad = " " * (indent + 4)
-    lines = [f"{pad}{key}={code(item, indent + 4, package)}," for key, item in said]
+    lines = [f"{pad}{key}={code(item, indent + 4, package)}," for key, item in given]
     return "\n".join([f"{name}(", *lines, " " * indent + ")"])
 
 
 def _place(target: Any, line: int) -> str:
-    """The file relative to the package, never this machine's path."""
+    """The file's path relative to the package, never this machine's path."""
     if getattr(target, "__module__", "") == "__main__":
         return "written in this notebook"
     package = Path(minips.__file__).parent
@@ -84,8 +84,8 @@ def _place(target: Any, line: int) -> str:
     return f"{path.as_posix()}, line {line}"
 
 
-def _of_notebook(cls: Any) -> tuple[list[str], int]:
-    """Source lines of a class that was written in a cell: `inspect` finds its methods there, but not the class."""
+def _notebook_lines(cls: Any) -> tuple[list[str], int]:
+    """The source lines of a class defined in a cell, where `inspect` finds methods but not classes."""
     for member in vars(cls).values():
         code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None
         lines = linecache.getlines(code.co_filename) if code else []

@@ -1,7 +1,7 @@
-"""The panels' style sheet, put into each of them.
+"""The style sheet in each panel.
 
-It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the dark one inverts their lightness and
-keeps their hues. A panel whose kernel is gone shows a sentence in place of its controls.
+It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the dark theme inverts their lightness and
+keeps their hues. A panel without its kernel shows a sentence in place of its controls.
 """
 
 from typing import Any
@@ -14,13 +14,13 @@ _DARK = "[data-jp-theme-light='false'] .minips-panel"
 _INVERTED = "filter: invert(0.93) hue-rotate(180deg)"
 
 WIDE: dict[str, Any] = {"layout": {"width": "auto"}, "style": {"description_width": "initial"}}
-"""Options of a control whose label, and whose options, are as wide as their texts."""
+"""Options of a control that is as wide as its texts."""
 DPI = 110
-"""Pixels of a picture for each inch of its figure."""
+"""Pixels of a picture per inch of its figure."""
 WIDE_IN, NARROW_IN = 7.6, 3.7
-"""The width of a figure for a wide page, and for a narrow one, whose letters would be too small in the wide one."""
+"""The width of a figure for a wide page, and for a narrow page, where the wide one's letters would be too small."""
 NARROW_PX = 640
-"""The width of a panel below which it shows the narrow form of its pictures."""
+"""Narrower panels show the narrow form of their pictures."""
 
 STYLE = f"""<style>
 .minips-panel .widget-label, .minips-panel .widget-label-basic {{

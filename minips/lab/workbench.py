@@ -1,4 +1,4 @@
-"""The workbench: two configs side by side, predicted, trained for real, compared in pictures, tables and a sentence."""
+"""The workbench: two configs side by side, predicted, trained, and compared in pictures, tables and a sentence."""
 
 import base64
 import dataclasses
@@ -20,9 +20,9 @@ from minips.core.local import Delays
 from minips.engines import Engine
 from minips.engines.hosts import Hosts
 from minips.lab import plots, results
-from minips.lab.columns import FIRST, Column, shown
-from minips.lab.controls import WithTooltip, bare, explained
-from minips.lab.panels.base import Interactive, Job, Picture, beside, numbered, still
+from minips.lab.columns import FIRST, Column, row_label
+from minips.lab.controls import WithTooltip, bare, help_html
+from minips.lab.panels.base import Interactive, Job, Picture, numbered_name, show_still, side_by_side
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.results.run import Progress, Run
@@ -34,10 +34,10 @@ from minips.stages.transports import Link
 from minips.training.train import train
 
 REDRAW_S = 0.5
-"""The shortest time between two pictures of a run that is under way."""
+"""The shortest time between two pictures of an unfinished run."""
 SIDES = ("A", "B")
 REAL = ("processes", "threads", "hosts", "ray")
-"""The engines that are offered, where they are installed: those whose seconds are real."""
+"""The engines on offer, if installed: those with real seconds."""
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
     "fewer values": {"B": {"push": Codec(TopK(0.05), ErrorFeedback())}},
@@ -45,16 +45,16 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "a straggler": {"AB": {"workers": 4, "delays": Delays(0.01, slow={3: 4.0})}, "B": {"consistency": ASP()}},
     "no server": {"B": {"exchange": RingAllReduce()}},
 }
-"""What each changes of the configs that the workbench was opened with: of both, and of B alone."""
+"""The changes that each makes to the configs that the workbench was opened with: to both, and to B alone."""
 
 
 class Workbench(Interactive):
-    """Two columns of controls, A and B, each a whole `Config`; run one or both, and compare.
+    """Two columns of controls, A and B, each a whole `Config`; run one or both, and compare them.
 
     ``problem`` None: softmax regression on the digits. ``configs``: one that both columns start from, or one for each.
-    ``engine`` None: processes. ``predict`` says whether each run is predicted before it, for which its stages are
-    calibrated once. A notebook shows the panel where the workbench is the last line of a cell. What the panel does can
-    be done from code too:
+    ``engine`` None: processes. With ``predict``, each run is predicted before it starts, for which its stages are
+    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can do the same as the
+    panel:
 
     >>> bench = Workbench(engine="threads")
     >>> bench.columns["B"].controls["quantizer"].value = "sign"
@@ -76,17 +76,17 @@ class Workbench(Interactive):
         self.problem = problem or SoftmaxRegression(*datasets.digits())
         self.engine: Engine | str = engine or "processes"
         self._starts = [starts[0], starts[-1]]
-        number = numbered("")  # of this workbench, where another cell has one too
+        number = numbered_name("")  # of this workbench, if another cell has one too
         self.columns = {
             side: Column(f"{side} {number}".strip(), config) for side, config in zip(SIDES, self._starts, strict=True)
         }
         self.history: list[results.Record] = []
-        """Every run so far."""
+        """All runs so far."""
         super().__init__(Job(number))
         self._rows: dict[str, list[tuple[float, int, float]]] = {}
         self._predictions: dict[str, cost.Prediction | None] = {}
         self._unpredicted: dict[str, str] = {}
-        """Why there is no prediction for the run of a column."""
+        """Why a column's run has no prediction."""
         self._calibrations: list[tuple[Config, cost.Calibration]] = []
         self._build(predict, number)
 
@@ -96,7 +96,7 @@ class Workbench(Interactive):
         return {side: record.run for side, record in self._last().items()}
 
     def run(self, sides: Sequence[str] | str | None = None) -> None:
-        """Train the configs of these columns (None: as the panel says), one after the other, in a thread."""
+        """Train the configs of these columns (None: those chosen in the panel), one after another, in a thread."""
         self.refresh()
         if self.job.busy:
             self.job.fail("A run is under way. Stop it, or wait for its end.")
@@ -117,18 +117,18 @@ class Workbench(Interactive):
             column.refresh()
 
     def static(self, runs: Mapping[str, Run]) -> None:
-        """For readers without a kernel: the curves and the table of these runs, as plain output of a cell."""
+        """Show curves and a table of these runs as plain output of a cell, for readers without a kernel."""
 
         def draw(figure: Figure) -> None:
-            seconds, megabytes = beside(figure)
+            seconds, megabytes = side_by_side(figure)
             plots.loss(runs, ax=seconds)
             plots.loss(runs, against="bytes", ax=megabytes)
 
-        still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0))
+        show_still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0))
         display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the history, a line for each run: seconds, bytes, loss, the config as JSON."""
+        """Write the history as CSV, a line for each run: seconds, bytes, loss, the config as JSON."""
         with self.job.lock:
             files.write(path, results.to_csv(self.history))
 
@@ -137,14 +137,14 @@ class Workbench(Interactive):
             f"{name} {number}".strip() for name in ("Columns to run", "Preset", "Predict before running", "Engine")
         )
         columns = [("A and B", "AB"), ("A only", "A"), ("B only", "B")]
-        self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="what Run trains", **WIDE)
+        self.which = ipywidgets.Dropdown(options=columns, description=which, tooltip="the columns to train", **WIDE)
         presets = ["as it was opened", *PRESETS]
         self.preset = ipywidgets.Dropdown(options=presets, description=preset, tooltip="sets both columns", **WIDE)
         self.predict = ipywidgets.Checkbox(
             value=predict,
             description=words,
             indent=False,
-            tooltip="measure the stages, and say the seconds and bytes of a run before it",
+            tooltip="measure the stages, and predict the seconds and bytes of each run",
             layout={"width": "auto"},
         )
         there = [name for name in names("engine") if name in REAL and not missing(stage_class("engine", name))]
@@ -194,11 +194,11 @@ class Workbench(Interactive):
         top = [ipywidgets.HTML(STYLE), buttons, self.job.message]
         self.panel.children = [*top, main, folded, self.tabs, as_code, self.help]
         for column in self.columns.values():
-            column.on_change = self._changed
-        self._changed()
+            column.on_change = self._mark_differences
+        self._mark_differences()
 
     def _grid(self, names: Sequence[str]) -> Any:
-        """Rows of a name and what the two columns say of it."""
+        """Rows with a name and the two columns' controls."""
         cells: list[Any] = [
             ipywidgets.HTML(f"<b><span class='minips-look' style='color:{look.colour}'>{mark}</span> {side}</b>")
             for mark, side, look in zip(("", "━●", "╌■"), ("", *SIDES), (plots.LOOKS[0], *plots.LOOKS), strict=False)
@@ -210,34 +210,34 @@ class Workbench(Interactive):
         columns = {"grid_template_columns": "fit-content(34%) minmax(0, 1fr) minmax(0, 1fr)"}
         return ipywidgets.GridBox(cells, layout={**columns, "grid_gap": "0 4px", "align_items": "flex-start"})
 
-    def _changed(self) -> None:
-        """A control of a column has moved: mark what differs between the two."""
+    def _mark_differences(self) -> None:
+        """Mark the differences between the columns after a control has changed."""
         self.job.forget_failure()
         for name, cell in self._names.items():
             rows = [column.rows[name] for column in self.columns.values()]
             a, b = ({label: one.value for label, one in row.controls.items()} for row in rows)
             differs = a != b
-            words = html.escape(shown(name))
+            words = html.escape(row_label(name))
             if differs:
                 mark = "<span aria-hidden='true'>≠</span><span class='minips-told'>A and B differ:</span>"
                 words = f"{mark} <b>{words}</b>"
-            told = dict.fromkeys(row.controls[""].tooltip for row in rows if "" in row.controls)
-            title = html.escape("\n".join(told), quote=True)
+            tooltips = dict.fromkeys(row.controls[""].tooltip for row in rows if "" in row.controls)
+            title = html.escape("\n".join(tooltips), quote=True)
             cell.value = f"<span title='{title}'>{words}</span>"
             for one in (cell, *(row.panel for row in rows)):
                 (one.add_class if differs else one.remove_class)("minips-differs")
                 one.layout.display = None if a or b else "none"
-        self.help.value = explained(*self.columns.values())
+        self.help.value = help_html(*self.columns.values())
 
     def _set(self, change: Any) -> None:
-        """A preset was chosen: both columns as the workbench was opened, with what the preset changes."""
+        """Apply the selected preset: both columns as the workbench was opened, with the preset's changes."""
         changes = PRESETS.get(change["new"], {})
         try:
             configs = [
                 dataclasses.replace(start, **(changes.get("AB", {}) | changes.get(side, {})))
                 for side, start in zip(SIDES, self._starts, strict=True)
             ]
-        except ValueError as error:  # which do not go together with what the workbench was opened with
+        except ValueError as error:  # a change does not fit the configs that the workbench was opened with
             self.job.fail(f"The preset {change['new']!r} cannot be set: {error}")
             return
         for side, config in zip(SIDES, configs, strict=True):
@@ -284,7 +284,7 @@ class Workbench(Interactive):
             self._rows[side] = list(run.losses)
 
     def _predict(self, side: str, config: Config) -> cost.Prediction | None:
-        """The predicted cost of the run; None where it was not asked for, or cannot be predicted."""
+        """The predicted cost of the run; None if it is not wanted, or not possible."""
         self._unpredicted.pop(side, None)
         if not self.predict.value:
             return None
@@ -302,12 +302,12 @@ class Workbench(Interactive):
                 self._calibrations.append((alone, calibration))
             hosts = Hosts() if self.engine == "hosts" else self.engine if isinstance(self.engine, Hosts) else None
             return cost.predict(self.problem, config, calibration, engine=hosts)
-        except Exception as error:  # a stage that does not work will say so in its run
+        except Exception as error:  # a broken stage will raise this in its run, too
             self._unpredicted[side] = str(error)
             return None
 
     def _draw(self) -> None:
-        """Training loss so far: against seconds and, where the bytes of a step are known, against bytes."""
+        """Draw the training loss so far, against seconds and, if the bytes per step are known, against bytes."""
         with self.job.lock:
             rows = {side: self._rows[side] for side in SIDES if self._rows.get(side)}
             sent = {side: self._step_bytes(side) for side in rows}
@@ -326,7 +326,7 @@ class Workbench(Interactive):
         self.loss.show(words, draw, (4.0, 3.7 if known else 1.9))
 
     def _step_bytes(self, side: str) -> float | None:
-        """Bytes that the workers send in a step: measured where the run is over, else as predicted."""
+        """Bytes that the workers send per step: measured once the run is over, predicted before."""
         run, prediction = self.runs.get(side), self._predictions.get(side)
         if run is not None and run.losses and self._rows[side] == run.losses:
             return run.bytes_sent / max(run.losses[-1][1], 1)
@@ -359,7 +359,7 @@ class Workbench(Interactive):
         self.tabs.layout.display = ""
 
     def _draw_tab(self) -> None:
-        """Draw the open tab where that has not been done: each takes a moment, and Stop is not to wait for them."""
+        """Draw the open tab, if it is not drawn yet: each takes a moment, which Stop should not have to wait for."""
         with self.job.lock:
             draw = self._undrawn.pop(self.tabs.titles[self.tabs.selected_index or 0], None)
         if draw:
@@ -375,7 +375,7 @@ class Workbench(Interactive):
 
         def draw(figure: Figure) -> None:
             if whole:
-                _each(plots.predicted, compared, beside(figure, len(compared)))
+                _each(plots.predicted, compared, side_by_side(figure, len(compared)))
             else:
                 plots.spans(runs, ax=figure.add_subplot())
 
@@ -385,9 +385,9 @@ class Workbench(Interactive):
         for side, record in records.items():
             spent = record.run.trace.seconds()
             most = max(spent, key=lambda name: spent[name]) if spent else "nothing"
-            expected = f"no prediction ({self._unpredicted.get(side, 'none was asked for')})"
+            expected = f"no prediction ({self._unpredicted.get(side, 'none requested')})"
             if side in compared and record.prediction:
-                expected = results.foretold(record.prediction, record.run)
+                expected = results.predicted_step(record.prediction, record.run)
             words.append(f"{side}: most of the time went into {most}; {expected}.")
         self.spans.show(" ".join(words), draw, (WIDE_IN, high), (NARROW_IN, high * len(runs) if whole else high))
 
@@ -418,7 +418,7 @@ class Workbench(Interactive):
 
 
 def _each(plot: Callable[..., Any], things: Mapping[str, Any], axes: Any) -> None:
-    """Plot each thing on axes of its own, with its column's name beside them."""
+    """Plot each thing on its own axes, with its column's name beside them."""
     for ax, (side, thing) in zip(axes, things.items(), strict=True):
         plot(thing, ax=ax)
         ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)

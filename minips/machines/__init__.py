@@ -1,1 +1,1 @@
-"""What a machine and a network are: values that simulation and prediction share."""
+"""Machines and networks: values that simulation and prediction share."""

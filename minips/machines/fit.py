@@ -1,4 +1,4 @@
-"""Lines through timings: ``fixed + each · x`` seconds, fitted so that a few outliers do not matter."""
+"""Lines fitted to timings, ``fixed + each · x`` seconds, so that a few outliers do not matter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ Bound = Literal["low", "high"]
 class Line(Value):
     """``fixed_s + each_s · x`` seconds for x values, bytes or rows.
 
-    Half of the timings that it was fitted to lie between ``low`` and ``high`` times the line's seconds: the factors
-    cover the machine's noise, and timings that lie on no straight line.
+    Half of the fitted timings lie between ``low`` and ``high`` times the line's seconds. The factors cover the
+    machine's noise, and timings that do not lie on a straight line.
 
     >>> Line(1e-3, 1e-6).at(500)
     0.0015
@@ -32,15 +32,15 @@ class Line(Value):
         return max(0.0, self.fixed_s + self.each_s * x)
 
     def bound(self, which: Bound) -> "Line":
-        """The line of the lower or of the upper quartile."""
+        """The line of the lower or the upper quartile."""
         return self.times(self.low if which == "low" else self.high)
 
     def times(self, factor: float) -> "Line":
-        """The line for so many times the seconds."""
+        """The line with this many times the seconds."""
         return replace(self, fixed_s=self.fixed_s * factor, each_s=self.each_s * factor)
 
     def less(self, *others: "Line") -> "Line":
-        """This line without the others' seconds; neither part below zero."""
+        """This line minus the others; neither part below zero."""
         fixed = self.fixed_s - sum(other.fixed_s for other in others)
         each = self.each_s - sum(other.each_s for other in others)
         return replace(self, fixed_s=max(0.0, fixed), each_s=max(0.0, each))
@@ -49,9 +49,9 @@ class Line(Value):
     def fit(cls, timings: Sequence[tuple[float, float]]) -> Self:
         """The line through pairs of (x, seconds), several for each x.
 
-        First the median of each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, neither
-        part below zero: one slow timing moves no median, and small sizes count as much as large ones. A single x
-        gives its median, all of it fixed; medians of zero give the zero line.
+        First the median m for each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, with
+        neither part below zero: one slow timing does not move a median, and small sizes count as much as large ones.
+        A single x gives its median, all of it fixed; medians of zero give the zero line.
         """
         x, y = np.array(timings, float).reshape(-1, 2).T
         sizes = np.unique(x)

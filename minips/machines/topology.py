@@ -1,11 +1,10 @@
-"""Networks and machines for the simulated engine: nodes, links with bandwidth and latency, routes, fair shares, places.
+"""Networks and machines for the simulated engine: nodes, links, routes, fair shares, and places of processes.
 
-A topology is a value that draws a networkx graph for so many workers and servers. Its nodes are the hosts, named as in
-a trace ("worker 0", "server 0"), and the switches between them. Its edges are the links, each with ``bandwidth_bps``
+A topology is a value that draws a networkx graph for a number of workers and servers. Its nodes are the hosts, named as
+in a trace ("worker 0", "server 0"), and the switches between them. Its edges are the links, each with ``bandwidth_bps``
 (bits per second each way: links are full duplex), ``latency_s`` and perhaps ``loss`` (the share of packets that it
-drops). A message takes the path of fewest links (of least ``weight``, where edges have one). Bytes pass through the
-switches and are stored nowhere on the way: S bytes over links of B bytes per second and α₁, α₂ seconds arrive after
-S/B + α₁ + α₂.
+drops). A message takes the path with the fewest links (with the least ``weight``, if edges have one). Switches store
+nothing: S bytes over links of B bytes per second and α₁, α₂ seconds arrive after S/B + α₁ + α₂.
 """
 
 from abc import abstractmethod
@@ -22,12 +21,14 @@ from minips.core.config import Config
 from minips.stage import Array, Stage, Value, option, register
 from minips.stages.transports import Link
 
+__all__ = ["FatTree", "Ring", "Star", "Topology", "Traffic", "Tree", "TwoRacks"]
+
 Edges = NDArray[np.intp]
-"""Numbers of a network's links, each direction for itself."""
+"""Numbers of a network's links, one for each direction."""
 
 
 class Topology(Stage):
-    """The contract."""
+    """The base class of networks."""
 
     kind: ClassVar[str] = "topology"
     requires: ClassVar[tuple[str, ...]] = ("networkx",)
@@ -35,7 +36,7 @@ class Topology(Stage):
 
     @abstractmethod
     def graph(self, workers: int, servers: int) -> Any:
-        """A ``networkx.Graph`` with a node for each of `hosts`. A ``DiGraph`` has links of one direction each."""
+        """A ``networkx.Graph`` with a node for each of the `hosts`. In a ``DiGraph`` each link has one direction."""
 
 
 def hosts(workers: int, servers: int) -> list[str]:
@@ -45,7 +46,7 @@ def hosts(workers: int, servers: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Alike(Topology):
-    """A topology whose links have the same latency and loss: ``links`` yields the ends of each, and its bandwidth where
+    """A topology whose links have the same latency and loss. ``links`` yields each link's ends, and its bandwidth if
     that is not ``bandwidth_bps``.
     """
 
@@ -70,7 +71,7 @@ class _Alike(Topology):
 @register
 @dataclass(frozen=True)
 class Star(_Alike):
-    """Every host has a link to one switch: a message passes two links.
+    """One switch with a link to every host: a message passes two links.
 
     >>> sorted(Star().graph(workers=2, servers=1)["switch"])
     ['server 0', 'worker 0', 'worker 1']
@@ -85,7 +86,7 @@ class Star(_Alike):
 @register
 @dataclass(frozen=True)
 class Ring(_Alike):
-    """The hosts stand in a circle, workers before servers, each with a link to the next. They forward messages."""
+    """The hosts form a circle, workers before servers, each with a link to the next. They forward messages."""
 
     name = "ring"
 
@@ -97,7 +98,7 @@ class Ring(_Alike):
 @register
 @dataclass(frozen=True)
 class Tree(_Alike):
-    """Switches in a tree, with the hosts as leaves. Links have one bandwidth: those near the root are bottlenecks."""
+    """Switches in a tree, with the hosts as leaves. All links are alike, so those near the root are bottlenecks."""
 
     name = "tree"
     fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
@@ -114,14 +115,14 @@ class Tree(_Alike):
             leaves, level = above, level + 1
 
     def width(self, leaves: int) -> int:
-        """The bandwidth of the link above so many hosts, over that of a host's link."""
+        """The bandwidth of the link above this many hosts, over that of a host's link."""
         return 1
 
 
 @register
 @dataclass(frozen=True)
 class FatTree(Tree):
-    """A tree whose links grow towards the root: each has the bandwidth of all the hosts below it together.
+    """A tree whose links widen towards the root: each has the bandwidth of all hosts below it together.
 
     Source: Leiserson 1985, "Fat-Trees: Universal Networks for Hardware-Efficient Supercomputing". Data centres build
     such a tree from many equal switches (Al-Fares et al. 2008); with ideal routing that is the same.
@@ -156,16 +157,16 @@ class Machines(Value):
     """
 
     machines: int = option(
-        4, "machines; in `compare` those with a worker each, and servers have machines besides", minimum=1, step=1
+        4, "machines; in `compare`, one for each worker: servers have machines of their own", minimum=1, step=1
     )
     bandwidth_bps: float = option(1e9, "bits per second of each machine's link, each way", above=0, unit="bit/s")
-    latency_s: float = option(1e-4, "seconds that a message travels from one machine to another", minimum=0, unit="s")
-    compute_s: float = option(0.0, "seconds that a worker computes for a batch", minimum=0, unit="s")
-    cores: int = option(1, "cores of each machine; a process works on one of them at a time", minimum=1, step=1)
+    latency_s: float = option(1e-4, "seconds of a message from one machine to another", minimum=0, unit="s")
+    compute_s: float = option(0.0, "seconds that a worker computes on a batch", minimum=0, unit="s")
+    cores: int = option(1, "cores of each machine; a process uses one at a time", minimum=1, step=1)
 
     @property
     def link(self) -> Link:
-        """Each machine's link to the switch, as `Config.link`."""
+        """Each machine's link to the switch, as a `Config.link`."""
         return Link(self.bandwidth_bps, self.latency_s)
 
     def places(self, workers: int, servers: int) -> dict[str, int]:
@@ -174,8 +175,8 @@ class Machines(Value):
         return {name: number % self.machines for number, name in enumerate(names)}
 
     def graph(self, workers: int, servers: int) -> Any:
-        """The network as a ``networkx.Graph``. Messages within one machine pass no link that delays them."""
-        graph = Star().graph(workers=0, servers=0)  # empty; where networkx is missing it says what to install
+        """The network as a ``networkx.Graph``. Messages within one machine are not delayed by a link."""
+        graph = Star().graph(workers=0, servers=0)  # empty; an error that says what to install if networkx is missing
         for who, number in self.places(workers, servers).items():
             graph.add_edge(who, f"machine {number}", bandwidth_bps=inf, latency_s=0.0)
         for number in range(self.machines):
@@ -186,9 +187,9 @@ class Machines(Value):
 
 
 def check_one_network(config: Config, cluster: Machines | None) -> None:
-    """ValueError where a run would have two networks: the cluster's and the config's link."""
+    """ValueError if a run would have two networks: the cluster's and the config's link."""
     if cluster and config.link:
-        raise ValueError(f"The cluster has a network of its own, and the config has {config.link!r}. Use link=None.")
+        raise ValueError(f"The cluster has a network of its own, but the config has {config.link!r}. Use link=None.")
 
 
 @dataclass(frozen=True)
@@ -201,17 +202,17 @@ class Own(Topology):
     def graph(self, workers: int, servers: int) -> Any:
         lacking = [host for host in hosts(workers, servers) if host not in self.drawn]  # type: ignore[operator]
         if lacking:
-            raise ValueError(f"The graph needs a node for each worker and server; {', '.join(lacking)} is not there.")
+            raise ValueError(f"The graph needs a node for each worker and server; {', '.join(lacking)} is missing.")
         return self.drawn
 
 
 @dataclass(frozen=True)
 class Traffic(Value):
-    """A competing transfer from one node to another, which shares the links with all others while it lasts."""
+    """A competing transfer between two nodes, which shares the links with all others while it lasts."""
 
     source: str = option("worker 0", "the node that sends")
     target: str = option("server 0", "the node that receives")
-    rate_bps: float | None = option(None, "bits per second at most; None: all that it is given", above=0, unit="bit/s")
+    rate_bps: float | None = option(None, "bits per second at most; None: its fair share", above=0, unit="bit/s")
     start_s: float = option(0.0, "when it begins", minimum=0, unit="s")
     stop_s: float | None = option(None, "when it ends; None: never", minimum=0, unit="s")
 
@@ -222,7 +223,7 @@ class Traffic(Value):
 
 
 class Route(NamedTuple):
-    """The route from one node to another: its links of finite bandwidth, and its latency and packet loss in all."""
+    """A route between two nodes: its links of finite bandwidth, and its total latency and packet loss."""
 
     edges: Edges
     latency_s: float
@@ -230,14 +231,14 @@ class Route(NamedTuple):
 
 
 class Network:
-    """The links of a graph, numbered, a link for each direction, and the routes over them.
+    """The numbered links of a graph, one for each direction, and the routes over them.
 
-    ``capacity`` has the bytes per second of each link. ValueError for an edge without what a link needs.
+    ``capacity`` has the bytes per second of each link. ValueError for an edge that lacks a link's attributes.
     """
 
     def __init__(self, graph: Any) -> None:
         if graph.is_multigraph():
-            raise ValueError("Two nodes of a network have one link at most; got a multigraph. Add the bandwidths up.")
+            raise ValueError("Two nodes of a network can have only one link; got a multigraph. Add up the bandwidths.")
         self._graph = graph
         self._numbers: dict[tuple[Hashable, Hashable], int] = {}
         self._routes: dict[tuple[Hashable, Hashable], Route] = {}
@@ -257,21 +258,21 @@ class Network:
         self._latency_s, self._loss = table[:, 1], table[:, 2]
 
     def route(self, source: Hashable, target: Hashable) -> Route:
-        """The route from ``source`` to ``target``. ValueError where there is none, or it loses all packets."""
+        """The route from ``source`` to ``target``. ValueError if there is none, or if it loses all packets."""
         if (source, target) not in self._routes:
             edges = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
             narrow, loss = edges[np.isfinite(self.capacity[edges])], 1 - float(np.prod(1 - self._loss[edges]))
             if loss == 1:  # as far as a float can tell
                 raise ValueError(
-                    f"Nothing gets from {source!r} to {target!r}: its {len(edges)} links lose all of it together. "
+                    f"Nothing gets from {source!r} to {target!r}: together the {len(edges)} links lose everything. "
                     "Lower their loss."
                 )
             self._routes[source, target] = Route(narrow, float(self._latency_s[edges].sum()), loss)
         return self._routes[source, target]
 
     def path(self, source: Hashable, target: Hashable) -> list[Hashable]:
-        """The nodes on the route. Nodes whose only neighbour is the same share its search: a thousand hosts on one
-        switch take one.
+        """The nodes on the route. Nodes with the same only neighbour share a search: a thousand hosts on one switch
+        take one.
         """
         import networkx as nx
 
@@ -287,19 +288,19 @@ class Network:
             try:
                 self._middles[first, last] = nx.shortest_path(self._graph, first, last, weight=self._weight)
             except nx.NetworkXNoPath as error:
-                raise ValueError(f"The network has no way from {source!r} to {target!r}.") from error
+                raise ValueError(f"The network has no path from {source!r} to {target!r}.") from error
         return list(dict.fromkeys((source, *self._middles[first, last], target)))
 
 
 def fair_shares(routes: Edges, capacity: Array) -> Array:
-    """The max-min fair bytes per second of each flow: none can have more without a slower one having less.
+    """The max-min fair bytes per second of each flow: a flow can have more only if a slower one gets less.
 
     ``routes`` of shape (hops, flows) holds each flow's links, padded with the number of a link of infinite
-    ``capacity``. Progressive filling: a link that is the narrowest on the routes of all its flows is shared out equally
-    among them; their rates are subtracted from their other links; and so on with the flows that have no rate yet.
+    ``capacity``. Progressive filling: a link that is the narrowest for all its flows is divided equally among them;
+    their rates are subtracted from their other links; and so on with the flows that have no rate yet.
     Source: Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
 
-    Three flows over one link of 6 bytes per second, one of which has another of 1 on its way:
+    Three flows share a link of 6 bytes per second, and one of them also passes a link of 1:
 
     >>> fair_shares(np.array([[0, 0, 0], [1, 2, 2]]), np.array([6.0, 1.0, np.inf]))
     array([1. , 2.5, 2.5])
@@ -312,7 +313,7 @@ def fair_shares(routes: Edges, capacity: Array) -> Array:
         share = np.full(len(left), np.inf)
         np.divide(left, flows, out=share, where=flows > 0)
         tightest = share.argmin()
-        if flows[tightest] == rest.size:  # one link limits all flows, which is the common case and needs no more
+        if flows[tightest] == rest.size:  # one link limits all flows: the common case, which is then done
             rates[rest] = share[tightest]
             break
         narrowest = share[routes].min(axis=0)
@@ -338,3 +339,7 @@ def _link(edge: dict[str, Any]) -> tuple[float, float, float]:
     if not 0 <= loss < 1:
         raise ValueError(f"its loss must be at least 0 and below 1, got {loss:g}.")
     return link.bandwidth_bps / 8, link.latency_s, loss
+
+
+def __dir__() -> list[str]:
+    return __all__

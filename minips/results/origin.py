@@ -1,4 +1,4 @@
-"""The origin of a run's parameters: the problem, as plain values to make it again from, and to compare it by."""
+"""The origin of a run's parameters: the problem as plain values, from which it can be made again and compared."""
 
 from pkgutil import resolve_name
 from typing import Any
@@ -9,27 +9,27 @@ from minips.intake import are_numbers, as_array
 from minips.problems import Problem
 from minips.results import saved
 from minips.stage import Array, Tensors
-from minips.words import reason
+from minips.words import message_of
 
 Origin = dict[str, Any]
-"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256), ``columns`` where they have
-names. ``kept``, those attributes of `Problem.kept` that a file can hold; ``lost``, the names of the others."""
+"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256), and ``columns`` if they have
+names. ``kept``: the attributes in `Problem.kept` that a file can hold; ``lost``: the names of the others."""
 
 
 def origin_of(problem: Problem, params: Tensors) -> Origin:
-    """The origin of these parameters of a problem."""
+    """The origin of a problem's parameters."""
     cls, kept = type(problem), {name: x for name, x in problem.kept().items() if saved.holds(x)}
     labels = kept.get("labels")
     labels = labels.reshape(-1).tolist() if isinstance(labels, np.ndarray) else labels
     names = [*map(repr, labels if isinstance(labels, list | tuple) else [labels])]
-    text = ", ".join(names) if len({*names}) == len(names) else ""  # a user's problem may keep a label for each row
-    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": text, "parameters": described(params)}
+    text = ", ".join(names) if len({*names}) == len(names) else ""  # a user's problem may have a label for each row
+    texts = {"class": f"{cls.__module__}:{cls.__qualname__}", "labels": text, "parameters": describe(params)}
     if problem.feature_names and not are_numbers(problem.feature_names):
         texts["columns"] = ", ".join(map(repr, problem.feature_names))
     return {**texts, "rows": problem.fingerprint(), "kept": kept, "lost": [x for x in vars(problem) if x not in kept]}
 
 
-def described(params: Tensors) -> str:
+def describe(params: Tensors) -> str:
     """The parameters' names, dtypes and shapes. ValueError for a masked array."""
     return ", ".join(f"{name} {_array(name, x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
 
@@ -38,35 +38,33 @@ def _array(name: str, x: Any) -> Array:
     return as_array(x, f"The parameter {name!r}")
 
 
-def remade(origin: Origin | None) -> Problem:
-    """Import the problem's module and make the problem without rows. ValueError says why that fails."""
+def restore_problem(origin: Origin | None) -> Problem:
+    """Import the problem's module and make the problem, without rows. ValueError says why that failed."""
     where = origin["class"] if origin else "that of this run"
     try:
         if origin is None:
-            raise ValueError("its file holds none, as one of an earlier minips, or of a ps.Server that was given none")
+            raise ValueError("the file has none: it is from an earlier minips, or from a ps.Server that got none")
         if "__main__:" in where or "<locals>" in where:
-            raise ImportError("its class stood in a program, in a notebook or in a function, not in a module")
+            raise ImportError("its class was defined in a program, a notebook or a function, not in a module")
         cls = resolve_name(where)
         if not issubclass(cls, Problem):
-            raise TypeError("it is no subclass of ps.Problem")
+            raise TypeError("it is not a subclass of ps.Problem")
         problem: Problem = cls.restored(origin["kept"])
         return problem
     except (Exception, SystemExit) as error:  # whatever the module does
-        lack = f"Predicting needs the problem, and {where} cannot be made again: {reason(error)}"
+        lack = f"Predicting needs the problem, and {where} cannot be made again: {message_of(error)}"
         raise ValueError(f"{lack}. Give it: Run.load(path, problem).") from error
 
 
 def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
-    """ValueError where two origins differ in a text. A text that either of them lacks is not compared."""
+    """ValueError if two origins differ in a text. A text that either of them lacks is not compared."""
     for name in ("class", "labels", "columns", "parameters", "rows"):
         ours, other = mine.get(name, ""), theirs.get(name, "")
-        if name == "class" and "__main__:" in ours + other:  # a class of the main program, which others may import
+        if name == "class" and "__main__:" in ours + other:  # others may import the main program's class
             ours, other = (text.rpartition(":")[2] for text in (ours, other))
         if ours and other and ours != other:
             words = f"{ours:.300} and {other:.300}. Give one of the same {name}."
             if name == "rows":
-                words = (
-                    "workers share out the same rows, to the bit. A worker may have rows of its own: own_rows=True of "
-                )
-                words += "ps.work, --own-rows of minips work."
+                words = "all workers divide the same rows, to the bit. For a worker with rows of its own, give "
+                words += "own_rows=True to ps.work, or --own-rows to minips work."
             raise ValueError(f"The problem and {whose} differ in their {name}: {words}")

@@ -1,4 +1,4 @@
-"""The results of a training run, and the progress of one."""
+"""The results of a training run, and its progress."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +20,11 @@ from minips.core.shard import Grant
 from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
-from minips.results.origin import Origin, check_same, described, origin_of, remade
-from minips.results.tables import html_rows, paired
+from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
+from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, gradient step, training loss)."""
@@ -37,15 +37,15 @@ class Progress(NamedTuple):
     """The progress of a run, in gradient steps: pushes, times their local steps."""
 
     applied: int
-    """Of all the workers, in pushes that were applied."""
+    """Steps of all workers in applied pushes."""
     updates: int
-    """Those that end the run: workers × steps; under BSP without those of the workers that have left."""
+    """The number that ends the run: workers × steps; under BSP without those of workers that have left."""
     losses: Rows
     """Rows of (seconds, step, training loss) so far."""
 
     @classmethod
     def of(cls, config: Config, applied: int, updates: int, losses: Rows) -> Self:
-        """The progress of so many pushes."""
+        """The progress after this many pushes."""
         return cls(applied * config.local_steps, updates * config.local_steps, losses)
 
 
@@ -54,15 +54,15 @@ Stop = Callable[[], bool]
 
 
 State = dict[str, Any]
-"""``servers`` and ``workers``: the state of each party of a run, for going on from it, as plain values and arrays; None
-for a worker that was lost. The run of one of several servers alone has the server's ``index``, too."""
+"""``servers`` and ``workers``: the state of each party, from which a run can resume, as plain values and arrays; None
+for a lost worker. The run of a single one of several servers also has the server's ``index``."""
 
 
 def state_of(servers: list[Any], workers: list[Any]) -> State:
-    """The state of a run from those of its parties. A lost worker begins anew: the servers forget their side of it.
+    """A run's state, from those of its parties. A lost worker begins anew, so the servers forget its state.
 
-    They forget a waiting push, too, that came to another server after its end. Its worker makes it again; otherwise two
-    workers could each wait at one server for the other's push.
+    They also forget a waiting push that reached another server after that server's end. Its worker pushes again;
+    otherwise two workers could each wait at one server for the other's push.
     """
     shards = [server["shard"] for server in servers]
     waiting = [{(worker, clock) for worker, clock, *_ in shard["held"]} for shard in shards]
@@ -88,72 +88,72 @@ class Run:
     params: Tensors
     """The final parameters."""
     losses: Rows
-    """Rows of (seconds, gradient step, training loss): the mean over the batches of one clock of all the workers."""
+    """Rows of (seconds, gradient step, training loss): the mean over all workers' batches of one clock."""
     seconds: float
     """Wall time of the step loop."""
     updates: int
-    """Pushes that were applied, one for all of its local steps. The config asks for workers × `Config.clocks`. Under
-    SSP and ASP that number ends the run: the others make the pushes of a worker that has left. Under BSP each makes its
-    own alone: where a worker has left, there are fewer in the end, by ``missing``. With backup workers there may be
-    more, since rounds are applied whole."""
+    """Applied pushes; a push counts once for all its local steps. The config asks for workers × `Config.clocks`. Under
+    SSP and ASP that number ends the run: other workers make the pushes of one that has left. Under BSP each worker
+    makes only its own: if one has left, there are ``missing`` fewer. With backup workers there may be more, since
+    rounds are applied whole."""
     late: int = 0
-    """Pushes that were late for their round and dropped (backup workers)."""
+    """Pushes that came late for their round and were dropped (backup workers)."""
     validation_loss: float | None = None
-    """On held-out rows, without the problem's penalty (``l2``); None where the problem holds none."""
+    """On held-out rows, without the problem's penalty (``l2``); None if the problem has none."""
     accuracy: float | None = None
-    """On held-out rows; None where nothing is classified."""
+    """On held-out rows; None if the problem does not classify."""
     bytes_sent: int = 0
-    """By all the workers, in frames, each message once. Transports add bytes that are not counted: the heads and the
-    padding of a stream, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and retries.
+    """By all workers, in frames, each message once. Bytes that transports add are not counted: a stream's heads and
+    padding, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and retries.
     """
     bytes_received: int = 0
-    """By all the workers, in frames."""
+    """By all workers, in frames."""
     staleness: Counter[int] = field(default_factory=Counter)
-    """The number of gradients by the age, in versions, of the parameters from which they were computed."""
+    """The number of gradients by the age, in versions, of the parameters that they were computed from."""
     grants: list[Grant] = field(default_factory=list)
-    """Each pull that was answered: worker, its clock, the slowest clock."""
+    """Each answered pull: worker, its clock, the slowest clock."""
     server_rows: list[int] = field(default_factory=list)
-    """The rows of tables that pushes brought to each server, which is its load; empty where there are no tables."""
+    """The table rows that pushes brought to each server, which is its load; empty without tables."""
     trace: Trace = field(default_factory=Trace)
-    """The spans of all the workers and servers."""
+    """The spans of all workers and servers."""
     events: list[tuple[float, str]] = field(default_factory=list)
-    """Rows of (seconds, what happened), such as a worker that was lost."""
+    """Rows of (seconds, event), such as a lost worker."""
     stopped: bool = False
-    """True where the run ended before all updates were applied: by ``stop``, or since all workers had left."""
+    """True if the run ended before all updates were applied: by ``stop``, or because all workers had left."""
     diverged: str | None = None
     """When and why the run ended before parameters became NaN or infinite, and what to try; ``params`` are the last
-    ones before that. None for a run that did not diverge."""
+    finite ones. None for a run that did not diverge."""
     requantization_error: float | None = None
-    """The error of an all-reduce's mean gradients, ``|mean − exact| / |exact|``: the average over some steps. None with
+    """The error of an all-reduce's mean gradients, ``|mean − exact| / |exact|``, averaged over some steps. None with
     servers."""
     replicas: list[str] = field(default_factory=list)
-    """The SHA-256 of each worker's final parameters, with an all-reduce. They are the same, or the run fails."""
+    """With an all-reduce, the SHA-256 of each worker's final parameters. They are equal, or the run fails."""
     problem: Problem | None = None
-    """The problem that was trained; of a loaded run the argument of `load`, or the problem made again without rows."""
+    """The trained problem; in a loaded run, the argument of `load`, or the problem made again without rows."""
     state: State | None = field(default=None, repr=False)
-    """The optimizer's state, clocks, random draws, and the memories of all codecs, for ``train(…, resume=…)``."""
+    """Optimizer state, clocks, random generators, and the memories of all codecs, for ``train(…, resume=…)``."""
     origin: Origin | None = field(default=None, repr=False)
-    """The problem as `save` writes it: class, labels and parameters, the rows' SHA-256, attributes for `predict`."""
+    """The problem, as `save` writes it: class, labels and parameters, the rows' SHA-256, attributes for `predict`."""
     evaluations: Evaluations = field(default_factory=list)
-    """Rows of (seconds, gradient step, training loss, loss on held-out rows or None), one for each pause of `train`
-    after ``every`` so many steps."""
+    """Rows of (seconds, gradient step, training loss, loss on held-out rows or None), one for each pause that `train`
+    makes ``every`` so many steps."""
     name: str = ""
-    """The name that `minips.sweep` was given for it."""
+    """Its name in `minips.sweep`."""
     missing: int = 0
-    """Pushes that rounds of BSP went without, of workers that had left."""
+    """Pushes of departed workers that BSP rounds did without."""
 
     @property
     def clocks(self) -> int:
-        """Whole clocks of all the workers, under BSP of those that were there."""
+        """Complete clocks of all workers; under BSP, of those that were present."""
         return (self.updates + self.missing) // self.config.workers
 
     @property
     def seconds_per_step(self) -> float:
-        """Wall seconds for one gradient step of all the workers."""
+        """Wall seconds for one gradient step of all workers."""
         return self.seconds * self.config.workers / (max(self.updates + self.missing, 1) * self.config.local_steps)
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
-        """Keep the problem and its origin, and the loss and accuracy on the problem's held-out rows."""
+        """Record the problem, its origin, and the loss and accuracy on its held-out rows."""
         check_type("judge", problem, Problem, "a Problem")
         self.problem, self.origin = problem, origin or origin_of(problem, self.params)
         if held_out := problem.held_out():
@@ -173,8 +173,8 @@ class Run:
 
     def _predicted(self, how: str, X: Array) -> Array:
         if "index" in (self.state or {}):
-            raise ValueError("This run has one server's part of the parameters alone, so it cannot predict.")
-        self.problem = remade(self.origin) if self.problem is None else self.problem
+            raise ValueError("This run has only one server's part of the parameters, so it cannot predict.")
+        self.problem = restore_problem(self.origin) if self.problem is None else self.problem
         if X is None:
             raise ValueError(f"{how} takes rows of X, as an array or a data frame; got None.")
         check_unmasked(X, "X")
@@ -188,8 +188,8 @@ class Run:
             raise ValueError(f"{lack}. Give the problem: Run.load(path, problem).") from error
 
     def check(self, origin: Origin) -> None:
-        """ValueError where the trained problem differs from this ``origin`` in more than its rows."""
-        mine = {**(self.origin or {}), "parameters": described(self.params), "rows": ""}
+        """ValueError if the trained problem differs from this ``origin`` in more than its rows."""
+        mine = {**(self.origin or {}), "parameters": describe(self.params), "rows": ""}
         check_same(origin, mine, "the run")
 
     def to_frame(self) -> Any:
@@ -197,11 +197,11 @@ class Run:
         return frame(self.losses, ["seconds", "step", "loss"])
 
     def save(self, path: str | Path) -> None:
-        """Write the run into one file, an .npz archive; of the problem, its class and `Problem.kept`, not the rows.
+        """Write the run to one file, an .npz archive. Of the problem it has the class and `Problem.kept`, not the rows.
 
         The file is written whole or not at all. A symbolic link to it stays, and so does the mode of an older file;
-        its other hard links keep the older run. OSError where it cannot be written, TypeError where a stage of your own
-        has a state that cannot be saved.
+        its other hard links keep the older run. OSError if it cannot be written, TypeError if a stage of your own has a
+        state that cannot be saved.
         """
         check_type("save", path, str | Path, "the path of a file")
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
@@ -211,6 +211,7 @@ class Run:
             "grants": np.array(self.grants, int).reshape(-1, 3),
             "trace": [[*spans[0]], [*spans[1]], *map(np.array, spans[2:])],
             "trace_until": None if isinf(self.trace.until) else self.trace.until,
+            "trace_planned": dict(self.trace.planned),
             "staleness": dict(self.staleness),
         }
         whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
@@ -218,12 +219,12 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Self:
-        """The run that `save` wrote. Without a ``problem``, `load` makes the run's own again, without rows, for
-        `predict`: it imports the module that the file names, which runs its code, and accepts only a subclass of
-        `Problem`. Load files that you trust. Where the problem cannot be made, `predict` says why.
+        """Read a run that `save` wrote. Without a ``problem``, `load` makes the run's own problem again, without rows,
+        for `predict`: it imports the module that the file names, which runs its code, and accepts only a subclass of
+        `Problem`. Load only files that you trust. If the problem cannot be made, `predict` says why.
 
-        ValueError where the file is torn, foreign, written by a newer minips, or names a stage that is not registered
-        here, and where class, labels or parameters of ``problem`` are not the run's; OSError where it cannot be opened.
+        ValueError if the file is torn, foreign, written by a newer minips, or names a stage that is not registered
+        here, or if class, labels or parameters of ``problem`` are not the run's; OSError if the file cannot be opened.
         """
         check_type("load", path, str | Path, "the path of a file")
         values = saved.read(path)
@@ -235,21 +236,21 @@ class Run:
                 "config": Config.from_dict(values["config"]),
                 "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
                 "grants": [Grant(*row) for row in values["grants"].tolist()],
-                "trace": Trace(spans=spans, until=inf if until is None else until),
+                "trace": Trace(spans=spans, until=inf if until is None else until, planned=values.get("trace_planned")),
                 "staleness": Counter(values["staleness"]),
             }
             known = {field.name for field in fields(cls)}
             run = cls(**{name: value for name, value in values.items() if name in known})
         except (KeyError, AttributeError, TypeError) as error:
-            raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {reason(error)}.") from error
+            raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {message_of(error)}.") from error
         if problem is not None:
             run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
         with suppress(ValueError):  # which `predict` raises
-            run.problem = remade(run.origin) if problem is None else problem
+            run.problem = restore_problem(run.origin) if problem is None else problem
         return run
 
     def after(self, before: "Run") -> "Run":
-        """This run and the one ``before`` it, which it resumed, as one run."""
+        """This run and the run ``before`` it, which it resumed, as one run."""
         began, config = before.seconds, self.config
         remembers = config.local or not (config.push.lossless and config.pull.lossless)
         restarted = [
@@ -257,9 +258,9 @@ class Run:
             for worker, kept in enumerate((before.state or {}).get("workers", ()))
             if remembers and not kept and before.updates
         ]
-        notes = [f"worker {worker} had left nothing to go on from: its memories begin anew" for worker in restarted]
+        notes = [f"worker {worker} has no saved state: its memories begin anew" for worker in restarted]
         rows = {run.origin["rows"] for run in (before, self) if run.origin and run.origin["rows"]}
-        notes += ["its rows are others than those of the run that it goes on from"] if len(rows) > 1 else []
+        notes += ["its rows differ from those of the run that it resumed"] if len(rows) > 1 else []
         return replace(
             self,
             losses=[*before.losses, *((began + at, step, loss) for at, step, loss in self.losses)],
@@ -307,6 +308,7 @@ class Run:
             ("received by workers", f"{self.bytes_received / 1e6:.3f} MB"),
             ("rows by server", ", ".join(map(str, self.server_rows)) or None),
             ("mean staleness", f"{stale:.2f} versions"),
+            ("planned messages", _planned(self.trace)),
             ("requantization error", _figure(self.requantization_error, ".2g")),
             ("replicas", f"{len(self.replicas)}, all alike: {self.replicas[0][:12]}…" if self.replicas else None),
             ("late pushes", str(self.late) if self.late else None),
@@ -316,10 +318,10 @@ class Run:
 
     def summary(self) -> str:
         """A text table."""
-        return paired(self.rows())
+        return align_pairs(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
-        """All but parameters and spans, as plain values for JSON; seconds by span name stand for the trace."""
+        """All but parameters and spans, as plain values for JSON; seconds by span name replace the trace."""
         omitted = ("config", "params", "staleness", "grants", "trace", "problem", "state", "origin")
         return {
             "config": self.config.to_dict(),
@@ -337,9 +339,9 @@ class Run:
         return f"<table>{html_rows(self.rows())}</table>"
 
 
-def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
-    """The run of all servers' reports; or that of one of several servers alone, with its part of the parameters. The
-    first server's counts are the run's, as every push has a part for it.
+def gather_run(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
+    """The run from all servers' reports, or from that of a single one of several servers, with its part of the
+    parameters. The first server's counts are the run's, since every push has a part for it.
     """
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
@@ -378,10 +380,10 @@ def gathered(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
 
 
 def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
-    """The state of one server, with what its workers have left there. ValueError where that is another one's."""
+    """One server's state, with the state of its workers there. ValueError if the run is another server's."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):
-        raise ValueError(f"The run is of server {alone} alone: go on with that one, not with server {index}.")
+        raise ValueError(f"The run is that of server {alone} alone: resume server {alone} from it, not server {index}.")
     if alone is None:
         return {**kept[index], "left": [worker and cut_state(worker, index, layout) for worker in state["workers"]]}
     left = [worker and {"link": worker["links"][0], "seen": worker["seen"]} for worker in state["workers"]]
@@ -389,11 +391,11 @@ def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
 
 
 _FITTING = ("workers", "servers", "placement", "exchange", "optimizer.name", "push.memory.name", "pull.memory.name")
-"""The fields of a config, by their paths, on which the form of a run's state depends."""
+"""The paths of the config fields that determine the form of a run's state."""
 
 
 def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
-    """All that keeps ``before`` from going on with this config and parameters of this origin, in sentences."""
+    """The reasons, in sentences, why ``before`` cannot resume with this config and parameters of this origin."""
     for path in _FITTING:
         kept, value = map(attrgetter(path), (before.config, config))
         if kept != value:
@@ -414,19 +416,19 @@ def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
     try:
         before.check(origin)
     except ValueError as error:
-        yield reason(error)
+        yield message_of(error)
 
 
 def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
     """The parameters and the state of ``before``, to resume with this ``config`` and parameters of this ``origin``.
-    ValueError where they do not fit together.
+    ValueError if these do not go together.
     """
     if not isinstance(before, Run):
         raise TypeError(f"resume takes a Run, or the path of a saved one; got {before!r}.")
     if before.state is None:
-        raise ValueError("This run holds no state to go on from.")
+        raise ValueError("This run has no state to resume from.")
     if before.diverged is not None:
-        raise ValueError(f"A run that has diverged cannot go on: {before.diverged}")
+        raise ValueError(f"A run that has diverged cannot resume: {before.diverged}")
     if differing := [*_differing(before, config, origin)]:
         raise ValueError(" ".join(differing))
     return before.params, before.state
@@ -445,7 +447,17 @@ def _figure(x: float | None, form: str) -> str | None:
     return None if x is None else f"{x:{form}}"
 
 
+def _planned(trace: Trace) -> str | None:
+    """The messages that a plan wrote, by workers and by servers, and which those are."""
+    pushes = sum(count for who, count in trace.planned.items() if who.startswith("worker"))
+    if not trace.planned:
+        return None
+    least = "" if isinf(trace.until) else "at least "
+    counts = f"{least}{pushes} of workers, {trace.planned.total() - pushes} of servers"
+    return f"{counts}; names, dtypes and shapes as in the message before"
+
+
 def _short(codec: Any) -> str:
-    """A codec as a list of its stages other than ``none``."""
+    """A codec's stages other than ``none``, as a list."""
     stages = [codec.quantizer, codec.memory, codec.serializer, codec.compressor]
     return ", ".join(repr(stage) for stage in stages if getattr(stage, "name", "") != "none")

@@ -1,10 +1,10 @@
-"""Values and arrays in one file, which is complete or does not exist.
+"""Save values and arrays in one file, which is complete or does not exist.
 
-The file is an uncompressed .npz archive without pickles, so NumPy alone reads it: an array's name is its path, such as
-``params/w``, but for characters that an archive cannot keep. The entry ``minips`` holds everything else as JSON in
-UTF-8; there ``{"array": name}`` stands for an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple": […]}`` for a
-tuple and ``{"map": [[key, value], …]}`` for a dict. The first key is ``format``, a whole number that grows whenever an
-older reader would go wrong.
+The file is an uncompressed .npz archive without pickles, so NumPy alone can read it: an array's name is its path, such
+as ``params/w``, except for characters that an archive cannot keep. The entry ``minips`` holds everything else as JSON
+in UTF-8, where ``{"array": name}`` stands for an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple": […]}`` for
+a tuple and ``{"map": [[key, value], …]}`` for a dict. The first key is ``format``, a whole number that grows whenever
+an older reader would go wrong.
 """
 
 import json
@@ -19,7 +19,7 @@ import numpy as np
 
 from minips import files
 from minips.stage import Array
-from minips.words import reason, told
+from minips.words import message_of, public_message
 
 FORMAT = 1
 _JSON = "minips"
@@ -28,21 +28,21 @@ _LONGEST = 2**13
 
 
 def to_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
-    """These values as the arrays of a file, by name. TypeError for a value that a file cannot hold."""
+    """Convert these values to a file's arrays, by name. TypeError for a value that a file cannot hold."""
     arrays: dict[str, Array] = {}
     text = json.dumps(_to_json({"format": FORMAT, **values}, "", arrays))
     return {_JSON: np.frombuffer(text.encode(), np.uint8), **arrays}
 
 
 def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, Any]:
-    """The values from the arrays of `to_arrays`. ValueError, which names the ``source``, for other arrays."""
+    """The values in arrays from `to_arrays`. ValueError, which names the ``source``, for other arrays."""
     try:
         tree = json.loads(arrays[_JSON].tobytes())
         newer = tree["map"][0][1]
         values: dict[str, Any] = {} if newer > FORMAT else _from_json(tree, arrays)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        why = told(error, "An entry is missing or malformed.")
-        raise ValueError(f"{source} is no file that minips wrote: {why}") from error
+        why = public_message(error, "An entry is missing or malformed.")
+        raise ValueError(f"{source} is not a file that minips wrote: {why}") from error
     if newer > FORMAT:
         raise ValueError(
             f"{source} has the format {newer}, and this minips reads formats up to {FORMAT}. Install a newer minips."
@@ -52,16 +52,18 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
 
 @contextmanager
 def restoring(what: str) -> Iterator[None]:
-    """ValueError, which names ``what`` is restored, where that is no part of a saved run."""
+    """Raise ValueError, which names ``what`` is restored, if that is not part of a saved run."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(told(error, f"{what} is of no saved run: an entry is missing or malformed.")) from error
+        raise ValueError(
+            public_message(error, f"{what} is not from a saved run: an entry is missing or malformed.")
+        ) from error
 
 
 def write(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write these values, in place of any that a file holds. TypeError for a value that the file cannot hold; OSError
-    as of `files.write`.
+    """Write these values, in place of any in the file. TypeError for a value that a file cannot hold; OSError as in
+    `files.write`.
     """
     arrays = to_arrays(values)
     with files.writing(path) as file:
@@ -69,25 +71,25 @@ def write(path: str | Path, values: Mapping[str, Any]) -> None:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """The values of a file. ValueError for a torn, foreign or newer one; OSError where it cannot be opened."""
+    """Read a file's values. ValueError for a torn, foreign or newer file; OSError if it cannot be opened."""
     with Path(path).open("rb") as file:
         try:
             with zipfile.ZipFile(file) as names:
                 if f"{_JSON}.npy" not in names.namelist():
-                    raise ValueError(f"{path} is no file of minips: it has no entry {_JSON!r}.")
+                    raise ValueError(f"{path} is not a file of minips: it has no entry {_JSON!r}.")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
             raise ValueError(
-                f"{path} is no whole file of a saved run: {reason(error)}. Was its writing interrupted, or is it "
-                "another kind of file?"
+                f"{path} is not a complete file of a saved run: {message_of(error)}. Was its writing interrupted, or "
+                "is it another kind of file?"
             ) from error
     return from_arrays(arrays, path)
 
 
 def holds(value: Any) -> bool:
-    """True where this value can be read from a file as it was written."""
+    """True if a file can hold this value, so that it is read as it was written."""
     if type(value) in (dict, list, tuple):
         try:
             return all(map(holds, (*value, *value.values()) if type(value) is dict else value))
@@ -102,7 +104,7 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
         return value
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         where = _entry(where)
-        while where in arrays:  # as with 1 and "1" as keys of one map, or several NumPy numbers
+        while where in arrays:  # such as the keys 1 and "1" of one map, or several NumPy numbers
             where += "'"
         arrays[where] = np.asarray(value)
         return {"scalar" if isinstance(value, np.generic) else "array": where}
@@ -121,9 +123,9 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
 
 
 def _entry(where: str) -> str:
-    """A name that an archive keeps as it is, for an array with this path: what it could not keep is replaced."""
+    """An array's path as a name that an archive keeps: characters that it cannot keep are replaced."""
     text = where[:_LONGEST].replace("\0", "?").replace("\\", "?").encode(errors="replace").decode()
-    return f"{text}'" if text.endswith(".npy") else text  # an ending that NumPy takes off
+    return f"{text}'" if text.endswith(".npy") else text  # NumPy removes this ending
 
 
 def _from_json(value: Any, arrays: Mapping[str, Array]) -> Any:

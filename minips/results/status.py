@@ -1,4 +1,4 @@
-"""The status of a server: the progress of its run and the presence of its workers, as a value that travels."""
+"""A server's status, as a value that it can send: the progress of its run and the presence of its workers."""
 
 import dataclasses
 import math
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from minips.results.tables import fitted, folded
+from minips.results.tables import fit_lines, fold
 from minips.words import workers_of
 
 _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB received", "MB sent")
@@ -14,18 +14,18 @@ _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB rece
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """One worker as its server sees it."""
+    """One worker, as its server sees it."""
 
     worker: int
     connected: bool
     counts: bool
-    """False once it has left, or was silent for too long: no other worker waits for it."""
+    """False once it has left or was silent for too long: the other workers do not wait for it."""
     clock: int
     """Its completed pushes."""
     heard_s: float
-    """Seconds since the server last heard it or, where it has never come, since the server began."""
+    """Seconds since the server last heard from it or, if it never connected, since the server began."""
     waits_for: list[int]
-    """The workers for which its push or pull waits now."""
+    """The workers for which its push or pull is waiting."""
     received: int
     """Bytes of frames that it has sent to this server."""
     sent: int
@@ -33,7 +33,7 @@ class WorkerStatus:
 
     @classmethod
     def of(cls, worker: int, attendance: Any) -> Self:
-        """The row of a worker in a server's `minips.core.membership.Membership`."""
+        """One worker's row, from a server's `minips.core.membership.Membership`."""
         presence, shard = attendance.present[worker], attendance.shard
         waits_for = attendance.awaited() if presence.connections else []
         return cls(
@@ -50,7 +50,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """One server of a run, now. ``print`` shows it as a table."""
+    """The current state of one server of a run. ``print`` shows it as a table."""
 
     index: int
     servers: int
@@ -65,23 +65,23 @@ class Status:
     loss: float | None
     """The last training loss: the mean over one clock of all the workers."""
     seconds: float
-    """Since all the workers were connected or, until then, since the first one was."""
+    """Since all workers were connected or, until then, since the first one was."""
     done: bool
     diverged: str | None
     stuck: str
-    """Why no further round can be completed."""
+    """The reason why no further round can be completed."""
     pushes_per_s: float | None = None
-    """Between two looks; None after one."""
+    """Between two requests; None after one."""
     bytes_per_s: float | None = None
-    """Both ways, between two looks; None after one."""
+    """Both ways, between two requests; None after one."""
     missing: int = 0
-    """Pushes that rounds of BSP went without, of workers that had left."""
+    """Pushes of departed workers that BSP rounds did without."""
     awaited: list[int] = dataclasses.field(default_factory=list)
-    """The workers that have yet to come, for which the beginning of the run waits."""
+    """The workers that the run waits for before it begins."""
 
     @classmethod
     def of(cls, protocol: Any) -> Self:
-        """The status of a server with this `minips.core.protocol.ServerProtocol`."""
+        """The status of the server with this `minips.core.protocol.ServerProtocol`."""
         shard, attendance, losses = protocol.shard, protocol.attendance, protocol.losses
         loss, began_at = losses[-1][2] if losses else math.nan, attendance.began_at
         return cls(
@@ -104,21 +104,21 @@ class Status:
 
     @classmethod
     def from_dict(cls, header: Mapping[str, Any]) -> Self:
-        """The status in a server's answer, of the fields that are known here. TypeError where one is missing."""
+        """Read the status in a server's answer, ignoring unknown fields. TypeError if one is missing."""
 
-        def known(kind: type[Status] | type[WorkerStatus], row: Mapping[str, Any]) -> dict[str, Any]:
+        def known_fields(kind: type[Status] | type[WorkerStatus], row: Mapping[str, Any]) -> dict[str, Any]:
             return {field.name: row[field.name] for field in dataclasses.fields(kind) if field.name in row}
 
-        workers = [WorkerStatus(**known(WorkerStatus, row)) for row in header.get("workers", [])]
-        return cls(**known(cls, header) | {"workers": workers})
+        workers = [WorkerStatus(**known_fields(WorkerStatus, row)) for row in header.get("workers", [])]
+        return cls(**known_fields(cls, header) | {"workers": workers})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON, without the rates; ``missing`` and ``awaited`` where there are any."""
+        """Plain values for JSON, without the rates; with ``missing`` and ``awaited`` if there are any."""
         omitted = {"pushes_per_s", "bytes_per_s", *(name for name in ("missing", "awaited") if not getattr(self, name))}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in omitted}
 
     def since(self, earlier: "Status", seconds: float) -> Self:
-        """The same, with the rates of the ``seconds`` that have passed since the ``earlier`` one."""
+        """This status with rates over the ``seconds`` since the ``earlier`` one."""
         pushes, nbytes = self.applied + self.late - earlier.applied - earlier.late, self._nbytes() - earlier._nbytes()
         return dataclasses.replace(self, pushes_per_s=pushes / seconds, bytes_per_s=nbytes / seconds)
 
@@ -136,7 +136,7 @@ class Status:
         if self.pushes_per_s is not None and self.bytes_per_s is not None:
             lines += [f"{self.pushes_per_s:.1f} pushes/s, {self.bytes_per_s / 1e6:.3f} MB/s both ways"]
         return "\n".join(
-            [*(part for line in lines for part in folded(line)), *fitted([_HEADINGS, *map(_cells, self.workers)])]
+            [*(part for line in lines for part in fold(line)), *fit_lines([_HEADINGS, *map(_cells, self.workers)])]
         )
 
     def _state(self) -> str:
@@ -150,8 +150,8 @@ class Status:
 
 
 def expected(shard: Any) -> int | None:
-    """The applied pushes with which the run of this shard will end, if no worker leaves or comes; None without an end.
-    With rounds they are fewer than its ``updates`` once a worker has left.
+    """The number of applied pushes that ends the run of this shard, if workers neither leave nor come; None without an
+    end. With rounds it is less than ``updates`` once a worker has left.
     """
     updates: int | None = shard.updates
     if updates is None or shard.quorum is None:

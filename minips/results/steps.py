@@ -1,4 +1,4 @@
-"""What a trace's spans tell: the steps of one worker, the events of a Chrome trace."""
+"""A trace's spans as the steps of one worker, and as the events of a Chrome trace."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -13,15 +13,15 @@ class Step(NamedTuple):
     start: float
     seconds: float
     spans: dict[str, float]
-    """By name; with several servers, or overlap, they run side by side and may add up to more than the whole."""
+    """By name; with several servers, or overlap, spans run in parallel and may add up to more than the step."""
     served: float
-    """While a message was neither travelling nor waiting: the server worked for this worker."""
+    """Seconds in which a message was neither travelling nor waiting: the server worked for this worker."""
     unclaimed: float
-    """Seconds in no span, which the worker itself must have spent."""
+    """Seconds outside all spans, which the worker itself must have spent."""
 
 
 def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -> list[Step]:
-    """The steps of one worker from its spans, but for the last one. ``totals`` are the seconds of spans by name."""
+    """One worker's steps, except the last, from its spans. ``totals`` gives the seconds of spans by name."""
     trips = sorted(
         (first.start, then.start + then.seconds)  # from the departure of a message to the end of its answer's wait
         for first, then in pairwise(mine)
@@ -32,16 +32,16 @@ def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -
     steps = []
     for i, j in pairwise(firsts):
         start, stop, own = mine[i].start, mine[j].start, mine[i:j]
-        told = [(span.start, span.start + span.seconds) for span in own]
+        recorded = [(span.start, span.start + span.seconds) for span in own]
         near = trips[bisect_left(trips, (start - (stop - start),)) : bisect_left(trips, (stop,))]
-        known = covered([*told, *near], start, stop)
-        served = known - covered(told, start, stop)
+        known = covered_s([*recorded, *near], start, stop)
+        served = known - covered_s(recorded, start, stop)
         steps.append(Step(mine[i].step, start, stop - start, totals(own), served, stop - start - known))
     return steps
 
 
-def covered(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
-    """Seconds between two moments that lie in any of the stretches."""
+def covered_s(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
+    """Seconds between ``start`` and ``stop`` that any of the stretches covers."""
     total, end = 0.0, start
     for begin, over in sorted(stretches):
         total += max(0.0, min(over, stop) - max(begin, end))
@@ -50,7 +50,7 @@ def covered(stretches: Iterable[tuple[float, float]], start: float, stop: float)
 
 
 def chrome_events(spans: list[Any]) -> list[dict[str, object]]:
-    """The events of the Trace Event format, a row for each worker and server; times in microseconds."""
+    """Events in the Trace Event format, with a row for each worker and server; times in microseconds."""
     rows = {who: row for row, who in enumerate(sorted({span.who for span in spans}))}
     origin = min((span.start for span in spans), default=0.0)
     names = [

@@ -1,4 +1,4 @@
-"""Tables of texts: for a terminal, and in HTML."""
+"""Text tables, for a terminal and in HTML."""
 
 import html
 import re
@@ -9,27 +9,27 @@ from itertools import product
 WIDTH = 100
 """The most characters in a line of a text table."""
 CELLS = (40, 32, 24)
-"""The most characters in a cell that is cut: the first number that suffices."""
+"""The most characters in a shortened cell: the first number that makes the table fit."""
 
 
-def aligned(rows: Sequence[Sequence[str]], to: str = ">") -> list[str]:
-    """A line for each row, the cells of a column under each other, moved to the right, or ``to`` the left (``<``)."""
+def align(rows: Sequence[Sequence[str]], to: str = ">") -> list[str]:
+    """A line for each row, with aligned columns: cells to the right, or ``to`` the left (``<``)."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:{to}{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def width(rows: Sequence[Sequence[str]]) -> int:
-    """Characters in a line of `aligned`."""
-    return len(aligned(rows)[0])
+    """The number of characters in a line of `align`."""
+    return len(align(rows)[0])
 
 
-def fitted(rows: Sequence[Sequence[str]]) -> list[str]:
-    """As `aligned`, of headings and further rows, in lines of at most `WIDTH`. Where that is too little, headings take
-    several lines and long cells are cut; and columns that do not fit yet stand below the others, beside as many of the
-    first ones as tell the rows apart, or else beside numbers.
+def fit_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Like `align`, for headings and further rows, in lines of at most `WIDTH`. If they do not fit, headings take
+    several lines and long cells are shortened. Columns that still do not fit go below the others, after as many of the
+    first columns as tell the rows apart, or after row numbers.
     """
     if not rows or width(rows) <= WIDTH:
-        return aligned(rows)
+        return align(rows)
     for most, least in product(CELLS, (10, 0)):
         heads, body = _shorter(rows, most, least)
         pairs = zip(zip(*body, strict=True), zip(*rows[1:], strict=True), strict=True)
@@ -39,12 +39,12 @@ def fitted(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    return [line.rstrip() for line in aligned(rows)]
+    return [line.rstrip() for line in align(rows)]
 
 
 def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list[list[str]], list[list[str]]]:
-    """The rows of the headings and the others, with at most so many characters in a cell: an ellipsis stands for the
-    middle of a longer one. Headings go on in a further line after at ``least`` so many.
+    """The rows of the headings and the other rows, with at ``most`` so many characters in a cell: an ellipsis replaces
+    the middle of a longer one. Headings continue on another line after at ``least`` so many characters.
     """
     ends = most // 2, most - most // 2 - 1
     cut = [[x if len(x) <= most else f"{x[: ends[0]]}…{x[-ends[1] :]}" for x in row] for row in rows]
@@ -52,23 +52,23 @@ def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list
 
 
 def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list[str]]]:
-    """Tables of some columns each, beside as many of the first ones as tell the rows apart, or numbers."""
+    """Tables of a few columns each, after as many of the first columns as tell the rows apart, or row numbers."""
     count = len(body[0])
-    keys = next((n for n in range(1, count) if len({*map(tuple, picked(body, range(n)))}) == len(body)), count)
-    if width(picked([*heads, *body], range(keys))) > WIDTH - CELLS[0] - 2:
+    keys = next((n for n in range(1, count) if len({*map(tuple, pick_columns(body, range(n)))}) == len(body)), count)
+    if width(pick_columns([*heads, *body], range(keys))) > WIDTH - CELLS[0] - 2:
         heads, body = [["", *row] for row in heads], [[str(number), *row] for number, row in enumerate(body, 1)]
         keys, count = 1, count + 1
     rows, columns = [*heads, *body], [*range(keys)]
     for column in range(keys, count):
-        if width(picked(rows, [*columns, column])) > WIDTH:
-            yield [row for row in picked(rows, columns) if any(row)]
+        if width(pick_columns(rows, [*columns, column])) > WIDTH:
+            yield [row for row in pick_columns(rows, columns) if any(row)]
             columns = [*range(keys)]
         columns.append(column)
-    yield [row for row in picked(rows, columns) if any(row)]
+    yield [row for row in pick_columns(rows, columns) if any(row)]
 
 
 def _headings(rows: Sequence[Sequence[str]], least: int) -> list[list[str]]:
-    """The headings in several lines, no wider than the cells below, the longest word, or ``least``."""
+    """The headings in several lines, no wider than the cells below, the longest word, or ``least`` characters."""
     columns = []
     for head, *cells in zip(*rows, strict=True):
         parts = re.findall(r"[^ ._]*[ ._]?", head)
@@ -80,27 +80,27 @@ def _headings(rows: Sequence[Sequence[str]], least: int) -> list[list[str]]:
     return [list(row) for row in zip(*([""] * (high - len(lines)) + lines for lines in columns), strict=True)]
 
 
-def picked(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> list[list[str]]:
-    """The rows of some columns alone."""
+def pick_columns(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> list[list[str]]:
+    """The rows with only these columns."""
     columns = [*columns]
     return [[row[column] for column in columns] for row in rows]
 
 
-def folded(text: str, indent: int = 0) -> list[str]:
-    """The lines of a text; of one that is longer than `WIDTH` the rest is indented."""
-    fold = textwrap.TextWrapper(WIDTH, subsequent_indent=indent * " ", break_on_hyphens=False)
-    return [part for line in text.splitlines() for part in (fold.wrap(line) if len(line) > WIDTH else [line])]
+def fold(text: str, indent: int = 0) -> list[str]:
+    """The lines of a text. Lines longer than `WIDTH` are folded, and their rest is indented."""
+    wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent=indent * " ", break_on_hyphens=False)
+    return [part for line in text.splitlines() for part in (wrapper.wrap(line) if len(line) > WIDTH else [line])]
 
 
-def paired(rows: Iterable[tuple[str, str]]) -> str:
-    """A line for each pair of a name and a text, the texts under each other and folded where they are long."""
+def align_pairs(rows: Iterable[tuple[str, str]]) -> str:
+    """A line for each pair of a name and a text, with aligned texts; long ones are folded."""
     rows = list(rows)
     indent = max(len(name) for name, _ in rows) + 2
-    return "\n".join(line for name, text in rows for line in folded(f"{name:<{indent}}{text}", indent))
+    return "\n".join(line for name, text in rows for line in fold(f"{name:<{indent}}{text}", indent))
 
 
-def captioned(rows: str, caption: str) -> str:
-    """A table in HTML of these rows of it, with a caption below."""
+def html_table(rows: str, caption: str) -> str:
+    """An HTML table of these HTML rows, with a caption below."""
     text = html.escape(caption).replace("\n", "<br>")
     below = f"<caption style='caption-side:bottom;text-align:left'>{text}</caption>" if text else ""
     return f"<table>{below}{rows}</table>"
@@ -109,7 +109,7 @@ def captioned(rows: str, caption: str) -> str:
 def html_rows(
     rows: Iterable[Sequence[str]], headings: int = 1, style: str = "", cell: Callable[[str], str] = html.escape
 ) -> str:
-    """The rows of a table, of each of which so many cells are headings; ``cell`` makes HTML of a text."""
+    """HTML rows of a table. The first ``headings`` cells of each are headings; ``cell`` turns a text into HTML."""
     look = f" style='{style}'" if style else ""
 
     def tagged(number: int, text: str) -> str:

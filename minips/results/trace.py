@@ -1,13 +1,13 @@
 """Spans of time, opened around the stages and never inside them.
 
-A span is one name of `SPANS`, who spent the time, when it began (seconds on ``time.monotonic``, which all processes of
-a machine share), how long it took, and the step that it belonged to. A cost prediction uses the same names.
+A span has a name from `SPANS`, the party that spent the time, its start (seconds on ``time.monotonic``, which all
+processes of a machine share), its seconds, and its step. Cost predictions use the same names.
 """
 
 import json
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import inf
@@ -20,13 +20,15 @@ from minips.results.steps import Step, chrome_events, steps_of
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
-"""The names of a message on its way out, on its way in, and of a round."""
+"""The names of an outgoing message's spans, of an incoming one's, and of a round's."""
+PLANNED = ENCODE[1:3]
+"""Those of a message with arrays that a plan writes (`minips.core.codec`), and of no other."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
-"""All names, in the order of the data's way."""
+"""All names, in the order in which data passes them."""
 
 
 class Span(NamedTuple):
-    """One stretch of one process's time, in seconds."""
+    """A stretch of one process's time, in seconds."""
 
     name: str
     who: str
@@ -39,7 +41,7 @@ _Row = tuple[str, str, float, float, int]
 
 
 class Trace:
-    """The spans of one process or, added up, of a whole run.
+    """The spans of one process or, combined, of a whole run.
 
     >>> trace = Trace("worker 0")
     >>> with trace.span("compute"):
@@ -55,19 +57,20 @@ class Trace:
         limit: int = 200_000,
         until: float = inf,
         now: Callable[[], float] = time.monotonic,
+        planned: Mapping[str, int] | None = None,
     ) -> None:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
-        """``until`` is when the first span began that was not kept: before it none is missing."""
+        """``until`` is the start of the first span that was not kept: no earlier one is missing."""
         self.now = now
-        """Tells the time to those who record spans."""
-        self._earlier = list(spans)
+        """The clock for recording spans."""
+        self._earlier, self._planned = list(spans), Counter(planned)
         self._laps: list[Any] = []
-        """Of each row its names, its step and its moments, in turn, added at once: threads share a trace."""
+        """Each row's names, step and moments, in turn, appended in one operation, since threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Record how long a block takes, also one that raises."""
+        """Record how long a block takes, even if it raises."""
         start = self.now()
         try:
             yield
@@ -75,8 +78,8 @@ class Trace:
             self.add(name, start, self.now() - start)
 
     def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
-        """Record spans that follow each other: the first from the first moment to the second, and so on. One without
-        a name is a gap.
+        """Record successive spans: the first from the first moment to the second, and so on. A span without a name is a
+        gap.
         """
         room = self._room - len(names)
         if room >= 0:
@@ -91,28 +94,33 @@ class Trace:
 
     @property
     def spans(self) -> list[Span]:
-        """All that was recorded."""
+        """All recorded spans."""
         return [*self]
 
+    @property
+    def planned(self) -> Counter[str]:
+        """How many messages with arrays a plan wrote, by who wrote them. Beyond ``limit`` spans none is counted."""
+        return self._planned + Counter({self.who: self._laps.count(PLANNED)})
+
     def seconds(self, who: str = "") -> dict[str, float]:
-        """Total seconds by span name, of all or of those whose name starts with ``who``."""
+        """Total seconds by span name, for all parties or for those whose name starts with ``who``."""
         return totals(span for span in self if span.who.startswith(who))
 
     def steps(self, who: str) -> list[Step]:
-        """The steps of one worker, but for its last one, whose end is not known.
+        """The steps of one worker, except its last one, whose end is not known.
 
-        With one server and without overlap the spans, what the server did and what is unclaimed add up to the whole.
+        With one server and without overlap, a step's spans, ``served`` and ``unclaimed`` add up to its seconds.
         """
         return steps_of([span for span in self if span.who == who], totals)
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write the Trace Event JSON that Perfetto and chrome://tracing open: a row for each worker and server."""
+        """Write Trace Event JSON for Perfetto or chrome://tracing, with a row for each worker and server."""
         files.write(path, json.dumps({"traceEvents": chrome_events([*self])}))
 
     def since(self, origin: float) -> "Trace":
         """The same spans, their starts counted from ``origin``."""
         spans = (span._replace(start=span.start - origin) for span in self)
-        return Trace(self.who, spans, self.limit, self.until - origin)
+        return Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -121,7 +129,8 @@ class Trace:
     def joined(traces: Sequence["Trace"]) -> "Trace":
         """The spans of all these traces."""
         until = min((trace.until for trace in traces), default=inf)
-        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until)
+        planned = sum((trace.planned for trace in traces), Counter[str]())
+        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until, planned=planned)
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)
@@ -149,4 +158,4 @@ def totals(spans: Iterable[Span]) -> dict[str, float]:
 
 
 UNTIMED = Trace(limit=0, now=lambda: 0.0)
-"""Keeps nothing, where no clock on the wall counts."""
+"""A trace that keeps nothing, for parties without a wall clock."""

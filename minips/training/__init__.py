@@ -1,1 +1,1 @@
-"""What a run is: train, resume, sweep, by hand; on any engine."""
+"""Runs: train, resume, sweep, by hand; on any engine."""

@@ -1,7 +1,7 @@
-"""Servers and workers that are started by hand, on one machine or on several.
+"""Servers and workers started by hand, on one machine or several.
 
-Nothing supervises them: the servers know when the run is over, and the workers hear it from them. The same config gives
-the same parameters as `train`, under BSP to the bit.
+Nothing supervises them: the servers know when the run is over, and tell the workers. A config gives the same parameters
+as with `train`, under BSP to the bit.
 """
 
 import os
@@ -31,35 +31,35 @@ from minips.engines.inner import Inner
 from minips.engines.worker import at_step, before_updates, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
 from minips.results.origin import check_same, origin_of
-from minips.results.run import Progress, Run, check_resumable, gathered, server_state
+from minips.results.run import Progress, Run, check_resumable, gather_run, server_state
 from minips.results.trace import Trace
 from minips.stage import Tensors
 from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
 from minips.stages.transports.patience import Limit
 from minips.training.train import check_problem
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 T = TypeVar("T")
 LOOK_S, DIAL_S = 0.2, 0.5
-"""The seconds between two looks of a worker for the others, and between two for a server."""
+"""The seconds between a worker's checks for the other workers, and between its attempts to reach a server."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """The part of one worker in a run."""
+    """One worker's part in a run."""
 
     worker: int
-    """Its number."""
+    """The worker's number."""
     pushes: int
     """Its clock at the end."""
     params: Tensors
-    """The parameters that it pulled last, under BSP the final ones; none where it learned of the end otherwise than by
-    the answer to a push."""
+    """The parameters that it pulled last, under BSP the final ones; empty if it did not learn of the end from the
+    answer to a push."""
     over: bool
-    """True where the servers have ended the run; False where ``stop`` ended the work before."""
+    """True if the servers ended the run; False if ``stop`` ended the work earlier."""
     diverged: str | None
-    """Why this worker ended the run: it had no finite gradient any more."""
+    """Why this worker ended the run: its gradient was no longer finite."""
     bytes_sent: int
     bytes_received: int
     trace: Trace
@@ -84,27 +84,27 @@ def work(
     own_rows: bool = False,
     start_timeout_s: float = START_S,
 ) -> Work:
-    """Be one worker of the servers at ``address``, and train on this worker's shard of ``problem`` until the run is
+    """Join the servers at ``address`` as one worker, and train on this worker's shard of ``problem`` until the run is
     over, as `train` does.
 
-    ``rank`` is the worker's number; None: the first one that is free. The config comes from the servers, which
-    ``transport`` reaches (None: the address says which one does), unless ``config`` is given. The work begins once all
-    workers are connected, or once the run has begun without this one. For a server that does not answer yet, and then
-    for the other workers, `work` waits for ``start_timeout_s`` seconds at most, or for ever where that is infinity, and
-    the log says every 30 seconds for whom. ``met`` is called with the client once it is connected, ``session`` names a
-    file as in `connect`. Until `work` returns, BLAS has one thread in this process.
+    ``rank`` is the worker's number; None: the first free one. The config comes from the servers, unless ``config`` is
+    given; ``transport`` reaches them (None: the one that the address names). The work begins once all workers are
+    connected, or once the run has begun without this one. `work` waits for a server that does not answer yet, and then
+    for the other workers, ``start_timeout_s`` seconds at most, or for ever if that is infinity; every 30 seconds the
+    log says for whom. ``met`` is called with the client once it is connected; ``session`` names a file as in `connect`.
+    Until `work` returns, BLAS has one thread in this process.
 
-    With ``own_rows`` the rows of ``problem`` are this worker's shard as they are, which no server and no other worker
-    has to have; classes, labels and parameters are those of the servers' problem.
+    With ``own_rows``, the rows of ``problem`` are this worker's shard as they are, and no server or other worker needs
+    to have them; classes, labels and parameters are those of the servers' problem.
 
     Set the event ``stop``, or let the function ``stop`` return True, to leave before the run is over. The function is
-    called after ``met``, before and after each gradient, too: with ``met=clients.append`` and
+    called after ``met``, and before and after each gradient: with ``met=clients.append`` and
     ``stop=lambda: clients[0].clock == 5`` this worker makes five pushes.
 
-    ConnectionError, PermissionError and ValueError as `connect`; ValueError, too, before this worker takes a number,
-    where the servers train another problem, or one whose rows a worker with ``own_rows`` should share; TimeoutError
-    where the others do not come; RuntimeError where the server has given them up; what the problem raises, once the
-    servers have heard of it.
+    Raises ConnectionError, PermissionError and ValueError like `connect`; also ValueError, before this worker takes a
+    number, if the servers train another problem, or one whose rows a worker with ``own_rows`` must share; TimeoutError
+    if the other workers do not come; RuntimeError if the server has given them up; and the problem's own errors, after
+    reporting them to the servers.
     """
     check_problem("work", problem)
     dialling = StartWait("This worker", start_timeout_s, timeout)
@@ -126,21 +126,21 @@ def work(
         return shard_of(worker, config).rows
 
     def dial() -> Client:
-        for other in as_addresses(address)[1:]:  # perhaps not there yet: the first server gives no rank before
+        for other in as_addresses(address)[1:]:  # the first server gives out ranks only once all others are there
             reached, codec = (config.shaped_transport(), config.pull) if config else (transport, None)
             with asking(other, token, reached, timeout, codec):
                 pass
         reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport, "session": session}
         return connect(address, config, worker=rank, check=check, rows=rows, **reach)
 
-    client = _answered(dial, halt, dialling, ConnectionError, TimeoutError)
+    client = _retry(dial, halt, dialling, ConnectionError, TimeoutError)
     diverged = None
     params: Tensors = {}
     with closing(client):
         try:
             met(client)
             shard = shard_of(client.worker, client.config)
-            kept = _answered(client.resume, halt, dialling, TimeoutError)
+            kept = _retry(client.resume, halt, dialling, TimeoutError)
             inner = Inner.of(kept) if client.config.local else None
             _await_others(client, token, timeout, halt, start_timeout_s)
             before = Seen(*kept["seen"]) if kept and kept["seen"] else None
@@ -156,7 +156,7 @@ def work(
             diverged = at_step(client.clock, client.worker, error)
             client.close(diverged=diverged)
         except ConnectionError as error:
-            if not client.done:  # the servers have hung up without a word, or the problem's own source has
+            if not client.done:  # the servers hung up silently, or the problem's own data source did
                 client.close(failed=_words(error))
                 raise
         except BaseException as error:
@@ -168,7 +168,7 @@ def work(
 
 
 class Served:
-    """The servers of a run in this process. Made by `serving`."""
+    """The servers of a run in this process, made by `serving`."""
 
     def __init__(self, servers: Sequence[Server], problem: Problem, before: Run | None) -> None:
         self.servers, self._problem, self._before = servers, problem, before
@@ -181,8 +181,8 @@ class Served:
             server.wait(progress=progress if server is self.servers[0] else None)
 
     def end(self) -> Run:
-        """End the run, if it is not over, at one clock of all servers, unless the workers take too long to come to it.
-        Returns the run, with the state that the workers leave.
+        """End the run, if it is not over, at the same clock on all servers, unless the workers take too long to reach
+        it. Returns the run, with the state that the workers leave.
         """
         at = max(server.pause() for server in self.servers)
         for server in self.servers:
@@ -198,13 +198,13 @@ class Served:
         for server in self.servers:
             server.let_go(LEAVE_S)
         config = self.servers[0].config
-        run = gathered(config, [server.report() for server in self.servers])
+        run = gather_run(config, [server.report() for server in self.servers])
         run.problem, run.origin = self._problem, origin_of(self._problem, run.params)
         if len(self.servers) == config.servers:
             try:
                 run.judge(self._problem)
-            except Exception as error:  # which is no reason to lose what was trained
-                run.events.append((run.seconds, f"held-out rows could not be judged: {_words(error)}"))
+            except Exception as error:  # no reason to lose the trained parameters
+                run.events.append((run.seconds, f"the held-out rows could not be evaluated: {_words(error)}"))
         return run.after(self._before) if self._before else run
 
 
@@ -220,22 +220,22 @@ def serving(
     rejoin_s: float = REJOIN_S,
     start_timeout_s: float = START_S,
 ) -> Iterator[Served]:
-    """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the ports after it, or the one
-    of number ``index`` alone, whose run has its own part of the parameters. ``resume`` is a run to go on from,
-    ``plaintext`` as `Server.serve` has it, ``rejoin_s`` and ``start_timeout_s`` as `Server`.
+    """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the following ports, or only
+    server ``index``, whose run has its own part of the parameters. ``resume`` is a run to resume; ``plaintext`` is as
+    in `Server.serve`, ``rejoin_s`` and ``start_timeout_s`` as in `Server`.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
-        raise ValueError(f"With {config.exchange!r} there is no server to be served. Use exchange=PS().")
+        raise ValueError(f"{config.exchange!r} has no server. Use exchange=PS().")
     epochs, config = config.epochs, config.for_rows(problem.rows)
-    shards_of(problem, config)  # refuses here what each worker would refuse
+    shards_of(problem, config)  # raises here what each worker would raise
     warn_of_outer(config.local, config.optimizer)
     with one_blas_thread, ExitStack() as stack:
         params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
         layouts = partition(params, config.servers, problem.tables, config.placement)
         origin, state = origin_of(problem, params), None
-        told = {name: text for name, text in origin.items() if isinstance(text, str)}
-        told |= {"epochs": str(epochs)} if epochs else {}
+        described = {name: text for name, text in origin.items() if isinstance(text, str)}
+        described |= {"epochs": str(epochs)} if epochs else {}
         if resume:
             alone = [] if index is None or "index" not in (resume.state or {}) else [layouts[index]]
             parts = origin_of(problem, cut(params, alone[0])) if alone else origin
@@ -254,7 +254,7 @@ def serving(
                 rejoin_s=rejoin_s,
                 start_timeout_s=start_timeout_s,
             )
-            server.origin.update(told)
+            server.origin.update(described)
             servers.append(stack.enter_context(server.serve(_next(address, place), token, plaintext=plaintext)))
         try:
             yield Served(servers, problem, resume)
@@ -266,24 +266,24 @@ def serving(
 
 
 def _next(address: str | None, place: int) -> str | None:
-    """The address so many ports after the first server's, or a free one. ValueError where the first has no port."""
+    """The address ``place`` ports after the first server's, or a free one. ValueError if the first has no port."""
     if address is None or place == 0:
         return address
     head, _, port = address.rpartition(":")
     if not port.isdigit():
-        raise ValueError(f"Several servers stand at ports that follow each other; {address!r} has no port.")
+        raise ValueError(f"Several servers use consecutive ports, but {address!r} has no port.")
     return f"{head}:{int(port) + place if int(port) else 0}"
 
 
-class _Asked(Event):
-    """An event that is set once a function has returned True."""
+class _PolledEvent(Event):
+    """An event that is set once a function returns True."""
 
-    def __init__(self, ask: Callable[[], bool]) -> None:
+    def __init__(self, poll: Callable[[], bool]) -> None:
         super().__init__()
-        self._ask = ask
+        self._poll = poll
 
     def is_set(self) -> bool:
-        if not super().is_set() and self._ask():
+        if not super().is_set() and self._poll():
             self.set()
         return super().is_set()
 
@@ -295,29 +295,29 @@ class _Asked(Event):
 
 
 def _event(stop: Event | Callable[[], bool] | None) -> Event:
-    """``stop`` as an event. TypeError where it is neither an event nor a function."""
+    """``stop`` as an event. TypeError if it is neither an event nor a function."""
     if isinstance(stop, Event | None):
         return stop or Event()
     if not callable(stop):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to leave; got {stop!r}.")
-    return _Asked(stop)
+    return _PolledEvent(stop)
 
 
 def _check_own_rows(config: Config, epochs: str | None) -> None:
-    """ValueError where a run takes its steps, or the shards of its workers, from rows that all of them share."""
+    """ValueError if the run's steps, or the workers' shards, come from rows that all workers share."""
     if config.shards != Contiguous():
-        words = f"The run shares out its rows by shards={config.shards!r}, and this worker has rows of its own"
-        raise ValueError(f"{words}. Leave one of them out.")
+        words = f"The run divides its rows by shards={config.shards!r}, but this worker has rows of its own"
+        raise ValueError(f"{words}. Leave out shards or own_rows.")
     if epochs:
         raise ValueError(
-            f"The server has made steps of epochs={epochs} by its own rows, which says nothing of how often a worker "
-            "passes over rows of its own. Serve with steps (--steps) in place of epochs."
+            f"The server has counted the steps of epochs={epochs} on its own rows, so they do not fit a worker with "
+            "other rows. Serve with steps (--steps) in place of epochs."
         )
 
 
-def _answered(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSError]) -> T:
-    """The result of ``call``, repeated after each error of these types until the wait is over: the server may be yet to
-    come, or stopped for a while. Meanwhile a function that is to stop the work is not asked: it may need the client.
+def _retry(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSError]) -> T:
+    """The result of ``call``, retried after each error of these types until the wait is over: the server may not have
+    started yet, or be stopped for a while. Meanwhile a function ``stop`` is not called, since it may need the client.
     """
     said = ""
     while True:
@@ -326,18 +326,18 @@ def _answered(call: Callable[[], T], stop: Event, start: StartWait, *late: type[
         except late as error:
             if start.over() or Event.is_set(stop):
                 raise
-            start.log(f"the server ({reason(error).rstrip('.')})", at_once=said != reason(error))
-            said = reason(error)
+            start.log(f"the server ({message_of(error).rstrip('.')})", at_once=said != message_of(error))
+            said = message_of(error)
         Event.wait(stop, DIAL_S)
 
 
 def _await_others(client: Client, token: str, timeout: float, stop: Event, start_timeout_s: float) -> None:
-    """Wait until all workers are there, or until the run has begun. TimeoutError where they do not come in time."""
+    """Wait until all workers are there, or the run has begun. TimeoutError if they do not come in time."""
     config, address = client.config, client.addresses[0]
     start = StartWait(f"Worker {client.worker}", start_timeout_s, timeout)
     with asking(address, token, config.shaped_transport(), timeout, config.pull) as ask:
         while not stop.is_set():
-            status = _answered(partial(ask, "status"), stop, start, TimeoutError)
+            status = _retry(partial(ask, "status"), stop, start, TimeoutError)
             if why := status.get("stuck"):
                 raise RuntimeError(why)
             absent = _absent(status, client.resumed_at)
@@ -349,8 +349,8 @@ def _await_others(client: Client, token: str, timeout: float, stop: Event, start
 
 
 def _absent(status: Header, resumed_at: int) -> list[int]:
-    """The workers for which the run waits to begin. Servers that do not wait for them do not name them: then a worker
-    that has left is not waited for, and one that is yet to come is.
+    """The workers that the run waits for before it begins. If the servers name none, these are the workers that have
+    not come yet, without those that have left.
     """
     if status["done"] or status["applied"] > resumed_at:
         return []
@@ -359,5 +359,7 @@ def _absent(status: Header, resumed_at: int) -> list[int]:
 
 
 def _words(error: BaseException) -> str:
-    """An error as the servers' events keep it."""
-    return "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {reason(error)}"
+    """An error as the text of a server's event."""
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted"
+    return f"{type(error).__name__}: {message_of(error)}"

@@ -1,4 +1,4 @@
-"""A progress bar, in a terminal or in a notebook."""
+"""Progress bars, in a terminal or in a notebook."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ News = TypeVarTuple("News")
 
 
 def bars(console: "Console | None" = None) -> "Bars":
-    """Rich's bars, as minips shows all of them; they disappear when they have ended."""
+    """Rich's progress bars in minips' style; they disappear when done."""
     from rich import get_console
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = console or get_console()
     if not (console.is_interactive or console.is_jupyter):
-        console = Console(quiet=True)  # where nobody looks, rich would write an empty line
+        console = Console(quiet=True)  # rich would write an empty line to a pipe
     percent, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}")
     return Progress(BarColumn(), percent, TimeElapsedColumn(), text, console=console, transient=True)
 
@@ -30,8 +30,8 @@ def showing(
     read: Callable[[*News], tuple[str, float]],
     console: "Console | None" = None,
 ) -> Iterator[Callable[[*News], None]]:
-    """``progress`` where it is a function; otherwise one that moves a bar, if one is wanted, to the text and the share
-    that ``read`` finds in its arguments.
+    """``progress`` if it is a function; otherwise a function that shows, on a bar if ``progress`` is True, the text and
+    the share that ``read`` makes of its arguments.
     """
     if not isinstance(progress, bool):
         yield progress

@@ -1,4 +1,4 @@
-"""Several runs of one problem: as configs say, or with one tensor at a time quantized; and one table from them."""
+"""Several runs of one problem, with several configs or with one quantized tensor at a time, and a table of them."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,13 +15,13 @@ from minips.core.config import Config
 from minips.engines import Engine, Threads
 from minips.problems import Problem
 from minips.results.run import Run, frame
-from minips.results.tables import WIDTH, captioned, fitted, folded, html_rows, width
+from minips.results.tables import WIDTH, fit_lines, fold, html_rows, html_table, width
 from minips.stage import Value
 from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
 from minips.training.progress import showing
 from minips.training.train import engine_for, train
-from minips.words import check_type, nearest
+from minips.words import check_type, suggestion
 
 Number = int | float | np.number
 FIGURES: dict[str, Callable[[Run], Any]] = {
@@ -38,9 +38,9 @@ def sweep(
     engine: Engine | str | None = None,
     progress: bool = False,
 ) -> Iterator[Run]:
-    """Train ``problem`` as each of the configs says; yields each run as soon as it has ended. ``progress`` shows a bar.
+    """Train ``problem`` with each of the configs, and yield each run as soon as it ends. ``progress`` shows a bar.
 
-    A mapping gives the configs names, which their runs have as `Run.name`, and a `RunTable` its first column.
+    A mapping names the configs: the names become `Run.name`, and the first column of a `RunTable`.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -69,18 +69,18 @@ def sweep(
 
 
 def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
-    """A run for each tensor in which only its gradient goes through ``config.push.quantizer``, the others exactly.
+    """One run for each tensor, in which only its gradient is quantized by ``config.push.quantizer``; others are exact.
 
-    Two runs are added: ``none``, all exact, and ``all``. Compare their ``validation_loss``. The loss does not depend on
-    the network, so the runs are threads without one unless an ``engine`` is given; under BSP they repeat to the bit.
-    ValueError where a tensor has the name of one of the two.
+    Two runs are added: ``none``, with all gradients exact, and ``all``. Compare their ``validation_loss``. The loss
+    does not depend on the network, so the runs use threads without one unless an ``engine`` is given; under BSP they
+    repeat to the bit. ValueError if a tensor has the name of one of the two.
     """
     check_type("sensitivity", problem, Problem, "a Problem")
     names = list(problem.init(seeds.init(config.seed)))
     quantizer = config.push.quantizer
     choices: dict[str, Quantizer | dict[str, Quantizer]] = {"none": Exact(), "all": quantizer}
-    if taken := choices.keys() & names:
-        raise ValueError(f"A tensor is called {min(taken)!r}, which is the name of a run beside it. Rename the tensor.")
+    if clashes := choices.keys() & names:
+        raise ValueError(f"A tensor is called {min(clashes)!r}, which is also the name of a run. Rename the tensor.")
     for name in names:
         choices[name] = {escape(name): config.push.quantizer_of(name), "*": Exact()}
     if engine is None:
@@ -92,7 +92,7 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
 
 
 class Table:
-    """Rows of named figures: as text, in a notebook, and as a frame."""
+    """Rows of named figures, as text, in a notebook, and as a data frame."""
 
     rows: list[dict[str, Any]]
 
@@ -113,11 +113,11 @@ class Table:
 
     def __str__(self) -> str:
         """A text table."""
-        return "\n".join([*fitted(self._cells()), *folded(self.caption)])
+        return "\n".join([*fit_lines(self._cells()), *fold(self.caption)])
 
     def _repr_html_(self) -> str:
         head, *body = self._cells()
-        return captioned(html_rows([head], len(head)) + html_rows(body, 0), self.caption)
+        return html_table(html_rows([head], len(head)) + html_rows(body, 0), self.caption)
 
     def _cells(self) -> list[list[str]]:
         names = list(self.rows[0]) if self.rows else []
@@ -125,9 +125,9 @@ class Table:
 
 
 class RunTable(Table):
-    """A row for each run: its name, where runs have names, as those of a mapping do; the fields in which the configs
-    differ, by their paths; and figures, named as in `Run`. Where a text table would be too wide, the fields of a stage
-    stand beside its name, in one column.
+    """A row for each run: its name, if runs have names, as those in a mapping do; the fields in which the configs
+    differ, by their paths; and figures, named as in `Run`. If a text table would be too wide, a stage and its fields
+    share one column.
     """
 
     def __init__(self, runs: Iterable[Run] | Mapping[str, Run]) -> None:
@@ -152,20 +152,20 @@ class RunTable(Table):
         ]
 
     def pareto(self, *columns: str) -> "RunTable":
-        """The runs that no other run dominates: none is at least as good in each of these columns, and better in one.
+        """The runs that no other run dominates, by being at least as good in each of these columns and better in one.
 
-        ``columns`` are names of this table's (none: ``bytes_sent``, and ``validation_loss`` or, without held-out rows,
-        ``loss``). Less is better, and of ``accuracy`` more. Equal runs stay together; the best of the first column
-        comes first. Runs that have diverged, and those without a finite number in each of the columns, are left out.
-        ValueError for a column that is not there, or holds no numbers.
+        ``columns`` are column names of this table (none: ``bytes_sent``, and ``validation_loss`` or, without held-out
+        rows, ``loss``). Less is better, except for ``accuracy``. Equal runs stay together; the best in the first column
+        comes first. Diverged runs, and runs without a finite number in each of the columns, are left out.
+        ValueError for an unknown column, or one without numbers.
         """
         columns = columns or self.objectives
         rows = self.rows
         for column in columns if rows else ():
             if not isinstance(column, str) or column not in rows[0]:
-                raise ValueError(f"This table has no column {column!r}. {nearest(column, rows[0])}")
+                raise ValueError(f"This table has no column {column!r}. {suggestion(column, rows[0])}")
             if not any(isinstance(row[column], Number) for row in rows):
-                raise ValueError(f"A Pareto front is of numbers; the column {column!r} holds {rows[0][column]!r}.")
+                raise ValueError(f"A Pareto front needs numbers, but the column {column!r} has {rows[0][column]!r}.")
         points = [
             tuple(_cost(column, row[column]) for column in columns) if run.diverged is None else (math.inf,)
             for row, run in zip(rows, self.runs, strict=True)
@@ -183,7 +183,7 @@ class RunTable(Table):
 
     @property
     def objectives(self) -> tuple[str, str]:
-        """The columns of `pareto` where none are given."""
+        """The default columns of `pareto`."""
         return "bytes_sent", "validation_loss" if any("validation_loss" in row for row in self.rows) else "loss"
 
     def _cells(self) -> list[list[str]]:
@@ -200,12 +200,12 @@ def is_number(value: Any) -> bool:
 
 
 def _cost(column: str, value: Any) -> float:
-    """A figure as one of which less is better; NaN where it is not a number."""
+    """A figure as a cost, of which less is better; NaN if it is not a number."""
     return math.nan if not is_number(value) else float(-value if column == "accuracy" else value)
 
 
 def _together(cells: list[list[str]]) -> list[list[str]]:
-    """The cells with the columns of a stage's fields in the column of the stage: ``TopK(fraction=0.01)``."""
+    """Move the columns of a stage's fields into the column of the stage: ``TopK(fraction=0.01)``."""
     head, *body = cells
     for column in reversed(range(len(head))):
         parent, _, field = head[column].rpartition(".")
@@ -220,7 +220,7 @@ def _together(cells: list[list[str]]) -> list[list[str]]:
 
 
 def _paths(value: Value, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The paths and values of a value's fields, and of those within them; at a stage's own path its class's name."""
+    """The paths and values of a value's fields, and of nested ones; the path of a stage has its class's name."""
     for name, inner in vars(value).items():
         if isinstance(inner, Value):
             if hasattr(inner, "name"):

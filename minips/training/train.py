@@ -1,4 +1,4 @@
-"""Train a problem as a config says."""
+"""Train a problem with a config."""
 
 import reprlib
 import threading
@@ -35,24 +35,24 @@ def train(
     on_eval: OnEval | Sequence[OnEval] = (),
     resume: Run | str | Path | None = None,
 ) -> Run:
-    """Train ``problem`` as ``config`` says, on ``engine`` (None: `Processes`).
+    """Train ``problem`` with ``config`` on ``engine`` (None: `Processes`).
 
     ``progress`` shows a bar, or is called with a `Progress` a few times a second. Set the event ``stop``, or let the
-    function ``stop`` return True, to end the run early with what it has. A run that diverges ends with the last finite
-    parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until it
-    returns, BLAS has one thread in this process too, so that every engine gives the same bits. What a process prints,
-    logs or warns goes to standard error, with the worker's name.
+    function ``stop`` return True, to end the run early and keep what it has. A run that diverges ends with the last
+    finite parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until
+    `train` returns, BLAS has one thread in this process too, so that every engine gives the same bits. Output, logs and
+    warnings of the processes go to standard error, with the worker's name.
 
-    The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it at once. That
-    exception has the run as far as it got as its attribute ``run``, and so has one of a callback, or the RuntimeError
-    of a worker where there are servers.
+    The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it at once. The
+    exception's attribute ``run`` has the unfinished run, and so has an exception from a callback or, with servers, the
+    RuntimeError of a worker.
 
-    After ``every`` so many steps, and at the end, the run waits for an evaluation, whose losses ``progress`` shows and
-    `Run.evaluations` keeps. Each function in ``on_eval`` is called with an `Eval`; one that returns True ends the run.
+    Once every ``every`` steps, and at the end, the run waits for an evaluation, whose losses ``progress`` shows and
+    `Run.evaluations` keeps. Each function in ``on_eval`` is called with an `Eval`; if one returns True, the run ends.
 
-    ``resume`` is a run, or the file of a saved one, to go on from. The config's steps are the total: 20 steps, saved,
-    and resumed with ``steps=40`` give what 40 steps give, under BSP to the bit. None for ``config`` takes the saved
-    one. ValueError where the two cannot go together.
+    ``resume`` is a run to resume, or the file of a saved one. The config's steps are the total: a run saved after 20
+    steps and resumed with ``steps=40`` gives the result of 40 steps, under BSP to the bit. None for ``config`` takes
+    the saved config. ValueError if the two do not go together.
     """
     check_problem("train", problem)
     if not isinstance(config, Config | None):
@@ -86,15 +86,15 @@ def train(
         except BaseException as error:
             ended = interrupts[0] if interrupts and isinstance(error, Exception) else error
             run = vars(error).pop("run", run)
-            if run and run.config is config:  # and not that of a run within a callback
+            if run and run.config is config:  # not that of a run within a callback
                 run.evaluations = pauses.rows if pauses else []
-                with suppress(Exception):  # which may be why the run has ended
+                with suppress(Exception):  # this error may be why the run ended
                     run.judge(problem, origin)
                 ended.run = run.after(before) if before else run  # type: ignore[attr-defined]
             if isinstance(ended, KeyboardInterrupt):
                 words = "The run was interrupted; all that it started has ended."
                 ended.args = (words,)
-                vars(ended)["_render_traceback_"] = lambda: [words]  # what a notebook shows instead of a traceback
+                vars(ended)["_render_traceback_"] = lambda: [words]  # a notebook shows this instead of a traceback
             if ended is not error:
                 raise ended from None
             raise
@@ -104,7 +104,7 @@ def train(
 
 
 def engine_for(engine: Engine | str | None, configs: Iterable[Config]) -> Engine:
-    """The engine that is meant (None: `Processes`). ValueError where it cannot run one of the configs."""
+    """The engine with this name (None: `Processes`). ValueError if it cannot run one of the configs."""
     chosen: Engine = Processes() if engine is None else build("engine", engine)
     for config in configs:
         chosen.check(config)
@@ -112,7 +112,7 @@ def engine_for(engine: Engine | str | None, configs: Iterable[Config]) -> Engine
 
 
 def check_problem(who: str, problem: object) -> None:
-    """TypeError, in the name of the function ``who``, where it is no problem."""
+    """TypeError, in the name of the function ``who``, if ``problem`` is not a problem."""
     if not isinstance(problem, Problem):
         raise TypeError(
             f"{who} takes a problem, which knows a loss and its gradient. Wrap the rows in one: "

@@ -9,7 +9,7 @@ from jupyter_page import CLIPPED, Lab, newcomers
 from playwright.sync_api import Browser, expect
 
 import minips as ps
-from minips.lab.columns import FIRST, STAGES, shown
+from minips.lab.columns import FIRST, STAGES, row_label
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
@@ -100,7 +100,7 @@ def test_the_first_screen_of_the_workbench_holds_all_that_a_first_run_needs(jupy
     page.evaluate("document.querySelector('.minips-panel').scrollIntoView()")
     page.wait_for_timeout(500)
     notebook = page.locator(".jp-WindowedPanel-outer").first.bounding_box()
-    names = [f"{side} {shown(name)}" for side in "AB" for name in FIRST]
+    names = [f"{side} {row_label(name)}" for side in "AB" for name in FIRST]
     wanted = [jupyter.button("Run"), jupyter.button("Stop"), curves, *map(jupyter.control, names)]
     for one in wanted:
         box = one.bounding_box()

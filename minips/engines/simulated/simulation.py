@@ -24,7 +24,7 @@ from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
 from minips.results.trace import Span, Trace
 from minips.stage import Tensors
-from minips.words import reason
+from minips.words import message_of
 
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1
@@ -83,7 +83,7 @@ class Simulation:
     def fail(self, who: str, error: BaseException) -> None:
         """End the run because a node failed."""
         if not self._over.triggered:
-            self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
+            self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {message_of(error)}")
             self.failure.__cause__ = error
             self._over.succeed()
 

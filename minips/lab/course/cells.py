@@ -4,7 +4,7 @@
     lab.answer("16.1", table)               # shows the table and the task, and a box to write in
     lab.quiz("16")                          # five questions, each answer explained, right or wrong
 
-Sentences, tasks and questions are kept with the lesson, in `minips.lab.course`. Where a run does not bear a sentence
+Sentences, tasks and questions are kept with the lesson, in its course. Where a run does not bear a sentence
 out, it says so, with the figure that was measured and the one that was expected, and the lesson goes on. In unattended
 runs an answer is an example, which says that it is one, and the quiz is text.
 """

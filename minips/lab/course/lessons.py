@@ -1,4 +1,4 @@
-"""The lessons that came with the package: where they are, what each one asks, and copies for the learner."""
+"""The lessons of a course: where they are, what each one asks, and copies for the learner."""
 
 import ast
 import hashlib
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips import files
-from minips.lab.course import EXERCISES
+from minips.lab.course.courses import installed
+from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.state import notebooks, shelf
 
 LEDGER = ".minips-lessons.json"
@@ -44,6 +45,7 @@ class Lesson(NamedTuple):
 def lessons() -> list[Lesson]:
     """All the lessons in order. FileNotFoundError where there are none."""
     found = []
+    installed()  # which fill the table of exercises
     for path in notebooks():
         cells, number = read(path)["cells"], path.name[:2]
         title = source(cells[0]).splitlines()[0].lstrip("# ")

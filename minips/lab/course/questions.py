@@ -1,4 +1,4 @@
-"""Questions and sentences of the lessons, by key: ``question("16.1", …)`` in ``lesson_16.py`` is
+"""Questions and sentences of the lessons, by key: ``question("16.1", …)`` in a course's package is
 ``lab.predict("16.1")`` in the notebook, ``sentence("16.3", …)`` is ``lab.say("16.3", …)``, and so on.
 
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
@@ -17,7 +17,8 @@ import numpy as np
 
 from minips import seeds
 from minips.lab.course import state
-from minips.words import nearest
+from minips.lab.course.courses import installed
+from minips.words import suggestion
 
 NONE = "none of these"
 """The outcome where no rule holds, or where a value is NaN."""
@@ -205,9 +206,10 @@ def quiz(lesson: str, *items: Item) -> None:
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
     """The one of this key. ValueError names the known keys and the nearest."""
+    installed()  # which fill the tables
     full = full_key(key)
     if full not in known:
-        raise ValueError(f"There is no {what} {key!r}. {nearest(full, known)}")
+        raise ValueError(f"There is no {what} {key!r}. {suggestion(full, known)}")
     return known[full]
 
 

@@ -14,7 +14,7 @@ from minips import files
 from minips.lab.course import state
 from minips.lab.course.lessons import Lesson, lessons
 from minips.lab.course.questions import NONE, QUESTIONS, Estimate
-from minips.results.tables import aligned, html_rows
+from minips.results.tables import align, html_rows
 
 FILE = "report.html"
 CSS = """
@@ -125,7 +125,7 @@ class Transcript:
         return rows
 
     def __repr__(self) -> str:
-        return "\n".join([*aligned(self.table(), "<"), *self.aside()])
+        return "\n".join([*align(self.table(), "<"), *self.aside()])
 
     def aside(self) -> list[str]:
         """A sentence on the notes that belong to no lesson, if there are any."""

@@ -14,13 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from minips import files
+from minips.lab.course.courses import chosen
 
 
 def shelf() -> Path:
-    """The folder of the lessons: a checkout's, or the one that was installed with the package."""
-    package = Path(__file__).parents[2]
-    checkout = (package.parent / "lessons").is_dir() and (package.parent / "pyproject.toml").exists()
-    return (package.parent if checkout else package) / "lessons"
+    """The folder of the course's notebooks. ImportError where no course is installed."""
+    return chosen().notebooks
 
 
 def notebooks() -> list[Path]:

@@ -1,6 +1,6 @@
 """A parameter server's rounds without minips' servers, clients and transports.
 
-Mean and SGD are the code that minips runs, so that what differs is how workers and server meet.
+Mean and SGD are minips' own code, so only the communication between workers and server differs.
 """
 
 import threading
@@ -9,13 +9,13 @@ from typing import Any
 
 from minips.core.config import Config
 from minips.engines.supervisor import ControlPipe
-from minips.lab.measure.trips import WAIT_S
+from minips.lab.measure.pairs import WAIT_S
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
 
 class Rounds:
-    """The parameters, and what a server does with one round of gradients."""
+    """The parameters, and a server's work on each round of gradients."""
 
     def __init__(self, config: Config, params: Tensors) -> None:
         self._config, self._state = config, dict[str, Any]()
@@ -24,13 +24,13 @@ class Rounds:
         self.params, self.changed_at = params, time.monotonic()
 
     def apply(self, gradients: list[Tensors]) -> None:
-        """One round: the workers' gradients in worker order."""
+        """Apply one round: the workers' gradients, in worker order."""
         contributions = [Contribution(worker, 0, 0, pushed) for worker, pushed in enumerate(gradients)]
         self._config.optimizer.step(self.params, self._config.aggregator.combine(contributions), self._state)
         self.changed_at = time.monotonic()
 
     def push_pull(self, worker: int, gradients: Tensors) -> Tensors:
-        """For servers with a thread for each worker: wait for the others' gradients; the parameters after the round."""
+        """Wait for the others' gradients, in a server's thread for each worker; the parameters after the round."""
         self._waiting[worker] = gradients
         try:
             self._all_here.wait()
@@ -42,7 +42,7 @@ class Rounds:
         self.apply([self._waiting.pop(worker) for worker in range(self._config.workers)])
 
     def report(self) -> dict[str, Any]:
-        """The parameters and figures at the end of the run."""
+        """The parameters at the end of the run, and the time of the last change."""
         return {"params": self.params, "changed_at": self.changed_at}
 
 

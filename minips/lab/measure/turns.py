@@ -1,4 +1,4 @@
-"""Turns and spreads: contenders of one row take turns, and a ratio is taken round by round."""
+"""Turns and spreads: contenders take turns, and their ratios are computed round by round."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Self
@@ -6,19 +6,19 @@ from typing import NamedTuple, Self
 import numpy as np
 
 START_S, TURN_S = 120.0, 600.0
-"""How long a process may take to be ready, and one turn to end."""
+"""The longest start of a process, and the longest turn."""
 BUDGET_S, LEAST_TURNS = 5.0, 3
-"""A contender whose turns would take more than ``BUDGET_S`` in all comes in fewer rounds, in ``LEAST_TURNS`` at
-least."""
+"""A contender whose turns would take more than ``BUDGET_S`` in all takes part in fewer rounds, but at least in
+``LEAST_TURNS``."""
 
 Watch = Callable[[str, float], None]
-"""Is told what happens, and the share of the whole that is done."""
+"""Called with what happens, and the share that is done."""
 Turn = Callable[[], float]
-"""One call, made when all the others have had theirs, as a worker makes one after each gradient; its seconds."""
+"""Make one call, after the other contenders have had a turn, like a worker after each gradient; its seconds."""
 
 
 class Spread(NamedTuple):
-    """The median of some figures, and the quartiles below and above."""
+    """The median and the quartiles of some figures."""
 
     median: float
     low: float
@@ -26,14 +26,14 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, figures: Iterable[float]) -> Self:
-        """At least one figure."""
+        """The spread of at least one figure."""
         low, median, high = np.quantile(list(figures), [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
 
 def rota(turns: Mapping[str, int], rounds: int, watch: Watch = lambda text, share: None) -> Iterator[tuple[int, str]]:
-    """Round and contender of each turn: as many turns as are wished, spread evenly over the rounds, and in each round
-    the order is drawn anew (with a fixed seed). ``watch`` is told who is next.
+    """Round and contender of each turn: the given numbers of turns, spread evenly over the rounds, in an order drawn
+    anew for each round (with a fixed seed). ``watch`` is called with the next contender.
 
     >>> [number for number, name in rota({"always": 4, "now and then": 2}, 4) if name == "now and then"]
     [0, 2]
@@ -52,22 +52,22 @@ def rota(turns: Mapping[str, int], rounds: int, watch: Watch = lambda text, shar
 def take_turns(
     turns: Mapping[str, Turn], first_s: Mapping[str, float], rounds: int, watch: Watch
 ) -> dict[str, dict[int, float]]:
-    """Seconds of one call by contender and round, at most ``rounds`` of them.
+    """Seconds of one call by contender and round, for at most ``rounds`` rounds.
 
-    ``first_s`` is what a first one took. It does not count, nor does the second one of those that are quick.
+    ``first_s`` has the seconds of each first call, which does not count; nor does the second one of a quick contender.
     """
-    wished = dict[str, int]()
+    wanted = dict[str, int]()
     for name, turn in turns.items():
         call_s = first_s[name] if first_s[name] > 1 else min(first_s[name], turn())
-        wished[name] = min(max(int(BUDGET_S / call_s), LEAST_TURNS), rounds)
+        wanted[name] = min(max(int(BUDGET_S / call_s), LEAST_TURNS), rounds)
     seconds: dict[str, dict[int, float]] = {name: {} for name in turns}
-    for number, name in rota(wished, rounds, watch):
+    for number, name in rota(wanted, rounds, watch):
         seconds[name][number] = turns[name]()
     return seconds
 
 
 def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
-    """One contender's figures over another's, round by round where both took part; None where the other never did."""
+    """One contender's figures over another's, in rounds in which both took part; None if the other never did."""
     theirs = figures.get(reference)
     if theirs is None:
         return None

@@ -1,7 +1,7 @@
-"""A training run on torch.distributed.rpc, in processes of its own; torch is imported when a process joins the others.
+"""A training run on torch.distributed.rpc, in separate processes; torch is imported when a process joins the others.
 
-A worker calls a function in the server's process with tensors and gets tensors. Both sides see NumPy arrays in the
-tensors' memory, so that gradient, mean and SGD are the very code that minips runs.
+A worker calls a function in the server's process with tensors, and gets tensors. Both sides use NumPy arrays in the
+tensors' memory, so that gradient, mean and SGD are minips' own code.
 """
 
 import os
@@ -14,24 +14,24 @@ from typing import Any
 from minips.core.config import Config
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
+from minips.lab.measure.pairs import silence
 from minips.lab.measure.rounds import Rounds, told_to_go
-from minips.lab.measure.trips import silence
 from minips.problems import Problem
 from minips.stage import Tensors
 
 SERVER = "server"
 JOIN_S = 100.0
-"""How long the members wait for each other at the start."""
+"""The longest wait for the other members at the start."""
 _served: Any = None
-"""What the functions that are called from elsewhere work on, in the server's process."""
+"""The object of the remotely called functions, in the server's process."""
 
 
 @contextmanager
 def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
-    """Meet the others, and part from them in the end; the module torch.distributed.rpc."""
+    """Join the other members, and leave them at the end; the module torch.distributed.rpc."""
     from torch.distributed import rpc
 
-    if sys.platform == "linux":  # elsewhere the loopback has other names
+    if sys.platform == "linux":  # other systems name the loopback differently
         os.environ["TP_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/torch", rpc_timeout=JOIN_S)
     rpc.init_rpc(name, rank=rank, world_size=size, rpc_backend_options=options)
@@ -42,7 +42,7 @@ def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
 
 
 def serve(control: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
-    """The server of a job: holds the parameters until the conductor says stop."""
+    """The server of a job: keeps the parameters until the supervisor says stop."""
     global _served
     silence()
     _served = Rounds(config, params)

@@ -1,4 +1,4 @@
-"""Small panels to touch, a file for each; what they share is in ``base``."""
+"""Small interactive panels, one per file; their common parts are in ``base``."""
 
 from minips.lab.panels.alpha_beta import AlphaBeta
 from minips.lab.panels.base import Panel

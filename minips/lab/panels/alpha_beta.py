@@ -1,4 +1,4 @@
-"""Predict the cost: α and β of a transport, fitted to a few sizes, and what they say of another size."""
+"""Predict the cost: α and β of a transport, fitted to a few sizes, predict another size."""
 
 import time
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from minips.lab.controls import named
+from minips.lab.controls import labelled_html
 from minips.lab.panels.base import Panel
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED
 from minips.machines.fit import Line
@@ -17,23 +17,23 @@ from minips.stage import Frames, Value, option
 from minips.stages.transports import Link, Tcp, Transport
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-"""Bytes that the line is fitted to."""
+"""The sizes, in bytes, that the line is fitted to."""
 CALLS, ENOUGH_S = 9, 0.4
-"""So many calls of each size, or as many as fit into that time; three at least."""
+"""Calls of each size, or as many as fit into these seconds, but at least three."""
 
 
 @dataclass(frozen=True)
 class Asked(Value):
-    """Over what, and how much."""
+    """The transport, the link, and the size to predict."""
 
     transport: Transport = option(Tcp(), "how frames move")
-    megabits: float = option(200.0, "of the link, per second", minimum=1, maximum=100_000, unit="Mbit/s")
-    milliseconds: float = option(1.0, "that a message travels", minimum=0, maximum=200, unit="ms")
-    kilobytes: float = option(300.0, "of the message to predict", minimum=1, maximum=4000, unit="kB")
+    megabits: float = option(200.0, "bandwidth of the link", minimum=1, maximum=100_000, unit="Mbit/s")
+    milliseconds: float = option(1.0, "latency of the link", minimum=0, maximum=200, unit="ms")
+    kilobytes: float = option(300.0, "size of the message to predict", minimum=1, maximum=4000, unit="kB")
 
 
-class Told(NamedTuple):
-    """Seconds of calls, there and an empty answer back: by size, the line through them, and a size held out."""
+class Fitted(NamedTuple):
+    """Seconds of calls with an empty answer, by size; the line through them; and a held-out size."""
 
     calls: dict[int, list[float]]
     line: Line
@@ -42,22 +42,22 @@ class Told(NamedTuple):
 
     @property
     def predicted_s(self) -> float:
-        """Of a call of the size that was held out."""
+        """Predicted seconds of a call of the held-out size."""
         return self.line.at(self.nbytes)
 
     @property
     def measured_s(self) -> float:
-        """The median of its calls."""
+        """The median of the measured calls."""
         return float(np.median(self.held_out))
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less one."""
+        """Predicted over measured, minus one."""
         return self.predicted_s / self.measured_s - 1
 
 
-class AlphaBeta(Panel[Asked, Told]):
-    """Calls of four sizes over a transport behind a link; a slider for a fifth size, predicted and then measured.
+class AlphaBeta(Panel[Asked, Fitted]):
+    """Calls of four sizes over a transport and a link; a slider for a fifth size, predicted and then measured.
 
     >>> AlphaBeta(kilobytes=50).slider.value
     50.0
@@ -78,7 +78,7 @@ class AlphaBeta(Panel[Asked, Told]):
             step=0.02,
             readout_format=".0f",
             continuous_update=False,
-            description=named(self.title, "slider for the size (kB)"),
+            description=labelled_html(self.title, "slider for the size (kB)"),
             description_allow_html=True,
             style={"description_width": "196px"},
             layout={"width": "min(100%, 560px)"},
@@ -94,16 +94,16 @@ class AlphaBeta(Panel[Asked, Told]):
         title, controls, *rest = self.panel.children
         self.panel.children = (title, controls, self.slider, *rest)
 
-    def find(self, asked: Asked) -> Told:
+    def find(self, asked: Asked) -> Fitted:
         link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)
         known, nbytes = self._known.setdefault((asked.transport, link), {}), round(1e3 * asked.kilobytes)
         if wanted := [size for size in (*SIZES, nbytes) if size not in known]:
             known |= _measure(asked.transport, link, wanted)
         calls = {size: known[size] for size in SIZES}
         line = Line.fit([(size, seconds) for size, times in calls.items() for seconds in times])
-        return Told(calls, line, nbytes, known[nbytes])
+        return Fitted(calls, line, nbytes, known[nbytes])
 
-    def draw(self, found: Told, figure: Figure) -> None:
+    def draw(self, found: Fitted, figure: Figure) -> None:
         ax = figure.add_subplot()
         sizes = np.geomspace(min(SIZES[0], found.nbytes), max(SIZES[-1], found.nbytes), 60)
         ax.plot(sizes / 1e3, [1e3 * found.line.at(size) for size in sizes], color=LOOKS[0].colour, label="the line")
@@ -111,9 +111,10 @@ class AlphaBeta(Panel[Asked, Told]):
             label = "" if i else "measured, for the line"
             x, y = [size / 1e3] * len(times), [1e3 * s for s in times]
             ax.plot(x, y, LOOKS[0].marker, color=LOOKS[5].colour, alpha=0.6, label=label)
-        at, said, was = found.nbytes / 1e3, 1e3 * found.predicted_s, 1e3 * found.measured_s
-        ax.plot(at, said, PREDICTED.marker, color=PREDICTED.colour, label="predicted", markersize=9, fillstyle="none")
-        ax.plot(at, was, MEASURED.marker, color=MEASURED.colour, label="measured afterwards")
+        at, forecast, measured = found.nbytes / 1e3, 1e3 * found.predicted_s, 1e3 * found.measured_s
+        style: dict[str, Any] = {"color": PREDICTED.colour, "markersize": 9, "fillstyle": "none"}
+        ax.plot(at, forecast, PREDICTED.marker, label="predicted", **style)
+        ax.plot(at, measured, MEASURED.marker, color=MEASURED.colour, label="measured afterwards")
         ax.set(xscale="log", yscale="log", xlabel="size of a message (kB)", ylabel="time of a call (ms)")
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -122,7 +123,7 @@ class AlphaBeta(Panel[Asked, Told]):
         ax.grid(alpha=0.3)
         ax.legend(loc="upper left")
 
-    def words(self, found: Told) -> str:
+    def words(self, found: Fitted) -> str:
         error = f"of {found.error:+.0%}" if abs(found.error) >= 0.005 else "below 1 %"
         return (
             f"α = {found.line.fixed_s / 2 * 1e3:.3g} ms a message, β = {found.line.each_s * 1e9:.3g} ns a byte. For "
@@ -132,7 +133,7 @@ class AlphaBeta(Panel[Asked, Told]):
 
 
 def _measure(transport: Transport, link: Link, sizes: list[int]) -> dict[int, list[float]]:
-    """Seconds of calls with so many bytes, over two nodes of this process."""
+    """Seconds of calls of these sizes, between two nodes in this process."""
     timed: dict[int, list[float]] = {}
     with (
         link.around(transport).serve(lambda frames: [b""], token="panel") as endpoint,

@@ -1,11 +1,10 @@
-"""The base of the lab's panels: a picture with words beside it, work in a thread of its own, and a whole small
-panel made of both.
+"""The base of the lab's panels: a picture with a text, work in a thread, and a small panel made of both.
 
-`Panel` says what one of your own needs; the controls, the thread, the errors and the still picture for readers without
-a kernel follow from that. `GradientShards` is the example.
+`Panel` says what a panel of your own needs; it adds the controls, the thread, the errors and the still picture for
+readers without a kernel. `GradientShards` is an example.
 
-Work runs beside the notebook's own thread, so it changes nothing but traits, and draws with matplotlib's `Figure`,
-never with pyplot. What goes wrong is a sentence in the panel, which stays usable.
+Work runs beside the notebook's own thread, so it only changes traits, and draws with matplotlib's `Figure`, never with
+pyplot. An error is shown as a sentence in the panel, which stays usable.
 """
 
 import asyncio
@@ -29,15 +28,15 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from minips.lab.controls import Form, close, explained, sentence
+from minips.lab.controls import Form, close, help_html, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
 STATIC_S = 60.0
-"""How long a still picture waits for the work that is under way."""
+"""How long a still picture waits for unfinished work."""
 
 _cells: dict[str, list[str]] = {}
-"""By the name of a panel, the cells that have made one."""
+"""The cells that have made a panel, by its name."""
 
 _jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
 """The last job of each name."""
@@ -49,13 +48,13 @@ Found = TypeVar("Found")
 
 
 def _cell() -> tuple[str, str]:
-    """The notebook's cell that runs now, and which of its runs this is; empty where that is not known."""
+    """The running cell of the notebook, and the number of this run of it; empty if unknown."""
     parent: Any = getattr(get_ipython(), "get_parent", dict)()
     return parent.get("metadata", {}).get("cellId", ""), parent.get("header", {}).get("msg_id", "")
 
 
-def numbered(name: str) -> str:
-    """The name of a panel, with a number where another cell has such a panel; the same cell run again keeps its own."""
+def numbered_name(name: str) -> str:
+    """A panel's name, with a number if another cell has such a panel; a cell that runs again keeps its number."""
     cell, _ = _cell()
     cells = _cells.setdefault(name, [])
     if cell not in cells:
@@ -65,7 +64,7 @@ def numbered(name: str) -> str:
 
 
 def png(draw: Callable[[Figure], Any], size: Size, alpha: float = 1.0) -> bytes:
-    """A picture of what ``draw`` puts into a figure, on a ground of this ``alpha``; safe in any thread."""
+    """The picture that ``draw`` makes in a figure, on a background with this ``alpha``; safe in any thread."""
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
     figure.patch.set_alpha(alpha)
@@ -75,17 +74,17 @@ def png(draw: Callable[[Figure], Any], size: Size, alpha: float = 1.0) -> bytes:
 
 
 class Picture:
-    """A picture and the words beside it; nothing is to be seen before the first one."""
+    """A picture with a text; invisible before the first one."""
 
     def __init__(self) -> None:
         self.png = b""
-        """What is shown, in its wide form."""
+        """The picture shown, in its wide form."""
         self.image = ipywidgets.HTML(layout={"margin": "0"})
         self.words = ipywidgets.HTML()
         self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
-        """Show another picture and other words; of two ``sizes`` one is for a wide page and one for a narrow one."""
+        """Show another picture and text; with two ``sizes``, one is for wide pages and one for narrow pages."""
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
         pictures = [png(draw, size, alpha=0) for size in sizes]  # on the page's own colour
         alt = html.escape(words, quote=True)
@@ -98,13 +97,13 @@ class Picture:
         self.words.value = html.escape(words)
 
     def say(self, words: str) -> None:
-        """Words alone, where there is nothing to draw."""
+        """Show text without a picture."""
         self.png, self.image.value = b"", ""
         self.words.value = html.escape(words)
 
 
 class _Still(NamedTuple):
-    """A picture as a cell's plain output."""
+    """A picture as plain output of a cell."""
 
     title: str
     image: bytes
@@ -116,29 +115,29 @@ class _Still(NamedTuple):
         return self.image
 
 
-def still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
+def show_still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
     """Show a picture as plain output of a cell."""
     display(_Still(title, png(draw, size)))  # type: ignore[no-untyped-call]
 
 
 class Job:
-    """Work in a thread of its own, one piece at a time, with the controls around it: Run, Stop, a bar, a message.
+    """Work in a thread, one piece at a time, with its controls: Run, Stop, a bar, a message.
 
-    The work looks at ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job takes the
-    place of an earlier one of the same name, whose work is stopped; where its cell was run again, its widgets are
-    closed. In a notebook the ■ button stops the work too. Stop is never disabled, for it may hold the focus.
+    The work checks ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job replaces an
+    earlier one with the same name, whose work is stopped; if its cell was run again, its widgets are closed. In a
+    notebook, the ■ button stops the work too. Stop is never disabled, since it may have the focus.
     """
 
     def __init__(self, name: str) -> None:
         self.panel = ipywidgets.VBox()
-        """The widget that holds all controls."""
+        """The widget with all controls."""
         self.panel.add_class("minips-panel")
         self.closed = False
-        """Whether the page has let go of it: its cell was run again."""
+        """Whether its widgets are closed, since its cell was run again."""
         self._made = _cell()
         if before := _jobs.get(name):
             before.stop()
-            if self._made[0] and before._made[1] != self._made[1]:  # two in one run stand side by side
+            if self._made[0] and before._made[1] != self._made[1]:  # two jobs from one run of a cell coexist
                 before.close()
         _jobs[name] = self
         self.lock = threading.RLock()
@@ -146,10 +145,10 @@ class Job:
         self._thread: threading.Thread | None = None
         self._next: Callable[[], None] | None = None
         self.run_button = ipywidgets.Button(
-            description=f"Run {name}".strip(), tooltip="start, with what the controls say", button_style="primary"
+            description=f"Run {name}".strip(), tooltip="start with the controls' values", button_style="primary"
         )
         self.stop_button = ipywidgets.Button(
-            description=f"Stop {name}".strip(), tooltip="end early, and keep what there is so far"
+            description=f"Stop {name}".strip(), tooltip="end early, and keep the results so far"
         )
         self.bar = ipywidgets.IntProgress(
             description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
@@ -159,18 +158,18 @@ class Job:
         self.stop_button.on_click(lambda button: self.stop())
 
     def close(self) -> None:
-        """Let the widgets go, those that the panel does not show too; from code it can still be used."""
+        """Close the widgets, also those that the panel does not show; code can still use the job."""
         self.closed = True
         close(self.panel, self.run_button, self.stop_button, self.bar)
 
     @property
     def busy(self) -> bool:
-        """True while something is being worked on."""
+        """True while work is unfinished."""
         with self.lock:
             return self._thread is not None
 
     def on_run(self, run: Callable[[], None]) -> None:
-        """Call this where Run is pressed. Then Stop gets the focus, which Run loses as it is disabled."""
+        """Call ``run`` when Run is pressed. Then Stop gets the focus, which Run loses when it is disabled."""
 
         def pressed(button: Any) -> None:
             run()
@@ -180,8 +179,8 @@ class Job:
         self.run_button.on_click(pressed)
 
     def start(self, work: Callable[[], None]) -> None:
-        """Call ``work`` in a thread or, where none can be started (in a browser's Python), here and now; what it raises
-        becomes a sentence. Where other work is under way it follows that, in place of what was to follow before.
+        """Call ``work`` in a thread or, if none can be started (in a browser's Python), here and now; errors become
+        sentences. If other work is unfinished, ``work`` follows it, and replaces any other work that was to follow.
         """
         with self.lock:
             if self._thread is not None:
@@ -192,13 +191,13 @@ class Job:
             self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
             with suppress(RuntimeError):
                 self._thread.start()
-                _heed_interrupts()
-                _heed_pages()
+                _stop_on_interrupt()
+                _stop_on_reload()
                 return
         self._work(work)
 
     def stop(self) -> None:
-        """Ask the work that is under way to end; what it has so far is kept."""
+        """Ask unfinished work to end; its results so far are kept."""
         with self.lock:
             self._next = None
             if self._thread is not None:
@@ -206,7 +205,7 @@ class Job:
                 self.say("Stopping …")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
+        """Wait for the work's end. True once it has ended, False if that takes longer than ``timeout`` seconds."""
         with self.lock:
             thread = self._thread
         if thread is not None:
@@ -218,15 +217,15 @@ class Job:
         self.bar.max, self.bar.value = of, done
 
     def say(self, words: str) -> None:
-        """Put a line of text under the buttons."""
+        """Show a line of text under the buttons."""
         self.message.value = html.escape(words)
 
     def fail(self, error: BaseException | str) -> None:
-        """Put the sentence of an error there."""
+        """Show an error's sentence under the buttons."""
         self.message.value = self._failure = sentence(str(error) or type(error).__name__)
 
     def forget_failure(self) -> None:
-        """Take the sentence of an error away: what it was about has been changed."""
+        """Remove an error's sentence, since its cause has been changed."""
         if self.message.value == self._failure:
             self.message.value = self._failure = ""
 
@@ -239,30 +238,30 @@ class Job:
                 self.fail(error)
             with self.lock:
                 following, self._next = self._next, None
-                self.stopping.clear()  # it was for what has ended: `stop` leaves nothing to follow
+                self.stopping.clear()  # it was meant for the work that has ended, since `stop` leaves none to follow
                 if following is None:
                     self._thread = None
                     self.run_button.disabled, self.stop_button.button_style = False, ""
 
 
 class Interactive(ABC):
-    """An object that a notebook shows as its ``panel``, and whose work is a `Job`."""
+    """An object with a ``panel``, which a notebook shows, and a `Job`, which does its work."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.panel = job, job.panel
         _refresh_after_cells(self)
 
     def stop(self) -> None:
-        """End what is under way; what it has so far is kept."""
+        """End unfinished work; its results so far are kept."""
         self.job.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """True once nothing is under way, False where that takes longer than ``timeout`` seconds."""
+        """Wait for the work's end. True once it has ended, False if that takes longer than ``timeout`` seconds."""
         return self.job.wait(timeout)
 
     @abstractmethod
     def refresh(self) -> None:
-        """Offer the stages that have been registered since; after each notebook cell this happens by itself."""
+        """Offer stages registered since; called automatically after each notebook cell."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: it needs a running kernel>"
@@ -272,12 +271,12 @@ class Interactive(ABC):
 
 
 class Panel(Interactive, Generic[Asked, Found]):
-    """Subclass this: ``title``, ``asks``, and the three methods `find`, `draw` and `words`.
+    """Subclass this with ``title``, ``asks``, and the three methods `find`, `draw` and `words`.
 
     ``title`` is one or two words; it begins the description of each control. ``asks`` is a frozen dataclass of
-    ``option`` fields, a control for each; a field whose type is a kind of stage becomes a dropdown of the registered
-    ones, the learner's included, with that stage's own fields under it. ``instant`` panels find out at each move of a
-    control; the others have Run and Stop.
+    ``option`` fields, with a control for each; a field whose type is a kind of stage becomes a dropdown of the
+    registered stages, including the learner's, with the selected stage's fields under it. ``instant`` panels call
+    `find` whenever a control changes; the others have Run and Stop.
 
     From code: ``panel.controls["workers"].value = 8``, then ``panel.wait()``, then ``panel.found``.
     """
@@ -287,15 +286,15 @@ class Panel(Interactive, Generic[Asked, Found]):
     instant: ClassVar[bool] = True
     width: ClassVar[float] = WIDE_IN
     heights: ClassVar[tuple[float, float]] = (3.2, 3.2)
-    """Inches of the figure for a wide page, and for a narrow one."""
+    """Inches of the figure on a wide page, and on a narrow one."""
 
     def __init__(self, **asked: Any) -> None:
-        name = numbered(self.title)
-        self.form = Form(name, self.asks(**asked), self._moved)
+        name = numbered_name(self.title)
+        self.form = Form(name, self.asks(**asked), self._on_change)
         super().__init__(Job(name.lower()))
         self.picture = Picture()
         self.found: Any = None
-        """What was found out last; None so far."""
+        """The last finding; None before the first."""
         self.help = ipywidgets.HTML()
         self.job.on_run(self.run)
         buttons = [] if self.instant else [self.job.run_button, self.job.stop_button, self.job.bar]
@@ -312,23 +311,23 @@ class Panel(Interactive, Generic[Asked, Found]):
 
     @abstractmethod
     def find(self, asked: Asked) -> Found:
-        """The finding, made in a thread: look at ``self.job.stopping``, call ``self.job.progress``."""
+        """Make the finding, in a thread: check ``self.job.stopping``, and call ``self.job.progress``."""
 
     @abstractmethod
     def draw(self, found: Found, figure: Figure) -> None:
-        """Put what was found into an empty figure."""
+        """Draw the finding in an empty figure."""
 
     @abstractmethod
     def words(self, found: Found) -> str:
-        """The content of the picture in a line or two, for readers who cannot see it."""
+        """Describe the picture in a line or two, for readers who cannot see it."""
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The widgets by the name of their field; a field of the chosen stage as ``"quantizer.fraction"``."""
+        """The widgets by field name; a field of a selected stage is ``"quantizer.fraction"``."""
         return self.form.controls
 
     def run(self) -> None:
-        """Find out, in a thread, and show it; where that is under way already, once more after it."""
+        """Call `find` in a thread and show the finding; if that is already under way, once more after it."""
         self.job.start(self._find)
 
     def refresh(self) -> None:
@@ -336,25 +335,25 @@ class Panel(Interactive, Generic[Asked, Found]):
         self._explain()
 
     def static(self, line: str | None = None) -> None:
-        """For readers without a kernel: the picture as it stands, and its words, as plain output of a cell.
+        """Show the current picture and its text as plain output of a cell, for readers without a kernel.
 
-        Finds out first where that has not been done. ``line`` stands in for the words where they hold measured times,
-        which differ from run to run.
+        Calls `find` first if needed. ``line`` replaces the text if that has measured times, which differ from run to
+        run.
         """
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
+        show_still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
         print(line or self.words(self.found))
 
-    def _moved(self) -> None:
+    def _on_change(self) -> None:
         self.job.forget_failure()
         self._explain()
         if self.instant and not self.form.wrong:
             self.run()
 
     def _explain(self) -> None:
-        self.help.value = explained(self.form)
+        self.help.value = help_html(self.form)
 
     def _find(self) -> None:
         found = self.find(self.form.value())
@@ -373,15 +372,17 @@ class Panel(Interactive, Generic[Asked, Found]):
         return super()._repr_mimebundle_(**kwargs)
 
 
-def beside(figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any) -> Any:
-    """Axes beside each other or, in a narrow figure, one below the other."""
+def side_by_side(
+    figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any
+) -> Any:
+    """Axes side by side or, in a narrow figure, below each other."""
     if figure.get_figwidth() > NARROW_IN:
         return figure.subplots(1, count, width_ratios=width_ratios, squeeze=False, **shared)[0]
     return figure.subplots(count, 1, squeeze=False, **shared)[:, 0]
 
 
-def _heed_interrupts() -> None:
-    """From now on the ■ button stops the panels' work too: a kernel that runs no cell ignores an interrupt."""
+def _stop_on_interrupt() -> None:
+    """Let the ■ button stop the panels' work too: a kernel that runs no cell ignores interrupts."""
     shell: Any = get_ipython()
     if getattr(shell, "kernel", None) is None or threading.current_thread() is not threading.main_thread():
         return
@@ -392,7 +393,7 @@ def _heed_interrupts() -> None:
                 job._next = None
                 job.stopping.set()
 
-    def install() -> None:  # after the message that started the work: the kernel puts its own handler back after each
+    def install() -> None:  # after this message, since the kernel restores its own handler after each
         signal.signal(signal.SIGINT, stop)
 
     with suppress(RuntimeError):
@@ -400,10 +401,10 @@ def _heed_interrupts() -> None:
 
 
 @cache
-def _heed_pages() -> None:
-    """From now on, stop a run where a page is loaded anew from a saved notebook that does not hold its panel."""
+def _stop_on_reload() -> None:
+    """Stop a run when a page is loaded again from a saved notebook that does not have its panel."""
     manager: Any = comm.get_comm_manager()
-    channel_name = "jupyter.widget.control"  # opened by a page that is loaded, to ask for the widgets' state
+    channel_name = "jupyter.widget.control"  # a loading page opens it to ask for the widgets' state
     if (before := manager.targets.get(channel_name)) is None:
         return
 
@@ -417,7 +418,7 @@ def _heed_pages() -> None:
 
 
 def _saved(panel: Any) -> bool:
-    """True where the notebook's file holds the panel, or where that is not known."""
+    """True if the notebook's file has the panel, or if that is not known."""
     try:
         book = Path(os.environ["JPY_SESSION_NAME"]).read_text(encoding="utf-8")
     except (KeyError, OSError, ValueError):
@@ -426,7 +427,7 @@ def _saved(panel: Any) -> bool:
 
 
 def _refresh_after_cells(panel: Any) -> None:
-    """In a notebook, call ``panel.refresh()`` after each cell, until the panel's own is run again."""
+    """In a notebook, call ``panel.refresh()`` after each cell, until the panel's own cell is run again."""
     shell: Any = get_ipython()
     if shell is None:
         return

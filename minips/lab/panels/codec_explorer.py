@@ -1,4 +1,4 @@
-"""Explore a codec: what a quantizer and a memory make of real gradients, in numbers, bytes and error."""
+"""Explore a codec: real gradients through a quantizer and a memory, as values, bytes and errors."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 from minips import datasets
 from minips.core.codec import Codec
 from minips.core.reduction import pack
-from minips.lab.panels.base import Panel, beside
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.problems import MLP
 from minips.results.trace import Trace
@@ -29,31 +29,31 @@ class Sent(Value):
     """The gradient, and the codec that sends it."""
 
     quantizer: Quantizer = option(Uniform(bits=4), "fewer bits for each value")
-    memory: Memory = option(NoMemory(), "what is remembered from step to step")
-    tensor: str = option("U", "whose gradient", choices=("U", "a", "W", "b"))
-    steps: int = option(20, "steps that are sent, one after the other", minimum=1, maximum=STEPS, step=1)
+    memory: Memory = option(NoMemory(), "the state kept from step to step")
+    tensor: str = option("U", "the tensor whose gradient is sent", choices=("U", "a", "W", "b"))
+    steps: int = option(20, "steps sent, one after another", minimum=1, maximum=STEPS, step=1)
 
 
 class Arrived(NamedTuple):
-    """The last of the steps, before and after; and the errors."""
+    """The last step, before and after, and the errors."""
 
     meant: Array
     """The gradient, flat."""
     arrived: Array
-    """What the receiver has of it, flat."""
+    """The gradient that the receiver has, flat."""
     nbytes: int
-    """Of the last step's parts."""
+    """Bytes of the last step's parts."""
     streamed: int
-    """Of a message with these parts alone in a TCP stream."""
+    """Bytes of a message with only these parts, in a TCP stream."""
     error: float
     """``|arrived − meant|₂ / |meant|₂`` of the last step."""
     summed: float
-    """The same of the sums over all the steps."""
+    """The same for the sums over all steps."""
     asked: Sent
 
 
 class CodecExplorer(Panel[Sent, Arrived]):
-    """A digits MLP's gradients through a codec: their histogram before and after, value by value, bytes and error.
+    """Gradients of a digits MLP through a codec: histograms before and after, values, bytes and errors.
 
     >>> CodecExplorer().find(Sent(quantizer="float16", tensor="b")).nbytes
     20
@@ -88,13 +88,13 @@ class CodecExplorer(Panel[Sent, Arrived]):
         )
 
     def draw(self, found: Arrived, figure: Figure) -> None:
-        left, right = beside(figure)
+        left, right = side_by_side(figure)
         reach = 1.05 * max(float(np.abs(both).max()) for both in (found.meant, found.arrived)) or 1.0
         bins = np.linspace(-reach, reach, BINS)
         before, after = LOOKS[5], LOOKS[1]
         left.hist(found.meant, bins, color=before.colour, label="meant")
         counts, _ = np.histogram(found.arrived, bins)
-        middles, some = (bins[1:] + bins[:-1]) / 2, counts > 0  # of a few levels most bins stay empty
+        middles, some = (bins[1:] + bins[:-1]) / 2, counts > 0  # with few levels, most bins stay empty
         left.vlines(middles[some], 0.7, counts[some], color=after.colour, lw=1.2)
         left.plot(middles[some], counts[some], after.marker, color=after.colour, ms=3.5, label="arrived")
         left.set_yscale("log")
@@ -120,7 +120,7 @@ class CodecExplorer(Panel[Sent, Arrived]):
 
 
 def relative(arrived: Array, meant: Array) -> float:
-    """``|arrived − meant|₂ / |meant|₂``, 0 where nothing was meant and nothing arrived."""
+    """``|arrived − meant|₂ / |meant|₂``; 0 if both are zero."""
     length = float(np.linalg.norm(meant))
     far = float(np.linalg.norm(arrived - meant))
     return far / length if length else far
@@ -128,7 +128,7 @@ def relative(arrived: Array, meant: Array) -> float:
 
 @cache
 def training() -> list[Tensors]:
-    """The gradients of one worker's plain descent on the digits, step after step; they are only read."""
+    """The gradients of one worker's plain descent on the digits, step by step; read only."""
     problem, rng, gradients = MLP(*datasets.digits()), np.random.default_rng(0), []
     params = problem.init(rng)
     for _ in range(STEPS):

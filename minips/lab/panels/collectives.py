@@ -1,4 +1,4 @@
-"""Do without a server: an exchange over a network that is drawn, each link as thick as what it carries."""
+"""Do without a server: an exchange over a network, drawn with links as thick as their traffic."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Exchange
 from minips.cost import Simulated, Star, Topology, Traffic
-from minips.cost.rehearsal import FixedGradients
-from minips.lab.panels.base import Panel, beside
+from minips.cost.traffic import FixedGradients
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
 from minips.machines.topology import Network
@@ -24,7 +24,7 @@ from minips.stages.transports import Link
 from minips.training.train import train
 
 WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling", "twoshot": "two-shot"}
-"""The field's names of exchanges, where they differ from those here."""
+"""The usual names of exchanges, if they differ from their names here."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Meeting(Value):
     """An exchange of gradients, and the network under it."""
 
     topology: Topology = option(Star(1e8, 1e-3), "the network")
-    exchange: Exchange = option(RingAllReduce(), "servers, or a way of all-reduce among the workers")
-    workers: int = option(8, "each has a gradient", minimum=1, maximum=16, step=1)
-    servers: int = option(1, "of an exchange that has servers", minimum=1, maximum=8, step=1)
+    exchange: Exchange = option(RingAllReduce(), "servers, or an all-reduce among the workers")
+    workers: int = option(8, "workers, each with a gradient", minimum=1, maximum=16, step=1)
+    servers: int = option(1, "servers, if the exchange has any", minimum=1, maximum=8, step=1)
     kilobytes: int = option(400, "size of a gradient", minimum=1, maximum=4_000, step=1, unit="kB")
     busy: bool = option(False, "other traffic: a long transfer from worker 0 to worker 1")
 
@@ -46,14 +46,13 @@ class Met(NamedTuple):
     graph: Any
     """A ``networkx.Graph``."""
     carried: Counter[tuple[Any, Any]]
-    """Bytes of a step by link and direction, without headers."""
+    """Bytes per step by link and direction, without headers."""
     seconds: dict[str, float]
-    """Of a step, for each exchange by its name, where that many workers can do it, and it was not stopped before."""
+    """Per step, for each exchange by name that allows this many workers and was not stopped."""
 
 
 class Collectives(Panel[Meeting, Met]):
-    """A step without any computing, in virtual time: the network with what its links carry, and how long each exchange
-    takes over it.
+    """A step without computing, in virtual time: the network with its links' traffic, and the time of each exchange.
 
     >>> panel = Collectives(workers=4)
     >>> found = panel.find(panel.form.value())
@@ -67,24 +66,26 @@ class Collectives(Panel[Meeting, Met]):
     heights = (4.0, 6.2)
 
     def find(self, asked: Meeting) -> Met:
-        Config(workers=asked.workers, exchange=asked.exchange)  # a sentence where that cannot be
+        Config(workers=asked.workers, exchange=asked.exchange)  # raises a sentence if that is not possible
         served = 0 if isinstance(asked.exchange, AllReduce) else asked.servers
         graph = asked.topology.graph(asked.workers, served)
         exchanges: dict[str, Any] = {name: stage_class("exchange", name)() for name in names("exchange")}
         seconds = {asked.exchange.name: _seconds(asked)}
         for name, exchange in exchanges.items():
             if name not in seconds and not self.job.stopping.is_set():
-                with suppress(ValueError):  # not among so many workers
+                with suppress(ValueError):  # not possible with this many workers
                     seconds[name] = _seconds(replace(asked, exchange=exchange))
-        return Met(asked, graph, _carried(asked, graph), {name: seconds[name] for name in exchanges if name in seconds})
+        return Met(
+            asked, graph, _link_traffic(asked, graph), {name: seconds[name] for name in exchanges if name in seconds}
+        )
 
     def draw(self, found: Met, figure: Figure) -> None:
         import networkx as nx
 
-        left, right = beside(figure, width_ratios=(5, 3))
+        left, right = side_by_side(figure, width_ratios=(5, 3))
         graph, most = found.graph, max(found.carried.values(), default=1)
         flat = nx.Graph(graph)
-        # A circle for a ring of hosts; for what hangs on switches, springs that settle.
+        # A circle for a ring of hosts; a spring layout for hosts on switches.
         at = nx.kamada_kawai_layout(flat) if len({d for _, d in flat.degree()}) > 1 else nx.circular_layout(flat)
         for one, other in flat.edges:
             each = max(found.carried[one, other], found.carried[other, one])
@@ -131,7 +132,7 @@ class Collectives(Panel[Meeting, Met]):
 
 
 def _seconds(asked: Meeting) -> float:
-    """From the end of the first step to that of the second."""
+    """Seconds from the end of the first step to that of the second."""
     traffic = (Traffic("worker 0", "worker 1"),) if asked.busy and asked.workers > 1 else ()
     servers = 1 if isinstance(asked.exchange, AllReduce) else asked.servers
     config = Config(workers=asked.workers, servers=servers, exchange=asked.exchange, steps=2)
@@ -141,7 +142,7 @@ def _seconds(asked: Meeting) -> float:
     return run.losses[1][0] - run.losses[0][0]
 
 
-def _carried(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
+def _link_traffic(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
     carried, network = Counter[tuple[Any, Any]](), Network(graph)
     for source, target, nbytes in _messages(asked):
         for hop in pairwise(network.path(source, target)):
@@ -150,7 +151,7 @@ def _carried(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
 
 
 def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
-    """Sender, receiver and bytes of each message of a step."""
+    """Sender, receiver and bytes of each message in a step."""
     nbytes, exchange = 1e3 * asked.kilobytes, asked.exchange
     for worker in range(asked.workers):
         who = f"worker {worker}"

@@ -1,4 +1,4 @@
-"""Squeeze bytes: what a compressor makes of what travels, and whether the seconds that it saves pay for its own."""
+"""Squeeze bytes: how well a compressor does on real messages, and whether the seconds it saves exceed its own."""
 
 import json
 import timeit
@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minips import datasets
-from minips.lab.panels.base import Panel, beside
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
@@ -32,7 +32,7 @@ SAMPLES: dict[str, Callable[[Array, np.random.Generator], Array]] = {
     "positions of the largest 1 %": lambda g, rng: LARGEST.encode(g, rng)["indices"],
     "JSON text": lambda g, rng: np.frombuffer(json.dumps(g[:1000].tolist()).encode(), np.uint8),
 }
-"""The bytes that travel, by name, from a gradient."""
+"""The bytes to send, by name, made from a gradient."""
 WHAT = tuple(SAMPLES)
 
 
@@ -40,13 +40,13 @@ WHAT = tuple(SAMPLES)
 class Squeezed(Value):
     """The bytes, the compressor, and the link."""
 
-    what: str = option(WHAT[0], "the bytes that travel", choices=WHAT)
-    compressor: Compressor = option(Lz4, "what makes them fewer, without loss")
+    what: str = option(WHAT[0], "the bytes to send", choices=WHAT)
+    compressor: Compressor = option(Lz4, "the lossless compressor")
     bandwidth: float = option(100.0, "bits per second of the link", above=0, step=10, unit="Mbit/s")
 
 
 class Delivery(NamedTuple):
-    """The same bytes with and without the compressor. Times in seconds, the best of a few."""
+    """The same bytes with and without the compressor. Times are in seconds, the best of a few."""
 
     asked: Squeezed
     before: int
@@ -56,12 +56,12 @@ class Delivery(NamedTuple):
 
     @property
     def plain_s(self) -> float:
-        """On the wire as they are."""
+        """Uncompressed on the wire."""
         return self.before * 8e-6 / self.asked.bandwidth
 
     @property
     def wire_s(self) -> float:
-        """On the wire, compressed."""
+        """Compressed on the wire."""
         return self.after * 8e-6 / self.asked.bandwidth
 
     @property
@@ -71,12 +71,12 @@ class Delivery(NamedTuple):
 
     @property
     def break_even_bps(self) -> float:
-        """The bandwidth below which it pays, in bits per second; 0 where it never does."""
+        """The bandwidth below which compression pays, in bits per second; 0 if it never does."""
         return max(self.before - self.after, 0) * 8 / (self.compress_s + self.decompress_s)
 
 
 class CompressorExplorer(Panel[Squeezed, Delivery]):
-    """A digits gradient, as it is or quantized, through a compressor: bytes, and the time until it has arrived.
+    """A digits gradient, plain or quantized, through a compressor: bytes, and the time until it arrives.
 
     >>> CompressorExplorer().find(Squeezed(what="1 % of it, zeros between")).after < 10_000
     True
@@ -91,7 +91,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
         packed = asked.compressor.compress(data)
         back = asked.compressor.decompress(packed, len(data))
         if bytes(back) != bytes(data):
-            raise ValueError(f"{asked.compressor!r} gave {len(back)} other bytes back for {len(data)}.")
+            raise ValueError(f"{asked.compressor!r} changed the data: {len(data)} bytes came back as {len(back)}.")
         return Delivery(
             asked,
             len(data),
@@ -101,7 +101,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
         )
 
     def draw(self, found: Delivery, figure: Figure) -> None:
-        left, right = beside(figure, sharey=True)
+        left, right = side_by_side(figure, sharey=True)
         rows = ["as it is", "squeezed"]
         bars = left.barh(rows, [found.before / 1e3, found.after / 1e3], 0.6, color=LOOKS[0].colour)
         left.bar_label(bars, fmt="%.1f", padding=3)
@@ -138,7 +138,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
 
 @cache
 def sample(what: str) -> Buffer:
-    """The bytes of that name, made of one gradient of a softmax regression on the digits, lifted to random features."""
+    """The bytes with this name, from one gradient of a softmax regression on the digits with random features."""
     problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), FEATURES))
     rng = np.random.default_rng(0)
     return raw(SAMPLES[what](problem.gradient(problem.init(rng), slice(0, 32))["W"], rng))

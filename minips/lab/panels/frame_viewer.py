@@ -1,4 +1,4 @@
-"""Look at the bytes: the frames that a serializer makes of one array, as they would travel."""
+"""Look at the bytes: the frames that a serializer makes from one array, as they would be sent."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,17 +14,17 @@ from minips.stage import Value, option
 from minips.stages.serializers import MsgPack, Packet, Serializer
 
 PER_LINE, PER_NARROW_LINE, LINES = 24, 12, 4
-"""Bytes in a line, and lines of one frame that are shown."""
+"""Bytes in a line, in a narrow one, and the lines shown of each frame."""
 
 
 @dataclass(frozen=True)
 class OneArray(Value):
-    """An array, and the serializer that makes frames of it."""
+    """An array, and the serializer that makes frames from it."""
 
     serializer: Serializer = option(MsgPack(), "how arrays become frames")
-    dtype: str = option("float32", "of a value", choices=("float16", "float32", "float64", "uint8", "int64"))
-    rows: int = option(64, "of the array", minimum=0, maximum=2000, step=1)
-    columns: int = option(10, "of the array", minimum=0, maximum=100, step=1)
+    dtype: str = option("float32", "type of a value", choices=("float16", "float32", "float64", "uint8", "int64"))
+    rows: int = option(64, "rows of the array", minimum=0, maximum=2000, step=1)
+    columns: int = option(10, "columns of the array", minimum=0, maximum=100, step=1)
 
 
 class Frames(NamedTuple):
@@ -35,11 +35,11 @@ class Frames(NamedTuple):
     """Bytes of the array itself."""
     frames: list[bytes]
     views: list[bool]
-    """For each frame: whether it is the array's own memory, so that nothing was copied."""
+    """For each frame, whether it is the array's own memory, without a copy."""
 
     @property
     def total(self) -> int:
-        """Bytes of all the frames."""
+        """Bytes of all frames."""
         return sum(map(len, self.frames))
 
 

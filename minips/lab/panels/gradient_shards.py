@@ -1,4 +1,4 @@
-"""Split a gradient: what each worker's shard says, and that the average is what all the rows say together."""
+"""Split a gradient: each worker's shard has its own, and their average is that of all rows."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from minips.stage import Array, Value, option
 
 @dataclass(frozen=True)
 class Sharing(Value):
-    """The split of the rows over the workers."""
+    """The division of the rows among the workers."""
 
-    workers: int = option(4, "each has a shard of the rows", minimum=1, maximum=12, step=1)
+    workers: int = option(4, "workers, each with a shard of the rows", minimum=1, maximum=12, step=1)
     rows: int = option(96, "training rows", minimum=12, maximum=353, step=1)
 
 
@@ -28,9 +28,9 @@ class Gradients(NamedTuple):
     sizes: list[int]
     """Rows of each shard."""
     shards: Array
-    """(workers, d): each worker's."""
+    """Each worker's gradient, shape (workers, d)."""
     full: Array
-    """(d,): that of all the rows."""
+    """The gradient of all rows, shape (d,)."""
 
     @property
     def apart(self) -> float:
@@ -39,7 +39,7 @@ class Gradients(NamedTuple):
 
 
 class GradientShards(Panel[Sharing, Gradients]):
-    """Diabetes rows shared among workers: bars of the shards' gradients, their average, and the full gradient.
+    """Diabetes rows divided among workers: bars of the shards' gradients, their average, and the full gradient.
 
     >>> panel = GradientShards(workers=3)
     >>> panel.find(Sharing(workers=3, rows=96)).apart < 1e-12

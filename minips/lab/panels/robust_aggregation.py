@@ -1,4 +1,4 @@
-"""Robust aggregation: a few honest gradients, a few lies, and where an aggregator lands."""
+"""Robust aggregation: a few honest gradients, a few lies, and the gradient that an aggregator makes of them."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from minips.lab.panels.base import Panel, beside
+from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.stage import Array, Value, option
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
 
 TRUE = np.array([2.0, 1.0])
-"""What the honest gradients scatter around, with a deviation of 1 in each of the two coordinates."""
+"""The centre of the honest gradients, which have a standard deviation of 1 in each coordinate."""
 STRONGEST = 20.0
 
 
@@ -21,32 +21,32 @@ class Round(Value):
     """The gradients of one round, and the aggregator that combines them."""
 
     aggregator: Aggregator = option(Median(), "one gradient from many")
-    workers: int = option(5, "each pushes one gradient", minimum=1, maximum=15, step=1)
-    liars: int = option(1, "of these workers, which push a false gradient", minimum=0, maximum=14, step=1)
+    workers: int = option(5, "workers, each with one gradient", minimum=1, maximum=15, step=1)
+    liars: int = option(1, "workers among them that push a false gradient", minimum=0, maximum=14, step=1)
     lie: str = option("far away", "the false gradient", choices=("far away", "scattered", "uphill", "lazy"))
     strength: float = option(8.0, "length of a lie", minimum=0, maximum=STRONGEST, step=0.5)
     draw: int = option(0, "another draw of the honest gradients", minimum=0, maximum=99, step=1)
 
 
 class Landed(NamedTuple):
-    """The gradients of one round, and what was made of them."""
+    """The gradients of one round, and their aggregate."""
 
     honest: Array
-    """(workers − liars, 2)"""
+    """Shape (workers − liars, 2)."""
     lies: Array
-    """(liars, 2)"""
+    """Shape (liars, 2)."""
     combined: Array
-    """(2,): what the aggregator makes of both."""
+    """The aggregate of both, shape (2,)."""
     strengths: Array
     off: Array
-    """For each strength, how far the aggregator lands from the honest workers' mean,"""
+    """For each strength, the aggregate's distance from the honest workers' mean."""
     mean_off: Array
-    """and how far the plain mean does."""
+    """For each strength, the plain mean's distance."""
     asked: Round
 
 
 class RobustAggregation(Panel[Round, Landed]):
-    """Gradients of two numbers, some of them lies: where the aggregator lands, and how far a stronger lie drags it.
+    """Gradients of two numbers, some of them lies: the aggregate, and how far stronger lies move it.
 
     >>> panel = RobustAggregation()
     >>> landed = panel.find(Round(liars=0))
@@ -62,9 +62,9 @@ class RobustAggregation(Panel[Round, Landed]):
         if asked.liars >= asked.workers:
             raise ValueError(f"Of {asked.workers} workers at least one must be honest; got {asked.liars} liars.")
         honest = TRUE + np.random.default_rng(asked.draw).normal(size=(asked.workers - asked.liars, 2))
-        lies = told(asked, honest)
+        lies = make_lies(asked, honest)
         strengths = np.linspace(0, STRONGEST, 41)
-        stronger = [told(replace(asked, strength=float(strength)), honest) for strength in strengths]
+        stronger = [make_lies(replace(asked, strength=float(strength)), honest) for strength in strengths]
         off, mean_off = (
             np.array([self.distance(honest, combine(one, honest, some)) for some in stronger])
             for one in (asked.aggregator, Mean())
@@ -73,11 +73,11 @@ class RobustAggregation(Panel[Round, Landed]):
 
     @staticmethod
     def distance(honest: Array, combined: Array) -> float:
-        """From the mean of the honest gradients, how far."""
+        """The distance from the mean of the honest gradients."""
         return float(np.linalg.norm(combined - honest.mean(axis=0)))
 
     def draw(self, found: Landed, figure: Figure) -> None:
-        left, right = beside(figure)
+        left, right = side_by_side(figure)
         good, bad = LOOKS[0], LOOKS[1]
         left.plot(*found.honest.T, good.marker, color=good.colour, alpha=0.6, label="honest")
         left.plot(*found.lies.T, "X", color=bad.colour, ms=8, label="a lie")
@@ -107,8 +107,8 @@ class RobustAggregation(Panel[Round, Landed]):
         )
 
 
-def told(asked: Round, honest: Array) -> Array:
-    """The lies, shape (liars, 2)."""
+def make_lies(asked: Round, honest: Array) -> Array:
+    """The false gradients, shape (liars, 2)."""
     middle, rng = honest.mean(axis=0), np.random.default_rng([asked.draw, 1])
     if asked.lie == "lazy":
         return np.zeros((asked.liars, 2))

@@ -1,4 +1,4 @@
-"""Wait, or don't: the timeline and the staleness of a short run behind a straggler, under a rule of one's choice."""
+"""Wait, or don't: the timeline and the staleness of a short run with a straggler, under any consistency rule."""
 
 from dataclasses import dataclass
 
@@ -19,20 +19,20 @@ from minips.training.train import train
 
 WORKERS, STEPS, COMPUTE_S = 4, 20, 0.02
 SHOWN_S = 0.3
-"""How much of the run the timeline shows."""
+"""The seconds of the run that the timeline shows."""
 
 
 @dataclass(frozen=True)
 class Straggler(Value):
-    """The rule of waiting, and how slow the straggler is."""
+    """The consistency rule, and the straggler's slowness."""
 
     consistency: Consistency = option(SSP(staleness=2), "the rule of waiting")
-    slower: float = option(4.0, "how many times slower worker 3 computes", minimum=1, maximum=10, step=1, unit="×")
-    comes_and_goes: bool = option(False, "draw each step's time anew, from an exponential distribution")
+    slower: float = option(4.0, "factor by which worker 3 is slower", minimum=1, maximum=10, step=1, unit="×")
+    comes_and_goes: bool = option(False, "draw each step's time from an exponential distribution")
 
 
 class Stragglers(Panel[Straggler, Run]):
-    """Four workers in threads, a step of 20 ms, worker 3 slower: who waited when, and how old the gradients were.
+    """Four workers in threads with steps of 20 ms, worker 3 slower: who waited when, and how old gradients were.
 
     >>> Stragglers(slower=1.0).form.value().consistency
     SSP(staleness=2)

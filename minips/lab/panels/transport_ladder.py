@@ -1,4 +1,4 @@
-"""Move frames: the time of a call over one transport after another, from a kilobyte to ten megabytes."""
+"""Move frames: the time of a call over several transports, from a kilobyte to ten megabytes."""
 
 import statistics
 import time
@@ -15,26 +15,26 @@ from minips.stage import Buffer, Value, option
 from minips.stages.transports import Channel, Tcp, Transport
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
-"""Bytes of the frame that goes there and back."""
+"""Bytes of the frame that is sent there and back."""
 ENOUGH_S, LEAST_TURNS = 0.15, 3
 WAIT_S = 60.0
 
 Rungs = dict[str, list[float]]
-"""Seconds of a call for each of the `SIZES`, by what was measured; what was measured last comes last."""
+"""Seconds of a call for each of the `SIZES`, by measurement; the latest comes last."""
 
 
 @dataclass(frozen=True)
 class Climb(Value):
-    """Over what, and how many calls at a time."""
+    """The transport, and the number of simultaneous calls."""
 
     transport: Transport = option(Tcp(), "how frames move")
-    at_once: int = option(1, "calls that are under way at a time", minimum=1, maximum=64, step=1)
+    at_once: int = option(1, "simultaneous calls", minimum=1, maximum=64, step=1)
 
 
 class TransportLadder(Panel[Climb, Rungs]):
-    """A frame there and back over a transport of one's choice; the other end is a process of its own, but for inproc.
+    """A frame there and back over any transport; the other end is another process, except for inproc.
 
-    What was measured before stays in the picture, the last six at most.
+    The picture keeps earlier measurements, the last six at most.
 
     >>> TransportLadder(at_once=8).form.value().at_once
     8
@@ -48,7 +48,7 @@ class TransportLadder(Panel[Climb, Rungs]):
     def find(self, asked: Climb) -> Rungs:
         name = code(asked.transport, package=False) + (f", {asked.at_once} at once" if asked.at_once > 1 else "")
         seconds = list[float]()
-        with _answering(asked.transport) as address, asked.transport.connect(*address) as channel:
+        with _echo_server(asked.transport) as address, asked.transport.connect(*address) as channel:
             for done, nbytes in enumerate(SIZES):
                 self.job.progress(done, len(SIZES))
                 if self.job.stopping.is_set():
@@ -64,7 +64,7 @@ class TransportLadder(Panel[Climb, Rungs]):
             ax.loglog(SIZES[: len(seconds)], [1e3 * each for each in seconds], label=name, **look.line)
         ax.set(xlabel="bytes in the frame, each way", ylabel="time of a call (ms)")
         ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_formatter("")  # their powers would crowd the axis
+        ax.yaxis.set_minor_formatter("")  # powers of ten would crowd the axis
         ax.grid(alpha=0.3)
         ax.legend()
 
@@ -80,11 +80,11 @@ class TransportLadder(Panel[Climb, Rungs]):
 
 
 @contextmanager
-def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
-    """An echo server: its address and its token."""
+def _echo_server(transport: Transport) -> Iterator[tuple[str, str]]:
+    """Run an echo server; its address and its token."""
     from minips.engines import Processes
     from minips.engines.supervisor import Supervisor
-    from minips.lab.measure.trips import attend, frames_server
+    from minips.lab.measure.pairs import attend, frames_server
     from minips.lab.measure.turns import START_S
 
     if transport.name == "inproc":
@@ -98,7 +98,7 @@ def _answering(transport: Transport) -> Iterator[tuple[str, str]]:
 
 
 def _call_s(channel: Channel, frame: Buffer, at_once: int) -> float:
-    """The median seconds of a call, with so many under way at a time; the first turn does not count."""
+    """The median seconds of a call with this many at once; the first turn does not count."""
     took: list[float] = []
     while sum(took[1:]) < ENOUGH_S or len(took) <= LEAST_TURNS:
         began = time.perf_counter()

@@ -19,7 +19,7 @@ from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.patience import Limit
 from minips.stages.transports.streams import answer_of
 from minips.stages.transports.wire import AUTH, CALL, Interruptible
-from minips.words import reason
+from minips.words import message_of
 
 Body = list[Buffer]
 """The pieces of a body."""
@@ -135,7 +135,7 @@ class CallWire(InboxWire):
             try:
                 self.inbox.put(split(wait()))
             except Exception as error:  # each library has its own
-                self.why = error if isinstance(error, TooLargeError) else reason(error)
+                self.why = error if isinstance(error, TooLargeError) else message_of(error)
                 self.shutdown()
             del wait  # before the next one comes
 

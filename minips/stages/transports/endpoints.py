@@ -18,7 +18,7 @@ from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handle
 from minips.stages.transports.patience import STALLED_S, STRANGER_S, receive_within
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
 from minips.stages.transports.wire import POOL, Interruptible, Listener, Wire
-from minips.words import reason, told
+from minips.words import message_of, public_message
 
 P = TypeVar("P", bound=Interruptible)
 
@@ -122,8 +122,8 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                 try:
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
                 except ValueError as error:  # too large, or malformed: the place of the next message is unknown
-                    words = f"The message cannot be read, and the connection ends: {reason(error).rstrip('.')}."
-                    wire.send(*refusal(ValueError(told(error, words))))
+                    words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
+                    wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
                 if tag == POOL:
                     wire = wire.join(frames)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from minips.stages.transports.base import Transport
-from minips.words import reason
+from minips.words import message_of
 
 _ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 LOOPBACKS = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
@@ -92,7 +92,7 @@ class NetworkTransport(Transport):
         advice = "Name an address that this machine has."
         if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES):
             advice = "Choose another port, or 0 for a free one."
-        why = (getattr(error, "strerror", None) or reason(error)).partition(" (while")[0]  # of create_server
+        why = (getattr(error, "strerror", None) or message_of(error)).partition(" (while")[0]  # of create_server
         return OSError(f"{self.address(host, port)} cannot be served: {why}. {advice}")
 
 

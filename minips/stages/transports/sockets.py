@@ -17,7 +17,7 @@ from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
 from minips.stages.transports.patience import INCOMING, STALLED_S, BegunError, Limit, Patience, timeval
 from minips.stages.transports.wire import POOL, Wire
-from minips.words import reason
+from minips.words import message_of
 
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True where a socket has POSIX's time-outs."""
@@ -140,7 +140,7 @@ class SocketWire(Wire):
                 elif isinstance(nothing, BegunError):
                     due = Patience(self.stalled_s)
             except TimeoutError as error:  # the system's error for a peer that is gone
-                raise ConnectionError(reason(error)) from None
+                raise ConnectionError(message_of(error)) from None
             else:
                 if not got:
                     raise EOFError

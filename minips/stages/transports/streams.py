@@ -16,7 +16,7 @@ from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, 
 from minips.stages.transports.framing import MOST_FRAMES, TooLargeError, check_count
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, Wire
-from minips.words import reason
+from minips.words import message_of
 
 
 def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
@@ -33,7 +33,7 @@ def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
 def refusal(error: Exception) -> tuple[int, Frames]:
     """Tag and frames that report an error to the caller, in at most 2,000 characters."""
     kind = next((one for one in COMMON if isinstance(error, one)), type(error))
-    return ERROR, [kind.__name__.encode(), f"{reason(error):.2000}".encode(errors="backslashreplace")]
+    return ERROR, [kind.__name__.encode(), f"{message_of(error):.2000}".encode(errors="backslashreplace")]
 
 
 class StreamChannel(Channel):

@@ -7,7 +7,7 @@ from minips.stages.transports.calls import CallTransport, CallWire, RemoteCaller
 from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.network import netloc
 from minips.stages.transports.wire import Listener, Wire
-from minips.words import reason
+from minips.words import message_of
 
 
 @register
@@ -34,5 +34,5 @@ class Http(CallTransport, PatientTransport):
             server.loop.do(server.open(timeout), timeout + 1)
         except Exception as error:
             server.close()
-            raise ConnectionError(f"No server answers at {address}: {reason(error)}.") from None
+            raise ConnectionError(f"No server answers at {address}: {message_of(error)}.") from None
         return CallWire(server, address)
