@@ -20,7 +20,7 @@ from minips.results.steps import Step, chrome_events, steps_of
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
-"""The names of an outgoing message's spans, of an incoming one's, and of a round's."""
+"""The names of a message on its way out, on its way in, and of a round."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
 """All names, in the order in which data passes them."""
 
@@ -59,7 +59,7 @@ class Trace:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
         """``until`` is the start of the first span that was not kept: no earlier one is missing."""
         self.now = now
-        """The clock for recording spans."""
+        """Tells the time to those who record spans."""
         self._earlier = list(spans)
         self._laps: list[Any] = []
         """Each row's names, step and moments, in turn, appended in one operation, since threads share a trace."""
