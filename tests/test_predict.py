@@ -299,7 +299,7 @@ def test_a_prediction_without_stages_has_no_total_for_a_run_that_has_them():
     assert comparison.ratios["compute"] > 0
     assert all(rows[name][0] is None and rows[name][1] > 0 for name in ("quantize", "transfer", "wait", "total"))
     assert "The prediction counts no time for compensate, quantize," in comparison.reasons[0]
-    assert comparison.reasons[0].endswith("and apply, so there is no total to compare.")
+    assert comparison.reasons[0].endswith("and apply: there is no total to compare.")
     fewer = replace(CALIBRATED, worker={}, server={name: Line(1e-5) for name in STAGES if name != "compensate"})
     comparison = compared("threads", fewer, transport=ps.InProc())
     without = [name for name, predicted, _ in comparison.rows if predicted is None]

@@ -102,7 +102,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     unforeseen = {name for name, seconds in measured.items() if seconds and name not in (*predicted, *free)}
     if unforeseen:
         names = [name for name in SPANS if name in unforeseen]
-        reasons.append(f"The prediction counts no time for {listed(names)}, so there is no total to compare.")
+        reasons.append(f"The prediction counts no time for {listed(names)}: there is no total to compare.")
         unforeseen |= {"total"}
         unforeseen |= set() if any(name in predicted for name in STAGES) else {*NETWORK}
     spans = [name for name in SPANS if name in predicted or name in measured]

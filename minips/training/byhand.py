@@ -359,5 +359,5 @@ def _absent(status: Header, resumed_at: int) -> list[int]:
 
 
 def _words(error: BaseException) -> str:
-    """An error as the text of a server's event."""
+    """An error as the servers' events keep it."""
     return "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {reason(error)}"
