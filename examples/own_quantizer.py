@@ -1,4 +1,4 @@
-"""A quantizer of one's own: eight bits a value, and for each row of a tensor a scale of its own.
+"""A quantizer of your own: eight bits a value, and a scale for each row of a tensor.
 
 On the command line: ``minips --load own_quantizer.py train --quantizer rowint8``.
 """
@@ -25,7 +25,7 @@ class RowInt8(ps.Quantizer):
         return {"codes": np.rint(x / scale).astype(np.int8).reshape(x.shape), "scale": scale}
 
     def decode(self, parts: Parts) -> Array:
-        codes, scale = part(parts, "codes"), part(parts, "scale")  # part says in a sentence what is missing
+        codes, scale = part(parts, "codes"), part(parts, "scale")  # `part` raises ValueError if one is missing
         return np.asarray(codes * scale, scale.dtype).reshape(codes.shape)
 
     def error_bound(self, x: Array) -> float:
