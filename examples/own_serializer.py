@@ -34,7 +34,7 @@ class Npz(ps.Serializer):
 
 
 if __name__ == "__main__":
-    ps.testing.check(Npz())  # also with messages that are cut off
+    ps.testing.check(Npz())  # also with messages that are cut short
     for serializer in ps.MsgPack(), Npz():
         frames = ps.Codec(serializer=serializer).sender().encode({"w": np.zeros(1000)})
         print(f"{sum(map(len, frames))} B for a gradient of 8000 B with {serializer}")

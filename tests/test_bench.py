@@ -242,7 +242,7 @@ def test_runs_that_end_elsewhere_are_not_compared():
 
     train.check({"minips": at(10.0), "pickle": at(10.0 + 1e-6), "floor": {0: train.Job(1.0, 2.0, None)}})
     for off in (10.1, np.nan):
-        with pytest.raises(RuntimeError, match="pickle and minips ended at other parameters"):
+        with pytest.raises(RuntimeError, match="pickle and minips ended at different parameters"):
             train.check({"minips": at(10.0), "pickle": at(off)})
 
 
