@@ -373,7 +373,9 @@ def _tls(transport: Any, **named: str | None) -> Any:
     """The transport with the given files for TLS. ValueError if it does not support TLS."""
     named = {name: file for name, file in named.items() if file}
     if named and not hasattr(transport, "certificate"):
-        raise ValueError(f"{transport!r} has no TLS, for which --certificate, --key and --authority are. Use tcp.")
+        raise ValueError(
+            f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} does not."
+        )
     return dataclasses.replace(transport, **named)
 
 

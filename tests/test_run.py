@@ -26,7 +26,7 @@ def test_texts_are_labels_and_come_back():
     X, y, X_test, y_test = DATA
     run = ps.train(ps.SoftmaxRegression(X, names[y], X_test, names[y_test]), CONFIG, engine="threads")
     assert (run.predict(X_test) == names[y_test]).mean() == run.accuracy
-    with pytest.raises(ValueError, match="'d', which y does not"):
+    with pytest.raises(ValueError, match="the class 'd', and y does not"):
         ps.SoftmaxRegression(X, names[y], X[:1], ["d"])
 
 
