@@ -707,7 +707,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--reset", action="store_true", help="forget your progress once you have said yes, and stop")
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")
     one = add(check, "grade an exercise of a notebook")
-    one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 8.2")
+    one.add_argument("exercise", metavar="EXERCISE", help="its key, such as wait.1")
     one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="your copy of the lesson, or several people's")
     return parser
 

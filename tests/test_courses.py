@@ -82,8 +82,8 @@ def test_the_course_that_comes_with_minips() -> None:
     assert course is minips_course.course
     assert isinstance(course, lab.Course)
     assert course.notebooks == state.shelf() == ROOT / "lessons"
-    assert course.lessons == minips_course.LESSONS == tuple(minips_course.SECOND_EDITION.values())
-    assert [*minips_course.SECOND_EDITION] == [lesson.number for lesson in lessons()]
+    assert course.lessons == minips_course.LESSONS == tuple(lesson.word for lesson in lessons())
+    assert {*course.numbered.values()} <= {*course.lessons}
     for word in course.lessons:
         assert all(find_spec(f"minips_course.{word}.{part}") for part in ("questions", "checks", "cases"))
 
@@ -145,7 +145,7 @@ def test_a_fresh_kernel_checks_a_learners_server_before_it_takes_it(tmp_path: Pa
         os.environ.pop("MINIPS_AUTOPLAY", None)
         os.chdir({str(tmp_path)!r})
         from minips import lab
-        lab.own("server", lesson="05")
+        lab.own("server", lesson="wire")
         """
     )
     assert said.startswith("The given server: yours does not pass. ")
@@ -155,7 +155,7 @@ def test_a_courses_code_is_no_learners() -> None:
     """A call of it is no answer of one's own, and its lines are none of the learner's cell."""
     with pytest.raises(Refused, match="it calls minips' own __init__"):
         exercises.unaided(Traitors, *ps.datasets.digits())
-    words = lab.check("00.3", np.linalg.inv).words
+    words = lab.check("train.3", np.linalg.inv).words
     assert "It stopped with " in words
     assert "of your cell" not in words
 
@@ -195,11 +195,11 @@ def test_one_that_cannot_be_loaded_is_a_sentence(
         real = courses.entry_points
         monkeypatch.setattr(courses, "entry_points", lambda group: [x for x in real(group=group) if x.name == "broken"])
         with pytest.raises(ImportError) as caught:
-            lab.check("00.1", None)
+            lab.check("train.1", None)
         said = str(caught.value)
     else:
         with pytest.warns(UserWarning, match="cannot be loaded") as warned:
-            assert not lab.check("00.1", None)
+            assert not lab.check("train.1", None)
         (one,) = warned
         said = str(one.message)
     mend = f"Mend its package, {entry.partition(':')[0]}, or uninstall it."
@@ -211,10 +211,10 @@ def test_none_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     from minips.cli import main
 
     monkeypatch.setattr(courses, "entry_points", lambda group: [])
-    for call in (lambda: lab.say("16.1"), lab.progress, lambda: lab.own("server", lesson="05")):
+    for call in (lambda: lab.say("trust.1"), lab.progress, lambda: lab.own("server", lesson="wire")):
         with pytest.raises(ImportError, match="There is no course: none is installed"):
             call()
-    assert main(["check", "16.1", "mine.ipynb"]) == 1
+    assert main(["check", "trust.1", "mine.ipynb"]) == 1
     assert capsys.readouterr().err.startswith("minips: There is no course: none is installed.")
 
 
