@@ -1,4 +1,4 @@
-"""Write each question's text and options into the cell above it: `python tests/plain_questions.py bits`, or all lessons.
+"""Write each question's text and options into the cell above it: `python tests/plain_questions.py bits`, or all.
 
 Readers without a kernel see that cell; `test_course.py` holds it to the question that is kept with the lesson.
 """

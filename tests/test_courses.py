@@ -1,9 +1,11 @@
 """Courses that are installed: how they are found, what comes of one that cannot be loaded, and old names of modules."""
 
+import re
 import subprocess
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -247,6 +249,40 @@ def test_an_old_copys_imports_work_and_the_warning_is_of_its_line() -> None:
     assert said.split() == ["10", "10"]
 
 
+CALLS: dict[str, Callable[[str], Any]] = {
+    "predict": lambda key: lab.predict(f"{key}.1").question,
+    "say": lambda key: lab.say(f"{key}.3", s=2, reads=100, most=2),
+    "answer": lambda key: lab.answer(f"{key}.2", "a table"),
+    "quiz": lab.quiz,
+    "hint": lambda key: lab.hint(f"{key}.3"),
+    "check": lambda key: lab.check(f"{key}.1", None),
+    "own": lambda key: lab.own("server", lesson=key).__name__,
+    "recorded": lambda key: lab.recorded(f"{key}.torch"),
+}
+"""What takes a key, or a lesson."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_lessons_number_in_the_second_edition_means_its_word(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word, *numbers = ("bits", "08", "8") if name == "recorded" else ("wait", "14")
+    said = []
+    for key in (word, *numbers):
+        monkeypatch.setattr(exercises, "_hinted", {})
+        result = repr(CALLS[name](key))
+        said.append((result, re.sub("[0-9a-f]{32}", "a widget", capsys.readouterr().out)))
+    assert said == [said[0]] * len(said)
+    assert not any(re.search(r"\b14(\.\d)?\b", words) for words in said[0])
+
+
+def as_of_the_second_edition(source: str) -> str:
+    """A cell whose keys have numbers, not words."""
+    for notebook, word in minips_course.SECOND_EDITION.items():
+        source = re.sub(rf'"{word}(?=(\.\w+)?")', f'"{notebook[:2]}', source)
+    return source
+
+
 @pytest.mark.soak
 @pytest.mark.outside
 @pytest.mark.parametrize(("name", "lines"), OLD_LINES.items(), ids=[*OLD_LINES])
@@ -256,6 +292,10 @@ def test_an_old_copy_runs_to_its_end(name: str, lines: dict[str, str], tmp_path:
         assert any(new in cell.source for cell in book.cells)
         for cell in book.cells:
             cell.source = cell.source.replace(new, old)
+    for cell in book.cells:
+        cell.source = as_of_the_second_edition(cell.source)
+    calls = [re.findall(r'lab\.\w+\("([\w.]+)"', cell.source) for cell in book.cells if cell.cell_type == "code"]
+    assert {key[:2] for keys in calls for key in keys} - {"se"} == {name[:2]}  # but for lab.own("server")
     with_a_kernel(NotebookClient(book, timeout=300, resources={"metadata": {"path": tmp_path}}).execute)
     said = "".join(one.get("text", "") for cell in book.cells for one in cell.get("outputs", []))
     assert said.count("DeprecationWarning: The module minips.lab.course.") == sum(

@@ -56,6 +56,15 @@ def test_grading_marks_nobodys_progress_and_takes_several_files(
 
 @pytest.mark.soak
 @pytest.mark.outside
+def test_a_copy_of_an_edition_whose_keys_were_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = notebook(tmp_path, IMPORTS, SOLVED, CHECK.replace("train.3", "00.3"))
+    for key in ("train.3", "00.3"):
+        assert cli.main(["check", key, path]) == 0
+        assert capsys.readouterr().out.startswith("✓ train.3 is done.")
+
+
+@pytest.mark.soak
+@pytest.mark.outside
 def test_a_port_that_another_process_has_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

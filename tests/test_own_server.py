@@ -211,6 +211,43 @@ def test_what_is_missing_before_is_given_and_what_is_kept_again_is_replaced(
     assert text.count("def compensate") == text.count("staleness = ") == 1
 
 
+def test_a_file_of_an_edition_with_numbers_is_read_and_rewritten_with_words(
+    notebook: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebook["Server"] = lab.own("server", lesson="14")
+    for word, source in PARTS.items():
+        lab.keep(written(notebook, source, tmp_path, word))
+    file, second_edition = (
+        tmp_path / "server.py",
+        {"server": "03", "wire": "05", "bits": "08", "remember": "10", "wait": "14"},
+    )
+    with_words = with_numbers = file.read_text()
+    for word, number in second_edition.items():
+        with_numbers = with_numbers.replace(f"# Lesson {word}\n", f"# Lesson {number}\n")
+    file.write_text(with_numbers)
+    capsys.readouterr()
+    for lesson, bound in (("8", False), ("14", False), ("wait", False), ("15", True), ("stale", True)):
+        assert hasattr(lab.own("server", lesson=lesson), "staleness") == bound
+        assert capsys.readouterr().out == "Your own server, from server.py.\n"
+    assert file.read_text() == with_numbers
+    lab.keep(written(notebook, PARTS["bits"], tmp_path, "bits"))
+    assert file.read_text() == with_words
+
+
+def test_what_looks_like_a_section_is_none_unless_it_names_a_lesson(notebook: dict[str, Any], tmp_path: Path) -> None:
+    remark = "# Lesson learned\n"
+    (tmp_path / "server.py").write_text(f"# Lesson server\nimport numpy as np\n{remark}{PARTS['server']}")
+    notebook["Server"] = lab.own("server", lesson="wire")
+    lab.keep(written(notebook, PARTS["wire"], tmp_path, "wire"))
+    assert remark in (tmp_path / "server.py").read_text().partition("# Lesson wire\n")[0]
+
+
+def test_a_lesson_that_there_is_not_is_a_sentence() -> None:
+    for lesson in ("21", "weit", ""):
+        with pytest.raises(ValueError, match=rf"There is no lesson '{lesson}'\. Known: train, .*ddp\."):
+            lab.own("server", lesson=lesson)
+
+
 def test_what_the_class_uses_travels_along_or_is_refused(notebook: dict[str, Any], tmp_path: Path) -> None:
     notebook |= {"LIMIT": 3, "help_me": written}
     uses = PARTS["server"].replace("        if kind ==", "        os.getpid(), LIMIT\n        if kind ==")

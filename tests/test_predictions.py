@@ -13,7 +13,7 @@ import pytest
 from minips import lab
 from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
 from minips.lab.course.cells import Answer, Quiz
-from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence
+from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence, full_key
 
 pytestmark = pytest.mark.usefixtures("somebody_is_there")
 
@@ -178,6 +178,10 @@ class TestPrediction:
     def test_an_unknown_question_names_the_nearest(self) -> None:
         with pytest.raises(ValueError, match=r"no question 'train\.81'.*train\.91"):
             lab.predict("train.81")
+
+    @pytest.mark.parametrize(("key", "full"), [("7.91", "squeeze.91"), ("21.1", "21.1"), (14.1, "wait.1"), ("", "")])
+    def test_a_number_is_that_of_a_lesson_or_stays_as_it_is(self, key: Any, full: str) -> None:
+        assert full_key(key) == full
 
     def test_a_question_needs_different_options_and_one_that_is_expected(self) -> None:
         for options, expected in ((("a", "a"), "a"), (("a",), "a"), (("a", "b"), "c")):

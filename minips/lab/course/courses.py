@@ -83,9 +83,9 @@ def chosen() -> Course:
     return next((course for course in found if course.name == FIRST), found[0])
 
 
-def numbers() -> dict[str, str]:
-    """The words of lessons by their numbers in an earlier edition, in two digits."""
-    return {name[:2]: word for course in installed().values() for name, word in course.numbered.items()}
+def numbers() -> dict[int, str]:
+    """The words of lessons by their numbers in an earlier edition."""
+    return {int(name[:2]): word for course in installed().values() for name, word in course.numbered.items()}
 
 
 def lesson_of(key: str) -> str:

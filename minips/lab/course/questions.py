@@ -220,7 +220,8 @@ def full_key(key: Any) -> str:
     ('wait.1', 'wait.1', 'bits.2')
     """
     lesson, dot, number = str(key).partition(".")
-    return f"{numbers().get(f'{lesson:0>2}', lesson)}{dot}{number}"
+    word = numbers().get(int(lesson), lesson) if lesson.isdecimal() else lesson
+    return f"{word}{dot}{number}"
 
 
 def settled(asked: Question | Estimate, **values: Any) -> Outcome:
