@@ -1,4 +1,4 @@
-"""minips: a parameter server small enough to read, real enough to measure, and open at every joint.
+"""minips: a parameter server whose core you can read, real enough to measure, open at every joint.
 
 The public names, and nothing else. The submodules that are not always wanted (``cost``, ``lab``, ``testing``) are
 imported when first used.
