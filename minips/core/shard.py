@@ -77,7 +77,7 @@ class Shard:
     ``updates`` counts pushes, not versions: so many end the run, applied ones and those that rounds lack, of workers
     that have left; None for a shard without end. ``now()`` is the time that a consistency model sees. Each time that
     ``every`` more pushes are applied (with rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls
-    wait for `go_on`.
+    wait for `go_on`, so that an engine can read parameters that do not change meanwhile.
     """
 
     def __init__(
