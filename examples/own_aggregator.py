@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 import minips as ps
-from minips.stage import Tensors
 
 
 @ps.register
@@ -19,7 +18,7 @@ class GeometricMedian(ps.Aggregator):
 
     name = "geometricmedian"
 
-    def combine(self, contributions: Sequence[ps.Contribution]) -> Tensors:
+    def combine(self, contributions: Sequence[ps.Contribution]) -> ps.Tensors:
         stacks = {name: np.stack([one.gradients[name] for one in contributions]) for name in contributions[0].gradients}
         weights = np.full(len(contributions), 1 / len(contributions))
         for _ in range(10):

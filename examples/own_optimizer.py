@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.stage import Tensors
 
 
 @ps.register
@@ -21,7 +20,7 @@ class Lion(ps.Optimizer):
     elementwise = True  # each value by itself, so that several servers may share a tensor
     lr: float = ps.option(0.01, "learning rate", above=0)
 
-    def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
+    def step(self, params: ps.Tensors, grads: ps.Tensors, state: dict[str, Any]) -> None:
         means = state.setdefault("means", {})  # the server keeps the state, and it starts empty
         for name, p in params.items():
             g, m = grads[name], means.setdefault(name, np.zeros_like(p))

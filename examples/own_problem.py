@@ -6,20 +6,17 @@ A problem says how its parameters start, and what its loss and their gradient ar
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import minips as ps
-
-Array = NDArray[Any]
 
 
 class PoissonRegression(ps.Problem):
     """Counts y with the mean exp(Xw): the loss is mean(exp(Xw) − y·Xw)."""
 
-    def init(self, rng: np.random.Generator) -> dict[str, Array]:
+    def init(self, rng: np.random.Generator) -> ps.Tensors:
         return {"w": np.zeros(self.X.shape[1])}
 
-    def loss_and_gradient(self, params: dict[str, Array], rows: Any = None) -> tuple[float, dict[str, Array]]:
+    def loss_and_gradient(self, params: ps.Tensors, rows: Any = None) -> tuple[float, ps.Tensors]:
         X, y = (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
         mean = np.exp(X @ params["w"])
         return float(np.mean(mean - y * (X @ params["w"]))), {"w": X.T @ (mean - y) / len(y)}

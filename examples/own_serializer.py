@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 import minips as ps
-from minips.stage import Frames
 
 
 @ps.register
@@ -17,13 +16,13 @@ class Npz(ps.Serializer):
 
     name = "npz"
 
-    def dumps(self, packet: ps.Packet) -> Frames:
+    def dumps(self, packet: ps.Packet) -> ps.Frames:
         names = [[name, quantizer, list(parts)] for name, (quantizer, parts) in packet.tensors.items()]
         told = np.frombuffer(json.dumps([packet.header, names]).encode(), np.uint8)
         np.savez(file := io.BytesIO(), told, *[x for _, parts in packet.tensors.values() for x in parts.values()])
         return [file.getvalue()]
 
-    def loads(self, frames: Frames) -> ps.Packet:
+    def loads(self, frames: ps.Frames) -> ps.Packet:
         try:
             told, *arrays = np.load(io.BytesIO(frames[0]), allow_pickle=False).values()
             (header, names), left = json.loads(told.tobytes()), iter(arrays)

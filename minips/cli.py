@@ -1,4 +1,4 @@
-"""The command line: ``minips demo | train | serve | work | status | stages | bench | doctor | lab | check``.
+"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check``.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C and SIGTERM end any of them cleanly:
 `train` and `serve` save what they have before, and the workers of `serve` hear that the run is over.
@@ -14,7 +14,6 @@ import platform
 import re
 import reprlib
 import secrets
-import shlex
 import shutil
 import signal
 import sys
@@ -42,7 +41,7 @@ from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
-from minips.words import default_of, reason
+from minips.words import default_of, groups_of, reason
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -88,7 +87,7 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
         parser = parser or _parser()
         options, rest = parser.parse_known_args(_load(arguments))
         options.rest = rest
-        if rest and options.command not in (lab, bench):
+        if rest and options.command is not lab:
             known = [name.strip("-") for name in options.parser._option_string_actions]
             meant = get_close_matches(rest[0].strip("-").partition("=")[0], known, 1)
             options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean --{meant[0]}?" if meant else ""))
@@ -430,12 +429,6 @@ def stages(options: argparse.Namespace) -> None:
         _say(f"{row['kind']:12} {row['name']:19} {row['class']}({fields}): {row['help']}{absent}", 13)
 
 
-def bench(options: argparse.Namespace) -> None:
-    """Say where the benchmarks are: a checkout has them, and the installed package does not."""
-    how = shlex.join(["python", "-m", "benchmarks", *(options.rest or ["--help"])])
-    raise WrongValueError(f"The benchmarks are no part of the package. In a checkout of minips run: {how}")
-
-
 def doctor(options: argparse.Namespace) -> int:
     """Is this machine ready? Versions, cores, a started process, a port, the extras, the engines."""
     from minips.cost import calibrate
@@ -698,7 +691,6 @@ def _parser() -> argparse.ArgumentParser:
     one = add(stages, "list what can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
     one.add_argument("--json", action="store_true", help="with all that is known of each field, as JSON")
-    add(bench, "where the benchmarks are", add_help=False)
     add(doctor, "is this machine ready?")
     one = add(lab, "open the lessons in JupyterLab")
     one.add_argument("folder", nargs="?", default="minips-lessons", help="where your copies are (default %(default)s)")
@@ -725,28 +717,37 @@ def _rank(text: str) -> int | None:
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
-    """An option for each field of Config; the codecs' stages have one each."""
+    """An option for each field of Config, in its groups; the codecs' stages have one each."""
     parser.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
-    group = parser.add_argument_group(
-        "config",
+    about: str | None = (
         "A STAGE is a name or name:field=value,field=value, and one within it a name or name(field=value,field=value): "
-        "sgd:lr=0.3,schedule=cosine(steps=20). minips stages lists names and fields.",
+        "sgd:lr=0.3,schedule=cosine(steps=20). minips stages lists names and fields."
     )
-    sides = (("", ", from worker to server", Codec), ("pull_", ", from server to worker", Codec), ("", "", Config))
-    for prefix, words, of in sides:
-        hints = typing.get_type_hints(of)
-        for field in dataclasses.fields(of):
-            kind = (typing.get_args(hints[field.name]) or (hints[field.name],))[0]
-            if kind is Codec:
-                continue
-            text, metavar = f"{field.metadata['help']}{words}", "true|false" if kind is bool else "VALUE"
-            if field.metadata["unit"]:
-                text += f", in {field.metadata['unit']}"
-            if issubclass(kind, Stage):
-                text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
-            elif issubclass(kind, Value):
-                fields = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
-                text, metavar = f"{text}. Fields: {'; '.join(fields)}", "FIELD=VALUE,…"
-            text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
-            option = f"--{prefix}{field.name}".replace("_", "-")
-            group.add_argument(option, dest=prefix + field.name, metavar=metavar, help=text)
+    for title, fields in groups_of(Config).items():
+        group = parser.add_argument_group(title.lower(), about)
+        about = None  # which is said once
+        for name in fields:
+            if name == "push":
+                _add_fields(group, Codec, groups_of(Codec)["Fields"], "", ", from worker to server")
+            elif name == "pull":
+                _add_fields(group, Codec, groups_of(Codec)["Fields"], "pull_", ", from server to worker")
+            else:
+                _add_fields(group, Config, [name])
+
+
+def _add_fields(group: Any, of: type[Value], named: Sequence[str], prefix: str = "", words: str = "") -> None:
+    """An option for each of the fields of a value that are ``named``."""
+    hints = typing.get_type_hints(of)
+    fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(of)}  # type: ignore[arg-type]
+    for name in named:
+        field, kind = fields[name], (typing.get_args(hints[name]) or (hints[name],))[0]
+        text, metavar = f"{field.metadata['help']}{words}", "true|false" if kind is bool else "VALUE"
+        if field.metadata["unit"]:
+            text += f", in {field.metadata['unit']}"
+        if issubclass(kind, Stage):
+            text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
+        elif issubclass(kind, Value):
+            inner = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
+            text, metavar = f"{text}. Fields: {'; '.join(inner)}", "FIELD=VALUE,…"
+        text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
+        group.add_argument(f"--{prefix}{name}".replace("_", "-"), dest=prefix + name, metavar=metavar, help=text)

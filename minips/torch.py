@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("minips.torch needs PyTorch, which is not installed: pip install torch.") from None
 
-__all__ = ["CodecHook", "TorchProblem"]
+__all__ = ["CodecHook", "TorchProblem", "codec_hook"]
 
 
 @contextmanager

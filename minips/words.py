@@ -7,6 +7,7 @@ import re
 import reprlib
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from operator import ge, gt, index, le, lt
 from typing import Any, SupportsIndex, get_type_hints
 
@@ -136,8 +137,18 @@ class FieldsDoc:
             hints = get_type_hints(owner)
         except Exception:  # such as a class whose field names a class of its own function
             hints = {}
-        lines = (field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
-        return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
+        fields = dataclasses.fields(owner)
+        lines = {field.name: field_line(field, hints.get(field.name, field.type)) for field in fields}
+        groups = (["", f"{title}:", *(lines[name] for name in names)] for title, names in groups_of(owner).items())
+        return "\n".join([inspect.cleandoc(self.words), *chain.from_iterable(groups)])
+
+
+def groups_of(cls: Any) -> dict[str, list[str]]:
+    """The fields of a dataclass by the titles of its ``_GROUPS``; those that these leave out, under "Fields"."""
+    groups = {title: names.split() for title, names in getattr(cls, "_GROUPS", {}).items()}
+    named = {name for names in groups.values() for name in names}
+    groups["Fields"] = [field.name for field in dataclasses.fields(cls) if field.name not in named]
+    return {title: names for title, names in groups.items() if names}
 
 
 def default_of(field: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -78,6 +79,15 @@ def test_the_reference_has_every_public_name_once():
     (excluded,) = re.findall(r"minips\.cost\n(?: +:.*\n)* +:exclude-members: (.*)", REFERENCE)
     documented += set(ps.cost.__all__) - set(excluded.split(", "))
     assert [name for name in ps.__all__ if documented.count(name) != 1] == []
+
+
+def test_the_reference_has_every_name_of_every_namespace():
+    named = re.search(r"The\nnamespaces are ([^.]+(?:\.\w+[^.]+)*)\.\n", REFERENCE)[1]
+    namespaces = re.findall(r"`ps\.(\w+)`", named)
+    modules = {name for name in dir(ps) if inspect.ismodule(getattr(ps, name))}
+    assert set(namespaces) == modules - {"cost", "datasets", "lab", "testing"}
+    told = {*re.findall(r"`(\w+)`", REFERENCE), *re.findall(r"::\s+minips\.(\w+)", REFERENCE), *ps.cost.__all__}
+    assert {name for namespace in namespaces for name in dir(getattr(ps, namespace))} <= told
 
 
 def test_what_the_page_says_of_saving_is_so(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ MOST_LINES = {
     "torch_rpc_in_minips.py": 20,
     "ddp_hooks.py": 70,
     "torch_rpc.py": 100,
-    "nano.py": 352,
+    "nano.py": 420,
 }
 """All others have 40 at most. Two of the last three show what the same takes elsewhere; `test_nano` runs the last."""
 wants_torch = pytest.mark.skipif(not find_spec("torch"), reason="torch is used where it is installed, and in .ci/run")
@@ -171,6 +171,10 @@ def test_own_aggregator(said):
 
 def test_own_optimizer(said):
     assert min(said("own_optimizer.py", r"accuracy ([\d.]+)")) > 0.88
+
+
+def test_own_transport(said):
+    assert said("own_transport.py", r"accuracy +([\d.]+)")[0] > 0.9
 
 
 def test_own_serializer(said):

@@ -40,7 +40,6 @@ WRONG_OPTION = """
 
     least = ps.option(0.5, "how much", beneath=3)
 """
-NO_BENCHMARKS = "The benchmarks are no part of the package. In a checkout of minips run:"
 
 
 @pytest.fixture
@@ -84,9 +83,7 @@ def test_help_lists_them(capsys):
         ("train --nonsense", "minips train: error: unknown: --nonsense"),
         ("train --wrokers 2", "minips train: error: unknown: --wrokers 2. Did you mean --workers?"),
         ("stages --jsn", "minips stages: error: unknown: --jsn. Did you mean --json?"),
-        ("bench", f"minips: {NO_BENCHMARKS} python -m benchmarks --help"),
-        ("bench --help", f"minips: {NO_BENCHMARKS} python -m benchmarks --help"),
-        ("bench codecs --values=3", f"minips: {NO_BENCHMARKS} python -m benchmarks codecs --values=3"),
+        ("bench pushpull", "minips: error: argument command: invalid choice: 'bench' (choose from "),
         ("train --quantizer topk:", "minips: --quantizer: Expected field=value, field=value, …"),
         ("train --optimizer sgd:schedule=cosine:steps=20", "with name(field=value, …) for a stage within; got"),
         ("train --config nope.json", "minips: --config: nope.json cannot be read: no such file or directory."),

@@ -82,7 +82,7 @@ QUESTIONS = {
     "How do I run on two machines?": ("docs/clusters.md#by-hand-over-tls", "minips serve"),
     "How do I run on a Ray cluster?": ("docs/clusters.md#ray", "ray start"),
     "What happens if a worker dies?": ("docs/clusters.md#servers-and-workers-by-hand", "started again"),
-    "How do I write a transport?": ("docs/stages.md#a-transport", "pipe.py"),
+    "How do I write a transport?": ("docs/stages.md#a-transport", "own_transport.py"),
     "How do I train a model of my own?": ("docs/stages.md#a-problem", "ps.Problem"),
     "How do I use it with PyTorch or scikit-learn?": (
         "docs/FAQ.md#can-i-use-pytorch-scikit-learn-or-jax",

@@ -7,7 +7,6 @@ import lzma
 from dataclasses import dataclass
 
 import minips as ps
-from minips.stage import Buffer
 
 
 @ps.register
@@ -18,10 +17,10 @@ class Lzma(ps.Compressor):
     name = "lzma"
     preset: int = ps.option(1, "effort: 0 is fast, 9 is small", minimum=0, maximum=9, step=1)
 
-    def compress(self, buffer: Buffer) -> Buffer:
+    def compress(self, buffer: ps.Buffer) -> ps.Buffer:
         return lzma.compress(buffer, preset=self.preset)
 
-    def decompress(self, buffer: Buffer, limit: int) -> Buffer:
+    def decompress(self, buffer: ps.Buffer, limit: int) -> ps.Buffer:
         decoder = lzma.LZMADecompressor(memlimit=2**27)  # a stranger's stream may ask for gigabytes
         try:
             whole = decoder.decompress(buffer, limit + 1)

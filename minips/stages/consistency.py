@@ -1,12 +1,10 @@
 """Consistency: who waits for whom.
 
 A worker's clock counts its completed pushes. A consistency model answers two questions:
-
 - ``quorum(workers)``: how many pushes of one clock make a round that is applied as one aggregate; None where there are
   no rounds and each push is applied as it arrives, scaled by 1/workers.
-- ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, when the slowest live worker is at ``slowest``?
-  Where there are rounds, ``slowest`` is the number of completed rounds. A model that needs to see more takes one
-  argument instead, ``may_pull(view)``: see `PullView`.
+- ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, when the slowest live worker is at ``slowest``, or
+  with rounds, when so many are complete? A model that needs to see more takes one argument instead, a `PullView`.
 """
 
 import inspect
@@ -16,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from minips.stage import Stage, option, register
+
+__all__ = ["ASP", "BSP", "SSP", "Consistency", "PullView"]
 
 
 class PullView(NamedTuple):

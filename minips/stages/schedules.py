@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Optional
 
 from minips.stage import Stage, StageField, option, register
 
+__all__ = ["Cosine", "Schedule", "StepDecay", "Warmup"]
+
 
 class Schedule(Stage):
     """The contract."""

@@ -12,6 +12,8 @@ import numpy as np
 
 from minips.stage import Array, Stage, register
 
+__all__ = ["ByLabel", "Contiguous", "Shards", "Shuffled"]
+
 
 class Shards(Stage):
     """The contract. `Config.epochs` counts on shards that are near-equal in rows; `WeightedMean` does without that."""

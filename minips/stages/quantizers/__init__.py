@@ -6,7 +6,7 @@ ends), `signs` (one bit), `sparse` (few of the values), `lowrank` (two thin fact
 """
 
 from minips.stages.quantizers.adaptive import Adaptive
-from minips.stages.quantizers.base import Parts, Quantizer, contractive
+from minips.stages.quantizers.base import Parts, Quantizer, contractive, empty_for, number, part, shape_tag, zeros_for
 from minips.stages.quantizers.casts import BFloat16, Exact, Float16
 from minips.stages.quantizers.integers import QSGD, Ternary, TwoBit, Uniform
 from minips.stages.quantizers.lowrank import PowerSGD
@@ -14,4 +14,5 @@ from minips.stages.quantizers.signs import Sign
 from minips.stages.quantizers.sparse import RandomK, Threshold, TopK
 
 __all__ = ["QSGD", "Adaptive", "BFloat16", "Exact", "Float16", "Parts", "PowerSGD", "Quantizer", "RandomK"]
-__all__ += ["Sign", "Ternary", "Threshold", "TopK", "TwoBit", "Uniform", "contractive"]
+__all__ += ["Sign", "Ternary", "Threshold", "TopK", "TwoBit", "Uniform"]
+__all__ += ["contractive", "empty_for", "number", "part", "shape_tag", "zeros_for"]
