@@ -210,9 +210,9 @@ def _compare_runs(
 
     measured, note = measure_quietly(run, attempts=1)
     again = f"{statistics.median(lost.counts):g}"
-    told = " ".join(filter(None, [note or prediction.note, *prediction.limits]))
+    notes = " ".join(filter(None, [note or prediction.note, *prediction.limits]))
     predicted = Spread(prediction.seconds_per_step, *prediction.interval_s)
-    return _row(group, name, "s", predicted, measured, words=again, note=told)
+    return _row(group, name, "s", predicted, measured, words=again, note=notes)
 
 
 _MEASURED: dict[str, Callable[[int, Watch], Iterator[Row]]] = {"flows": flows, "buffers": buffers, "racks": racks}
