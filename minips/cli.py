@@ -48,7 +48,7 @@ _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
 
 class WrongValueError(ValueError):
-    """An option has an impossible value."""
+    """Raised for an impossible value of an option."""
 
 
 @contextmanager
@@ -374,7 +374,7 @@ def _tls(transport: Any, **named: str | None) -> Any:
     """The transport with the given files for TLS. ValueError if it does not support TLS."""
     named = {name: file for name, file in named.items() if file}
     if named and not hasattr(transport, "certificate"):
-        raise ValueError(f"{transport!r} has no TLS, for which --certificate, --key and --authority are. Use tcp.")
+        raise ValueError(f"{transport!r} has no TLS, so it takes no --certificate, --key or --authority. Use tcp.")
     return dataclasses.replace(transport, **named)
 
 
