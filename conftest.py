@@ -20,9 +20,10 @@ if not find_spec("torch"):  # which no extra that tests need brings
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile minips once: hundreds of processes import it, and each would, where PYTHONDONTWRITEBYTECODE is set."""
+    """Compile minips and its course once: else each of hundreds of processes would, under PYTHONDONTWRITEBYTECODE."""
     if not hasattr(config, "workerinput"):  # the first process of the test run
-        compileall.compile_dir(Path(__file__).parent / "minips", quiet=1)
+        for package in ("minips", "lessons/minips_course"):
+            compileall.compile_dir(Path(__file__).parent / package, quiet=1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,11 +1,11 @@
-"""``python -m benchmarks train``: the same training run on minips, on other ways to meet, and with gradients alone.
+"""``python -m benchmarks train``: the same training run on minips, on other systems, and with gradients alone.
 
-Softmax regression on the digits, lifted to D random Fourier features: 10 parameters for each. Two workers under BSP.
-Every contender computes the same gradients with the same code, averages and steps with the same code, and ends at the
-same parameters, which is checked; gradients alone, with nothing sent, are the floor.
+Softmax regression on the digits, lifted to D random Fourier features, with 10 parameters for each. Two workers under
+BSP. Every contender computes the same gradients, averages and steps with the same code, and ends at the same
+parameters, which is checked; gradients alone, with nothing sent, are the floor.
 
-The step loop lasts from go, when all are ready, to the last update. In all includes the start of every process, what is
-shipped to it, and its end.
+The step loop lasts from go, when all are ready, to the last update. "In all" includes the start of every process, the
+data shipped to it, and its end.
 """
 
 import sys
@@ -23,7 +23,7 @@ from benchmarks.base import Chart
 from minips import datasets, seeds
 from minips.core.config import Config
 from minips.engines import Processes
-from minips.engines.supervisor import Supervisor, tell
+from minips.engines.supervisor import Supervisor, send_all
 from minips.lab.measure import turns, with_torch
 from minips.lab.measure.pairs import lacking
 from minips.lab.measure.turns import START_S, TURN_S, Spread, Watch
@@ -35,9 +35,9 @@ from minips.training.train import train
 FEATURES, STEPS, ROUNDS = (1_000, 10_000, 100_000), 100, 5
 TRANSPORT = "shm" if sys.platform == "linux" else "tcp"
 SHARE = 0.8
-"""With less of a core than that, the floor is none: the scheduler prefers those who sleep now and then to it."""
+"""With a smaller share of a core the floor is invalid: the scheduler prefers contenders that sometimes sleep."""
 TOLERANCE = 1e-4
-"""How far the parameters may be apart at the end, as a share of the largest: other machines may round otherwise."""
+"""The allowed difference of the final parameters, as a share of the largest: machines may round differently."""
 
 
 class Job(NamedTuple):
@@ -62,7 +62,7 @@ class Row:
     total_s: Spread | None = None
     startup_s: Spread | None = None
     share: Spread | None = None
-    """How much of a core each of the floor's workers had; None for the others, who wait for each other."""
+    """The share of a core that each of the floor's workers had; None for the others, whose workers wait."""
     skipped: str = ""
 
     @property
@@ -79,11 +79,11 @@ def measure(
     rounds: int = ROUNDS,
     watch: Watch = lambda text, share: None,
 ) -> Iterator[Row]:
-    """A row for each number of features and each contender (None: all). RuntimeError where one ends elsewhere."""
+    """A row for each number of features and each contender (None: all). RuntimeError if one ends elsewhere."""
     config = Config(
         transport=build("transport", transport), workers=2, steps=steps, batch_size=64, optimizer=SGD(lr=16.0)
     )
-    names = base.chosen(list(RUN), contenders)
+    names = base.select(list(RUN), contenders)
     absent = {name: lacking([name], "compare") if name in ("torch", "ray") else "" for name in names}
     for i, size in enumerate(features):
         lifted, skipped = problem(size), dict(absent)
@@ -104,13 +104,13 @@ def measure(
 
 
 def problem(features: int) -> Problem:
-    """The digits' training rows, lifted; nothing is held out."""
+    """The digits' training rows, lifted, without held-out rows."""
     data = datasets.digits()
     return SoftmaxRegression(datasets.fourier(data.X, features), data.y)
 
 
 def check(done: Mapping[str, Mapping[int, Job]]) -> None:
-    """RuntimeError where two runs ended at other parameters: they did not do the same work."""
+    """RuntimeError if two runs ended at different parameters, and so did different work."""
     ends = [(name, job.params) for name, runs in done.items() for job in runs.values() if job.params]
     for name, params in ends:
         first, expected = ends[0]
@@ -118,7 +118,7 @@ def check(done: Mapping[str, Mapping[int, Job]]) -> None:
             off = float(np.abs(params[key] - p).max() / np.abs(p).max())
             if not off <= TOLERANCE:
                 raise RuntimeError(
-                    f"{name} and {first} ended at other parameters: {key} is {off:.2g} of its largest value apart, "
+                    f"{name} and {first} ended at different parameters: {key} differs by {off:.2g} of its largest, "
                     f"and {TOLERANCE:g} is allowed. They did not do the same work, so their times cannot be compared."
                 )
 
@@ -142,38 +142,38 @@ def _minips(problem: Problem, config: Config, features: int) -> Job:
 
 
 def _ray(_: Problem, config: Config, features: int) -> Job:
-    """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
+    """Run Ray's driver as a user would, with the problem made and Ray imported."""
     with Supervisor(Processes().start) as supervisor:
         (driver,) = supervisor.start("Ray's driver")
-        driver.brief(with_ray.drive, {"config": config, "make": problem, "features": features})
-        supervisor.hear(driver, "ready", START_S)
-        driver.say("go")
-        return Job(**supervisor.hear(driver, "result", TURN_S))
+        driver.assign(with_ray.drive, {"config": config, "make": problem, "features": features})
+        supervisor.receive(driver, "ready", START_S)
+        driver.send("go")
+        return Job(**supervisor.receive(driver, "result", TURN_S))
 
 
 def _conduct(
     work: Callable[..., Any], serve: Callable[..., Any] | None, problem: Problem, config: Config, features: int
 ) -> Job:
-    """A run whose workers, and server if there is one, are roles of this machine's processes, as minips' own are."""
+    """A run whose workers, and server if any, run as roles in processes, like minips' own."""
     began = time.monotonic()
     with base.folder() as folder, Supervisor(Processes().start) as supervisor:
         parts = {"config": config, "folder": folder}
         workers = supervisor.start(*(f"worker {number}" for number in range(config.workers)))
         server = supervisor.start("the server")[0] if serve else None
         if server and serve:
-            server.brief(serve, {"params": problem.init(seeds.init(config.seed)), **parts})
+            server.assign(serve, {"params": problem.init(seeds.init(config.seed)), **parts})
         for number, worker in enumerate(workers):
-            worker.brief(work, {"problem": problem.shard(number, config.workers), "worker": number, **parts})
-        if server and (address := supervisor.hear(server, "ready", START_S)):
-            tell(workers, "connect", address)
+            worker.assign(work, {"problem": problem.shard(number, config.workers), "worker": number, **parts})
+        if server and (address := supervisor.receive(server, "ready", START_S)):
+            send_all(workers, "connect", address)
         for worker in workers:
-            supervisor.hear(worker, "ready", START_S)
+            supervisor.receive(worker, "ready", START_S)
         going = time.monotonic()
-        tell(workers, "go")
-        reports = [supervisor.hear(worker, "result", TURN_S) for worker in workers]
+        send_all(workers, "go")
+        reports = [supervisor.receive(worker, "result", TURN_S) for worker in workers]
         if server:
-            server.say("stop")
-            reports = [supervisor.hear(server, "result", START_S)]
+            server.send("stop")
+            reports = [supervisor.receive(server, "result", START_S)]
     ended = max(report["changed_at"] for report in reports)
     shares = [report["share"] for report in reports if "share" in report]
     return Job(ended - going, time.monotonic() - began, reports[0].get("params"), min(shares, default=None))
@@ -201,7 +201,7 @@ def table(rows: Sequence[Row]) -> Table:
     headings = ["step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
     shown = base.table(title, headings, rows, cells, "group")
     if short := [row.share.median for row in rows if row.share and row.share.median < SHARE]:
-        words = f"The floor had {min(short):.0%} of its cores: other work runs here, and multiples of it mean nothing."
+        words = f"The floor had {min(short):.0%} of its cores: other work runs here, so its multiples mean nothing."
         shown.caption = "\n".join(filter(None, [words, str(shown.caption or "")]))
     return shown
 

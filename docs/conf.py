@@ -21,6 +21,7 @@ from sphinx.writers.html5 import HTML5Translator
 import minips
 from minips.lab.course.lessons import lessons
 from minips.stage import Value
+from minips.words import groups_of
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -28,7 +29,23 @@ LESSONS = "\n".join(f"{one.number} {one.title} <lessons/{one.path.stem}>" for on
 CONTENTS = f"""
 ```{{toctree}}
 :hidden:
+:caption: Guide
+docs/training
+docs/server
+docs/clusters
+docs/cost
+docs/stages
+docs/examples
+docs/recipes
+docs/benchmarks
+docs/reading
+docs/FAQ
+```
+
+```{{toctree}}
+:hidden:
 :caption: Lessons
+docs/teachers
 {LESSONS}
 lessons/README
 lessons/GLOSSARY
@@ -38,8 +55,6 @@ lessons/GLOSSARY
 :hidden:
 :caption: Reference
 docs/reference
-docs/recipes
-docs/FAQ
 minips/core/PROTOCOL
 CHANGELOG
 CONTRIBUTING
@@ -97,16 +112,23 @@ def signature(app: Sphinx, what: str, name: str, value: Any, *_: Any) -> tuple[s
 
 
 def docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """The lines for each field at the end of a value's docstring, as a list."""
-    if "Fields:" not in lines:
+    """The lines for each field at the end of a value's docstring, as a list for each group of fields."""
+    groups = groups_of(value) if isinstance(value, type) and dataclasses.is_dataclass(value) else {}
+    title = next(iter(groups), "")
+    if f"{title}:" not in lines:
         return
-    at = lines.index("Fields:")
-    said = " ".join(lines[at + 1 :])
-    lines[at:] = [""]
-    for field in dataclasses.fields(value):
-        words = field.metadata["help"]
-        head, said = re.sub(r"\s+", " ", said).split(f": {words}", 1)
-        lines.append(f"* ``{head.strip()}``: {words}")
+    at = lines.index(f"{title}:")
+    said = " ".join(" ".join(lines[at:]).split())
+    lines[at:] = []
+    fields = {field.name: field for field in dataclasses.fields(value)}
+    for title, names in groups.items():
+        said = said.removeprefix(f"{title}:")
+        lines += [""] if title == "Fields" else ["", f"{title}:", ""]
+        for name in names:
+            words = fields[name].metadata["help"]
+            head, said = said.split(f": {words}", 1)
+            lines.append(f"* ``{head.strip()}``: {words}")
+        said = said.strip()
 
 
 def elsewhere(app: Sphinx, env: Any, node: Any, text: nodes.Element) -> nodes.Element | None:

@@ -4,11 +4,12 @@
     python examples/nano.py serve --bind tcp://127.0.0.1:5000 --token-file token
     python examples/nano.py work --connect tcp://127.0.0.1:5000 --token-file token            four times
 
-Read it from top to bottom: the problem, the worker's loop, and the shard, which decides who waits for whom; then how
-arrays become bits, messages and bytes, who may connect, the server's threads, and the command line. Both halves speak
-version 3 of minips/core/PROTOCOL.md: `minips work` trains with this server, and these workers with `minips serve`,
-under BSP to the same bits. Pulls by names and rows, saved runs, other codecs, reconnecting, several servers and TLS are
-left out.
+Read it from top to bottom: the problem, a worker's loop, and the shard, which decides who waits for whom. Then come the
+layers between them: arrays become parts, parts become frames, and frames become bytes. The server is last: the proof
+that a peer knows the token, a thread for each connection, and the command line.
+
+Both sides speak version 3 of minips/core/PROTOCOL.md, so they train with `minips work` and `minips serve`, under BSP to
+the same bits. Left out are pulls by names and rows, saved runs, other codecs, reconnecting, several servers, and TLS.
 """
 
 import argparse
@@ -29,20 +30,23 @@ from msgpack import packb, unpackb
 
 from minips.datasets import digits
 
-WORKERS, STEPS, BATCH, LR, SEED = 4, 200, 32, 0.1, 0  # WORKERS × STEPS applied pushes end the run
-CODEC, CONSISTENCY = "exact", "bsp"  # or "sign", one bit a value, with error feedback; or "asp", where nobody waits
-# The longest waits for other workers, for a word, for a proof, for all to come; and the time between two looks.
-TIMEOUT_S, SILENCE_S, PROOF_S, MEET_S, LOOK_S = 60.0, 30.0, 5.0, 600.0, 0.2
-MEMORY = {"exact": "none", "sign": "errorfeedback"}  # what a sender remembers, by codec
-# These workers would compute something else where a config says otherwise.
-PLAIN = {"servers": 1, "sampling": "batch", "accumulate": 1, "overlap": False, "link": None, "delays": None}
+WORKERS, STEPS = 4, 200  # the run is over once WORKERS × STEPS pushes have been applied
+BATCH, LR, SEED = 32, 0.1, 0  # rows of one gradient, learning rate, seed of the batches
+TIMEOUT_S = 60.0  # the longest that a call waits for other workers
+SILENCE_S = 30.0  # the longest that a worker says nothing and still counts
+PROOF_S = 5.0  # the longest that the server waits for a peer to prove that it knows the token
+MEET_S = 600.0  # the longest wait for all workers to come
+LOOK_S = 0.2  # the time between two looks at what may have changed
+MEMORY = {"exact": "none", "sign": "errorfeedback"}  # by codec, what its sender remembers; sign sends a bit a value
+# The settings that these workers can follow. They refuse a config that says otherwise.
+SUPPORTED = {"servers": 1, "sampling": "batch", "accumulate": 1, "overlap": False, "link": None, "delays": None}
 CALL, ERROR, AUTH, POOL = range(4)  # the tags of messages
-KINDS = "hello", "push", "push_pull", "pull", "alive", "bye"  # what a worker says
+KINDS = ("hello", "push", "push_pull", "pull", "alive", "bye")  # the calls of a worker
 
 Array = np.ndarray[Any, Any]
-Tensors = dict[str, Array]
+Tensors = dict[str, Array]  # parameters or gradients
 Header = dict[str, Any]
-Packet = list[tuple[str, str, Tensors]]  # of each tensor its name, its quantizer, and what that leaves of it
+Packet = list[tuple[str, str, Tensors]]  # of each tensor its name, its codec, and the parts that the codec makes of it
 
 
 def loss_and_gradient(params: Tensors, X: Array, y: Array) -> tuple[float, Tensors]:
@@ -50,187 +54,247 @@ def loss_and_gradient(params: Tensors, X: Array, y: Array) -> tuple[float, Tenso
     R = (P − onehot(y)) / n. X is (n, 64), W (64, 10), b (10,), P and R (n, 10).
     """
     scores = X @ params["W"] + params["b"]
-    P = np.exp(scores - scores.max(axis=1, keepdims=True))  # less the largest: exp stays in range
+    P = np.exp(scores - scores.max(axis=1, keepdims=True))  # the largest score becomes 0, so that exp stays in range
     P /= P.sum(axis=1, keepdims=True)
+    loss = float(-np.log(P[np.arange(len(y)), y]).mean())
     R = (P - np.eye(10, dtype=P.dtype)[y]) / len(y)
-    return float(-np.log(P[np.arange(len(y)), y]).mean()), {"W": X.T @ R, "b": R.sum(axis=0)}
+    return loss, {"W": X.T @ R, "b": R.sum(axis=0)}
 
 
-def report(who: str, params: Tensors) -> None:
-    """Print the share of held-out digits that are read rightly, and the digest of the parameters."""
+def report(title: str, params: Tensors) -> None:
+    """Print the accuracy on held-out digits, and a digest of the parameters: it is equal where all their bits are."""
     _, _, X, y = digits()
     accuracy = np.mean((X @ params["W"] + params["b"]).argmax(axis=1) == y)
     digest = hashlib.sha256(b"".join(params[name].tobytes() for name in sorted(params))).hexdigest()
-    print(f"{who}: accuracy {accuracy:.4f}, SHA-256 {digest}", flush=True)
+    print(f"{title}: accuracy {accuracy:.4f}, SHA-256 {digest}", flush=True)
 
 
 def work(address: tuple[str, int], token: bytes) -> None:
-    """Be one worker: gradient, push, pull, again, until the server says that the run is over."""
+    """Be one worker: compute a gradient, push it, pull the parameters, again, until the run is over."""
     with socket.create_connection(address, 2 * TIMEOUT_S) as sock, sock.makefile("rwb") as server:
         prove(server, token)
-        told, deadline = ask(server, "status", config=True)[0], time.monotonic() + MEET_S
-        config = told["config"]
-        codec, memory = (config["push"][stage].get("name") for stage in ("quantizer", "memory"))
-        if MEMORY.get(codec) != memory or not PLAIN.items() <= (PLAIN | config).items():
-            raise ValueError(f"Expected codecs of {MEMORY} and {PLAIN}; the server has {config}. Use minips work.")
-        worker = ask(server, "hello", worker=-1)[0]["worker"]  # its secret is for who connects again
-        X, y = (np.array_split(rows, config["workers"])[worker] for rows in digits()[:2])
-        while not (told["applied"] or all(one["connected"] for one in told["workers"])) and time.monotonic() < deadline:
-            ask(server, "alive", worker=worker)  # begin together: under ASP the first to come would do all the work
-            time.sleep(LOOK_S)
-            told, _ = ask(server, "status")
-        key, size, errors = (config["seed"], worker), min(config["batch_size"] or len(X), len(X)), Tensors()
-        said, params = ask(server, "pull", worker=worker)
-        while not said["done"]:
-            # The draw follows from seed, worker and clock alone, so that whoever works has the same batches.
-            rows = np.random.default_rng([*key, said["clock"], 0, 0]).choice(len(X), size, replace=False, shuffle=False)
-            loss, gradients = loss_and_gradient(params, X[rows], y[rows])
-            pushed = {"worker": worker, "clock": said["clock"], "version": said["version"], "loss": loss}
-            said, params = ask(server, "push_pull", packed(gradients, codec, errors), memory=memory, **pushed)
+        config = ask(server, "status", config=True)[0]["config"]
+        codec = codec_of(config)
+        worker = ask(server, "hello", worker=-1)[0]["worker"]  # −1: be the first worker that is free
+        X, y = (np.array_split(rows, config["workers"])[worker] for rows in digits()[:2])  # this worker's part
+        size = min(config["batch_size"] or len(X), len(X))
+        meet(server, worker)
+        errors: Tensors = {}  # what the codec has left out so far
+        reply, params = ask(server, "pull", worker=worker)
+        while not reply["done"]:
+            clock = reply["clock"]
+            rng = np.random.default_rng([config["seed"], worker, clock, 0, 0])  # so every program draws the same rows
+            batch = rng.choice(len(X), size, replace=False, shuffle=False)
+            loss, gradients = loss_and_gradient(params, X[batch], y[batch])
+            push: Header = {"worker": worker, "clock": clock, "version": reply["version"], "loss": loss}
+            reply, params = ask(server, "push_pull", pack(gradients, codec, errors), memory=MEMORY[codec], **push)
         ask(server, "bye", worker=worker)
-    report(f"Worker {worker}, after {said['clock']} pushes", params)
+    report(f"Worker {worker}, after {reply['clock']} pushes", params)
+
+
+def codec_of(config: Header) -> str:
+    """The codec of the gradients. ValueError for a config that these workers cannot follow."""
+    codec, memory = (config["push"][stage].get("name") for stage in ("quantizer", "memory"))
+    if (codec, memory) not in MEMORY.items() or any(config.get(key, only) != only for key, only in SUPPORTED.items()):
+        raise ValueError(f"Expected codecs of {MEMORY} and {SUPPORTED}; the server has {config}. Use minips work.")
+    return str(codec)
+
+
+def meet(server: BufferedRWPair, worker: int) -> None:
+    """Wait until all workers are connected. Under ASP the first to come would otherwise do all the work."""
+    deadline = time.monotonic() + MEET_S
+    while time.monotonic() < deadline:
+        status, _ = ask(server, "status")
+        if status["applied"] or all(row["connected"] for row in status["workers"]):
+            return
+        ask(server, "alive", worker=worker)
+        time.sleep(LOOK_S)
 
 
 class Shard:
     """The parameters, and who may push and pull when: all that a parameter server decides.
 
-    A worker's clock counts its pushes, the version counts the updates. Under BSP the pushes of one clock, one from each
-    live worker, are a round, and make one update with their mean. Under ASP each push makes one, divided by the number
-    of workers, so that one clock of all of them moves the parameters as far. Both have one rule: what a worker asks at
-    its clock c, to push or to pull, waits until the version is at least c. Under ASP it always is.
+    A worker's clock counts its pushes, the version counts the updates. Under BSP (bulk synchronous parallel) the pushes
+    of one clock, one from each live worker, are a round, and make one update with their mean. Under ASP (asynchronous
+    parallel) each push makes an update, divided by the number of workers: one push of each moves the parameters as far.
+    Both follow one rule: a worker at clock c pushes or pulls once the version is at least c. Under ASP it always is.
 
-    The lock of ``changed`` is held around every call; a call that waits lets it go meanwhile.
+    Each method is called with the lock of ``changed`` held. A call that waits lets others have the lock meanwhile.
     """
 
     def __init__(self, codec: str, consistency: str) -> None:
-        push = {"quantizer": {"name": codec}, "memory": {"name": MEMORY[codec]}}
-        self.config = {"workers": WORKERS, "steps": STEPS, "batch_size": BATCH, "seed": SEED, "push": push}
+        self.config: Header = {"workers": WORKERS, "steps": STEPS, "batch_size": BATCH, "seed": SEED}
+        self.config["push"] = {"quantizer": {"name": codec}, "memory": {"name": MEMORY[codec]}}
         self.config |= {"consistency": {"name": consistency}, "optimizer": {"name": "sgd", "lr": LR}}
+        self.changed = threading.Condition()
         self.params: Tensors = {"W": np.zeros((64, 10), np.float32), "b": np.zeros(10, np.float32)}
-        self.rounds, self.done, self.diverged, self.changed = consistency == "bsp", False, "", threading.Condition()
-        self.version, self.applied, self.duplicates, self.loss, self.began = 0, 0, 0, 0.0, time.monotonic()
-        self.held, self.connections = dict[int, Tensors](), dict[Any, int]()  # gradients by worker; over each, who
-        self.clocks, self.live, self.secrets = [0] * WORKERS, {*range(WORKERS)}, [""] * WORKERS
-        self.heard, self.traffic = [self.began] * WORKERS, np.zeros((WORKERS, 2), int)  # bytes that came and went
+        self.rounds = consistency == "bsp"
+        self.version = 0
+        self.held: dict[int, Tensors] = {}  # the gradients that wait for their update, by worker
+        self.applied, self.duplicates = 0, 0  # pushes that are part of an update, and that came a second time
+        self.loss = 0.0  # of the last push
+        self.done, self.diverged = False, ""  # and why the run ended early, in words
+        self.began = time.monotonic()
+
+        self.clocks = [0] * WORKERS
+        self.live = set(range(WORKERS))  # the workers whose pushes a round needs
+        self.connections: dict[Any, int] = {}  # the worker behind each connection
+        self.secrets = [""] * WORKERS  # of each worker's session, for further connections of the same session
+        self.heard = [self.began] * WORKERS  # when each worker last said something
+        self.traffic = np.zeros((WORKERS, 2), int)  # bytes received and sent, by worker
 
     def push(self, worker: int, clock: int, gradients: Tensors, loss: float) -> str:
-        """Take a push, once; its outcome. A push of the next clock waits until its round can begin."""
-        like, got = ({name: (x.shape, x.dtype.name) for name, x in some.items()} for some in (self.params, gradients))
-        if like != got or clock > self.clocks[worker] or not all(np.isfinite(g).all() for g in gradients.values()):
-            raise ValueError(f"Expected push {self.clocks[worker]}, finite, of {like}; got push {clock} of {got}.")
+        """Take the gradients of a worker's clock, once; their outcome. Those of the next clock wait for its round."""
+        due = self.clocks[worker]
+        expected = {name: (p.shape, p.dtype.name) for name, p in self.params.items()}
+        got = {name: (g.shape, g.dtype.name) for name, g in gradients.items()}
+        if got != expected or clock > due or not all(np.isfinite(g).all() for g in gradients.values()):
+            raise ValueError(f"Expected push {due}, finite, of {expected}; got push {clock} of {got}.")
         self.wait(worker, clock)
-        if self.done or clock < self.clocks[worker]:
-            self.duplicates += clock < self.clocks[worker]
-            return "over" if clock == self.clocks[worker] else "duplicate"
-        self.held[worker], self.clocks[worker], self.loss = gradients, clock + 1, loss
+        if clock < self.clocks[worker]:  # they were sent again
+            self.duplicates += 1
+            return "duplicate"
+        if self.done:
+            return "over"
+        self.held[worker] = gradients
+        self.clocks[worker] = clock + 1
+        self.loss = loss
         self.update()
-        return "held" if worker in self.held else "over" if self.diverged else "applied"
+        if worker in self.held:
+            return "held"
+        return "over" if self.diverged else "applied"
 
     def wait(self, worker: int, clock: int) -> Tensors:
-        """The parameters, once the version is at least ``clock``, or the run is over."""
-        if not self.changed.wait_for(lambda: self.done or clock <= self.version, TIMEOUT_S):
-            raise TimeoutError(f"Worker {worker} waited {TIMEOUT_S:g} s for {self.live - {*self.held}}. Do they run?")
+        """The parameters, once the version is at least ``clock`` or the run is over."""
+        if not self.changed.wait_for(lambda: self.done or self.version >= clock, TIMEOUT_S):
+            raise TimeoutError(f"Worker {worker} waited {TIMEOUT_S:g} s for {self.missing()}. Do they run?")
         return self.params
 
+    def missing(self) -> set[int]:
+        """The live workers that have not pushed in this round."""
+        return self.live - self.held.keys()
+
     def update(self) -> None:
-        """Make the update that is due, if one is: p ← p − lr·mean, the mean in worker order."""
-        if self.held and not self.done and not (self.rounds and self.live - self.held.keys()):
-            pushed, share = [self.held[one] for one in sorted(self.held)], len(self.held) if self.rounds else WORKERS
-            params = {name: p - LR * (sum(g[name] for g in pushed) / share) for name, p in self.params.items()}
+        """Make the update that is due, if one is: p ← p − lr·mean, the mean in worker order. Then wake all who wait."""
+        if self.held and not self.done and not (self.rounds and self.missing()):
+            pushes = [self.held[worker] for worker in sorted(self.held)]
+            divisor = len(pushes) if self.rounds else WORKERS
+            params = {name: p - LR * (sum(push[name] for push in pushes) / divisor) for name, p in self.params.items()}
             if all(np.isfinite(p).all() for p in params.values()):
-                self.params, self.version, self.applied = params, self.version + 1, self.applied + len(pushed)
+                self.params = params
+                self.version += 1
+                self.applied += len(pushes)
             else:
                 self.diverged = f"(update {self.version + 1} would make a parameter NaN or infinite)"
             self.held = {}
-        self.done = bool(self.diverged) or self.version >= (STEPS if self.rounds else WORKERS * STEPS)
+        updates = STEPS if self.rounds else WORKERS * STEPS
+        self.done = bool(self.diverged) or self.version >= updates
         self.changed.notify_all()
 
     def join(self, connection: Any, worker: int, secret: str) -> Header:
-        """Let a session be this worker or (−1) the first that nobody is, from this round on; the answer to its hello.
-
-        A worker that has a connection is taken but for who knows the secret that its first hello was answered with.
-        """
-        mine, known = self.connections.get(connection), [one.encode() for one in self.secrets]
-        held = {one for one in self.connections.values() if not hmac.compare_digest(known[one], secret.encode())}
-        free = [one for one in range(WORKERS) if one not in held and worker in (-1, one)] if mine is None else [mine]
-        if not free or worker not in (-1, free[0]):
+        """Let a connection be this worker or, where that is −1, the first that is free; the answer to its hello."""
+        before = self.connections.get(connection)  # the worker that it is already, if it is one
+        ours = {rank for rank in range(WORKERS) if hmac.compare_digest(self.secrets[rank].encode(), secret.encode())}
+        taken = {*self.connections.values()} - ours  # a further connection of a session knows its secret
+        free = [rank for rank in range(WORKERS) if rank not in taken] if before is None else [before]
+        found = [rank for rank in free if worker in (-1, rank)]
+        if not found:
             raise ValueError(f"Worker {worker} (-1: any of {WORKERS}) is held by another session. Try later.")
-        worker = self.connections[connection] = free[0]
-        self.secrets[worker] = self.secrets[worker] if mine == worker else secret or secrets.token_hex(16)
-        self.clocks[worker] = max(self.clocks[worker], self.version if self.rounds else 0)
+        worker = found[0]
+        if before is None:
+            self.connections[connection] = worker
+            self.secrets[worker] = secret or secrets.token_hex(16)
+        if self.rounds:
+            self.clocks[worker] = max(self.clocks[worker], self.version)  # a newcomer begins with this round
         self.live.add(worker)
-        layout = {name: [p.shape, p.dtype.name, 0, p.size] for name, p in self.params.items()}
-        told = {"layout": layout, "index": 0, "servers": 1, "silence_s": SILENCE_S}
-        return told | {"rejoin_s": 0.0, "worker": worker, "secret": self.secrets[worker]}
+        tensors = {name: [p.shape, p.dtype.name, 0, p.size] for name, p in self.params.items()}  # with all their values
+        reply = {"layout": tensors, "index": 0, "servers": 1, "silence_s": SILENCE_S, "rejoin_s": 0.0}
+        return reply | {"worker": worker, "secret": self.secrets[worker]}
 
     def leave(self, connection: Any) -> None:
-        """Take leave of a connection that has ended: nobody waits any longer for a worker that has no other one."""
-        self.live -= {self.connections.pop(connection, None)} - {*self.connections.values()}
+        """Forget a connection that has ended. A round no longer needs a worker that has no other connection."""
+        worker = self.connections.pop(connection, -1)  # −1: it never said hello
+        if worker not in self.connections.values():
+            self.live.discard(worker)
         self.update()
 
     def status(self) -> Header:
-        """The progress of the run and the presence of its workers, in the protocol's words."""
-        workers, missing, now = [], sorted(self.live - self.held.keys()), time.monotonic()
-        for one, clock in enumerate(self.clocks):
-            row: Header = {"worker": one, "connected": one in self.connections.values(), "counts": one in self.live}
-            row |= {"clock": clock, "heard_s": now - self.heard[one], "waits_for": missing if one in self.held else []}
-            workers.append(row | {"received": int(self.traffic[one, 0]), "sent": int(self.traffic[one, 1])})
-        told = {"index": 0, "servers": 1, "workers": workers, "applied": self.applied, "updates": WORKERS * STEPS}
-        told |= {"late": 0, "duplicates": self.duplicates, "version": self.version, "loss": self.loss or None}
-        return told | {"stuck": "", "seconds": now - self.began, "done": self.done, "diverged": self.diverged or None}
+        """The progress of the run and the state of each worker, in the protocol's words."""
+        now = time.monotonic()
+        workers = []
+        for worker, clock in enumerate(self.clocks):
+            row: Header = {"worker": worker, "connected": worker in self.connections.values()}
+            row |= {"counts": worker in self.live, "clock": clock, "heard_s": now - self.heard[worker]}
+            row["waits_for"] = sorted(self.missing()) if worker in self.held else []
+            row["received"], row["sent"] = self.traffic[worker].tolist()
+            workers.append(row)
+        reply = {"index": 0, "servers": 1, "workers": workers, "applied": self.applied, "updates": WORKERS * STEPS}
+        reply |= {"late": 0, "duplicates": self.duplicates, "version": self.version, "loss": self.loss or None}
+        reply |= {"stuck": "", "seconds": now - self.began, "done": self.done, "diverged": self.diverged or None}
+        return reply
 
 
-def packed(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
-    """The packet of tensors, with error feedback: C(p) is sent of p = x + e, and the rest is the next e. So what a bit
-    cannot hold is not lost, it comes later (Karimireddy et al. 2019).
+def pack(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
+    """The packet of tensors, with error feedback: for p = x + e, the codec's C(p) is sent, and p − C(p) is the next e.
+    So what one bit cannot hold is not lost, it comes later (Karimireddy et al. 2019).
     """
-    wanted = {name: x + errors.get(name, 0) for name, x in tensors.items()}
-    packet = [(name, codec, quantized(p, codec)) for name, p in wanted.items()]
-    errors |= {name: wanted[name] - dequantized(parts, codec) for name, _, parts in packet}
+    packet = []
+    for name, x in tensors.items():
+        p = x + errors.get(name, 0)
+        parts = quantize(p, codec)
+        errors[name] = p - dequantize(parts, codec)
+        packet.append((name, codec, parts))
     return packet
 
 
-def quantized(x: Array, codec: str) -> Tensors:
-    """The parts of an array: itself or, by ``sign``, a bit for each value and the mean magnitude."""
+def quantize(x: Array, codec: str) -> Tensors:
+    """The parts of an array: the array itself or, by ``sign``, a bit for each value and the mean magnitude."""
     if codec == "exact":
         return {"values": x}
-    scale = np.dot(np.abs(x).reshape(-1), np.ones(x.size, x.dtype)) / np.float64(x.size)
-    return {"bits": np.packbits(x >= 0), "scale": np.array([scale]), "like": np.empty((0, *x.shape), x.dtype)}
+    total = np.dot(np.abs(x).reshape(-1), np.ones(x.size, x.dtype))
+    like = np.empty((0, *x.shape), x.dtype)  # no bytes: its shape and its dtype are what travels
+    return {"bits": np.packbits(x >= 0), "scale": np.array([total / np.float64(x.size)]), "like": like}
 
 
-def dequantized(parts: Tensors, codec: str) -> Array:
+def dequantize(parts: Tensors, codec: str) -> Array:
     """The array that these parts stand for."""
     if codec == "exact":
         return parts["values"]
     x = np.empty(parts["like"].shape[1:], parts["like"].dtype)
-    x[...] = parts["scale"] * (2.0 * np.unpackbits(parts["bits"], count=x.size) - 1).reshape(x.shape)
+    signs = 2.0 * np.unpackbits(parts["bits"], count=x.size) - 1
+    x[...] = parts["scale"] * signs.reshape(x.shape)
     return x
 
 
 def encode(header: Header, packet: Packet, **stamp: Any) -> list[bytes]:
-    """The frames of a message: the envelope, the header with an index of the arrays, the arrays."""
-    index = [[name, how, [[part, x.dtype.name, x.shape] for part, x in parts.items()]] for name, how, parts in packet]
-    data = [x.tobytes() for _, _, parts in packet for x in parts.values()]
-    return [packb({"v": 3, "s": "msgpack", "c": "none", **stamp}), packb([{"memory": "none", **header}, index]), *data]
+    """The frames of a message: the envelope (an answer's has a stamp), the header with an index, and the arrays."""
+    index = [[name, codec, [[key, x.dtype.name, x.shape] for key, x in parts.items()]] for name, codec, parts in packet]
+    arrays = [x.tobytes() for _, _, parts in packet for x in parts.values()]
+    envelope = {"v": 3, "s": "msgpack", "c": "none", **stamp}
+    return [packb(envelope), packb([{"memory": "none", **header}, index]), *arrays]
 
 
 def decode(frames: list[bytes]) -> tuple[Header, Tensors]:
-    """The words of envelope and header, in one, and the tensors."""
+    """The header of a message, joined with its envelope, and its tensors. ValueError for another version or codec."""
     envelope = unpackb(frames[0])
-    plain = [envelope[word] for word in "vsc"] == [3, "msgpack", "none"]
-    header, index = unpackb(frames[1]) if plain else ({"memory": ""}, [])
-    if not {header["memory"], *(how for _, how, _ in index)} <= {*MEMORY, *MEMORY.values()}:
-        raise ValueError(f"Nano speaks version 3, msgpack, {MEMORY}; got {envelope}, {header}. Use minips.")
-    arrays, tensors = iter(frames[2:]), {}
-    for name, how, described in index:
-        parts = {part: np.frombuffer(next(arrays), dtype).reshape(shape) for part, dtype, shape in described}
-        tensors[name] = dequantized(parts, how)
+    if (envelope["v"], envelope["s"], envelope["c"]) != (3, "msgpack", "none"):
+        raise ValueError(f"Expected version 3, msgpack, and no compressor; got {envelope}. Use minips.")
+    header, index = unpackb(frames[1])
+    codecs = {codec for _, codec, _ in index}
+    if not codecs <= MEMORY.keys() or header["memory"] not in MEMORY.values():
+        raise ValueError(f"Expected codecs of {MEMORY}; got {codecs} in {header}. Use minips.")
+    arrays = iter(frames[2:])
+    tensors = {}
+    for name, codec, entries in index:
+        parts = {part: np.frombuffer(next(arrays), dtype).reshape(shape) for part, dtype, shape in entries}
+        tensors[name] = dequantize(parts, codec)
     return envelope | header, tensors
 
 
 def send(stream: BufferedRWPair, tag: int, frames: list[bytes]) -> None:
     """Write a message: tag, number and lengths of the frames, then the frames, all padded to multiples of 64 bytes."""
-    head = np.array([tag, len(frames)], "<u4").tobytes() + np.array([*map(len, frames)], "<u8").tobytes()
+    lengths = np.array([len(frame) for frame in frames], "<u8")
+    head = np.array([tag, len(frames)], "<u4").tobytes() + lengths.tobytes()
     stream.write(b"".join(part + bytes(-len(part) % 64) for part in (head, *frames)))
     stream.flush()
 
@@ -239,48 +303,56 @@ def receive(stream: BufferedRWPair, limit: int = 2**31) -> tuple[int, list[bytes
     """Read a message: its tag and its frames. ConnectionError where none comes, RuntimeError for an error."""
 
     def read(nbytes: int) -> bytes:
-        if nbytes > limit or len(data := stream.read(nbytes)) < nbytes:
+        data = stream.read(nbytes) if nbytes <= limit else b""
+        if len(data) < nbytes:
             raise ConnectionError("The other side has hung up, or does not speak this protocol.")
         return data
 
     tag, count = np.frombuffer(read(8), "<u4").tolist()
-    sizes = np.frombuffer(read(8 * count + -(8 + 8 * count) % 64), "<u8", count).tolist()
-    frames = [read(size + -size % 64)[:size] for size in sizes]
+    lengths = read(8 * count + -(8 + 8 * count) % 64)
+    frames = [read(length + -length % 64)[:length] for length in np.frombuffer(lengths, "<u8", count).tolist()]
     if tag == ERROR:
         raise RuntimeError(b": ".join(frames).decode())
     return tag, frames
 
 
-def prove(stream: BufferedRWPair, token: bytes) -> None:
-    """The worker's side of the proof that both know the token. The nonces are new in each connection."""
-    _, (_, theirs) = receive(stream, 1024)
-    ours = secrets.token_bytes(32)
-    send(stream, AUTH, [ours, hmac.digest(token, b"client" + theirs + ours, "sha256")])
-    if not hmac.compare_digest(receive(stream, 1024)[1][0], hmac.digest(token, b"server" + ours + theirs, "sha256")):
-        raise PermissionError("The server could not prove that it knows the token. Whose address is this?")
-
-
 def ask(stream: BufferedRWPair, kind: str, packet: Packet | None = None, **header: Any) -> tuple[Header, Tensors]:
-    """Call the server; the words and the tensors of its answer."""
+    """Call the server; the header and the tensors of its answer."""
     send(stream, CALL, encode({"kind": kind, **header}, packet or []))
     return decode(receive(stream)[1])
 
 
-def attend(sock: socket.socket, token: bytes, shard: Shard) -> None:
-    """The server's side of one connection, to its end. It has a thread of its own, so that a call may wait."""
-    with suppress(Exception), sock, sock.makefile("rwb") as stream:
+def prove(stream: BufferedRWPair, token: bytes) -> None:
+    """The worker's side of the proof that both know the token, which never travels. Random bytes keep proofs new."""
+    _, (_, theirs) = receive(stream, 1024)  # its first frame names the protocol
+    ours = secrets.token_bytes(32)
+    send(stream, AUTH, [ours, hmac.digest(token, b"client" + theirs + ours, "sha256")])
+    _, (proof,) = receive(stream, 1024)
+    if not hmac.compare_digest(proof, hmac.digest(token, b"server" + ours + theirs, "sha256")):
+        raise PermissionError("The server could not prove that it knows the token. Whose address is this?")
+
+
+def admit(stream: BufferedRWPair, token: bytes) -> None:
+    """The server's side of the proof. PermissionError, here and at the peer, where the peer does not know the token."""
+    ours = secrets.token_bytes(32)
+    send(stream, AUTH, [b"minips/1", ours])
+    _, (theirs, proof) = receive(stream, 1024)
+    if not hmac.compare_digest(proof, hmac.digest(token, b"client" + ours + theirs, "sha256")):
+        send(stream, ERROR, [b"PermissionError", b"The server does not know this token. Pass its own."])
+        raise PermissionError
+    send(stream, AUTH, [hmac.digest(token, b"server" + theirs + ours, "sha256")])
+
+
+def serve_connection(sock: socket.socket, token: bytes, shard: Shard) -> None:
+    """Answer the calls of one connection, to its end. It has a thread of its own, so that a call may wait."""
+    with suppress(Exception), sock, sock.makefile("rwb") as stream:  # one that breaks leaves the others as they are
         sock.settimeout(PROOF_S)
-        ours = secrets.token_bytes(32)
-        send(stream, AUTH, [b"minips/1", ours])
-        _, (theirs, proof) = receive(stream, 1024)
-        if not hmac.compare_digest(proof, hmac.digest(token, b"client" + ours + theirs, "sha256")):
-            return send(stream, ERROR, [b"PermissionError", b"The server does not know this token. Pass its own."])
-        send(stream, AUTH, [hmac.digest(token, b"server" + theirs + ours, "sha256")])
+        admit(stream, token)
         sock.settimeout(SILENCE_S)
         while True:
             tag, frames = receive(stream)
             try:
-                if tag != POOL:  # a word about connections for large messages, of which there are none: no answer
+                if tag != POOL:  # a word about further connections for large messages, which needs no answer
                     send(stream, CALL, answer(frames, sock, shard))
             except Exception as error:  # whatever is wrong with this call, the next one may be right
                 send(stream, ERROR, [type(error).__name__.encode(), str(error).encode()])
@@ -289,38 +361,38 @@ def attend(sock: socket.socket, token: bytes, shard: Shard) -> None:
 
 
 def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
-    """The answer to a call, in the protocol's words. RuntimeError at the client for whatever is raised here."""
-    said, gradients = decode(frames)
-    kind = said["kind"]
+    """The answer to a call. An error that is raised here is a RuntimeError at the client."""
+    request, gradients = decode(frames)
+    kind = request["kind"]
     with shard.changed:
         if kind == "status":
             return encode({"kind": "reply", "config": shard.config, **shard.status()}, [])
-        reply = shard.join(connection, said["worker"], str(said.get("secret", ""))) if kind == "hello" else {}
+        reply = shard.join(connection, request["worker"], str(request.get("secret", ""))) if kind == "hello" else {}
         worker = shard.connections.get(connection)
-        if worker is None or said["worker"] not in (worker, -1) or kind not in KINDS:
+        if worker is None or request["worker"] not in (worker, -1) or kind not in KINDS:
             raise ValueError(f"Expected status or, as one worker, of {', '.join(KINDS)}; got {kind!r}.")
         shard.heard[worker] = time.monotonic()
-        outcome = shard.push(worker, said["clock"], gradients, said["loss"]) if "push" in kind else None
-        params = shard.wait(worker, shard.clocks[worker]) if "pull" in kind else {}
-        shard.diverged = said.get("diverged", shard.diverged)  # a goodbye's; its connection's end says the rest
+        outcome = shard.push(worker, request["clock"], gradients, request["loss"]) if "push" in kind else None
+        params = shard.wait(worker, shard.clocks[worker]) if "pull" in kind else {}  # push_pull is both
+        shard.diverged = request.get("diverged", shard.diverged)  # of a bye; the end of its connection does the rest
         reply |= {"kind": "reply", "version": shard.version}
-        out = encode(reply, packed(params, "exact", {}), clock=shard.clocks[worker], done=shard.done, outcome=outcome)
+        out = encode(reply, pack(params, "exact", {}), clock=shard.clocks[worker], done=shard.done, outcome=outcome)
         shard.traffic[worker] += sum(map(len, frames)), sum(map(len, out))
         return out
 
 
 def serve(listener: socket.socket, token: bytes, shard: Shard) -> None:
-    """Serve one run, until its workers have gone."""
+    """Serve one run, until all workers have gone, or none has come in time."""
     listener.settimeout(LOOK_S)
     while shard.connections or not (shard.applied or shard.done or time.monotonic() > shard.began + MEET_S):
         with suppress(TimeoutError):
             sock, _ = listener.accept()
-            threading.Thread(target=attend, args=(sock, token, shard), daemon=True).start()
+            threading.Thread(target=serve_connection, args=(sock, token, shard), daemon=True).start()
     report(f"Server, after {shard.applied} of {WORKERS * STEPS} pushes {shard.diverged}".rstrip(), shard.params)
 
 
-def endpoint(address: str) -> tuple[str, int]:
-    """Host and port of tcp://HOST:PORT."""
+def host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of tcp://HOST:PORT."""
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     return host, int(port)
 
@@ -328,10 +400,10 @@ def endpoint(address: str) -> tuple[str, int]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A whole parameter server in one file.")
     parser.add_argument("role", nargs="?", choices=["train", "serve", "work"], default="train")
-    parser.add_argument("--bind", "--connect", type=endpoint, default="tcp://127.0.0.1:0", dest="address")
+    parser.add_argument("--bind", "--connect", type=host_and_port, default="tcp://127.0.0.1:0", dest="address")
     parser.add_argument("--token-file", type=Path, default="token", metavar="FILE")
-    parser.add_argument("--codec", choices=MEMORY, default=CODEC)
-    parser.add_argument("--consistency", choices=["bsp", "asp"], default=CONSISTENCY)
+    parser.add_argument("--codec", choices=MEMORY, default="exact")
+    parser.add_argument("--consistency", choices=["bsp", "asp"], default="bsp")
     options = parser.parse_args()
     if options.role == "serve":
         options.token_file.touch(0o600)  # for its owner alone
@@ -341,7 +413,8 @@ if __name__ == "__main__":
         work(options.address, token)
     else:
         with socket.create_server(options.address) as listener:
-            print("The server is at tcp://{}:{}".format(*listener.getsockname()), flush=True)
+            address = listener.getsockname()
+            print("The server is at tcp://{}:{}".format(*address), flush=True)
             for _ in range(WORKERS if options.role == "train" else 0):
-                multiprocessing.get_context("spawn").Process(target=work, args=(listener.getsockname(), token)).start()
+                multiprocessing.get_context("spawn").Process(target=work, args=(address, token)).start()
             serve(listener, token, Shard(options.codec, options.consistency))

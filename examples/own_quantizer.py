@@ -1,4 +1,4 @@
-"""A quantizer of one's own: eight bits a value, and for each row of a tensor a scale of its own.
+"""A quantizer of your own: eight bits a value, and a scale for each row of a tensor.
 
 On the command line: ``minips --load own_quantizer.py train --quantizer rowint8``.
 """
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 import minips as ps
-from minips.stage import Array
-from minips.stages.quantizers.base import Parts, part
 
 
 @ps.register
@@ -19,16 +17,16 @@ class RowInt8(ps.Quantizer):
 
     name = "rowint8"
 
-    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+    def encode(self, x: ps.Array, rng: np.random.Generator | None) -> ps.Parts:
         largest = np.abs(np.atleast_1d(x)).max(axis=-1, keepdims=True, initial=0)
         scale = np.where(largest > 0, largest / 127, 1).astype(x.dtype)
         return {"codes": np.rint(x / scale).astype(np.int8).reshape(x.shape), "scale": scale}
 
-    def decode(self, parts: Parts) -> Array:
-        codes, scale = part(parts, "codes"), part(parts, "scale")  # part says in a sentence what is missing
+    def decode(self, parts: ps.Parts) -> ps.Array:
+        codes, scale = ps.part(parts, "codes"), ps.part(parts, "scale")  # `part` raises ValueError if one is missing
         return np.asarray(codes * scale, scale.dtype).reshape(codes.shape)
 
-    def error_bound(self, x: Array) -> float:
+    def error_bound(self, x: ps.Array) -> float:
         return float(np.abs(x).max(initial=0)) / 254  # half of a code's distance
 
 

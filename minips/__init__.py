@@ -1,7 +1,7 @@
-"""minips: a parameter server whose core is read in an afternoon, real enough to measure, open at every joint.
+"""minips: a parameter server whose core you can read, real enough to measure, open at every joint.
 
-The public names, and nothing else. The submodules that are not always wanted (``cost``, ``lab``, ``testing``) are
-imported when first used.
+The public names, and nothing else. The classes of one kind are in a namespace, too: ``quantizers.TopK`` is ``TopK``.
+``cost``, ``lab``, ``testing`` and ``topologies``, which not every program needs, are imported when first used.
 """
 
 from importlib import import_module
@@ -9,11 +9,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from minips import datasets
+from minips import engines as engines
+from minips import exchanges as exchanges
+from minips import stages as stages
 from minips.click_model import ClickModel
 from minips.core.codec import Codec
-from minips.core.collectives import HalvingDoubling, RingAllReduce, TreeAllReduce, TwoShot
 from minips.core.config import Config
-from minips.core.exchange import PS, AllReduce, Exchange, Hop
 from minips.core.local import Delays, LocalSteps
 from minips.core.rows import Rows
 from minips.core.shard import Shard
@@ -22,10 +23,34 @@ from minips.drivers.connecting import connect, status
 from minips.drivers.server import Server
 from minips.engines import Engine, Processes, Threads
 from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
+from minips.exchanges import PS, AllReduce, Exchange, HalvingDoubling, Hop, RingAllReduce, TreeAllReduce, TwoShot
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
 from minips.results.run import Progress, Run
 from minips.results.trace import Trace
-from minips.stage import Stage, announce, build, kinds, names, option, register, stage_class
+from minips.stage import (
+    Array,
+    Buffer,
+    Frames,
+    Stage,
+    Tensors,
+    announce,
+    build,
+    kinds,
+    names,
+    option,
+    register,
+    stage_class,
+)
+from minips.stages import aggregators as aggregators
+from minips.stages import compressors as compressors
+from minips.stages import consistency as consistency
+from minips.stages import memories as memories
+from minips.stages import optimizers as optimizers
+from minips.stages import quantizers as quantizers
+from minips.stages import schedules as schedules
+from minips.stages import serializers as serializers
+from minips.stages import shards as shards
+from minips.stages import transports as transports
 from minips.stages.aggregators import (
     Aggregator,
     Contribution,
@@ -42,7 +67,7 @@ from minips.stages.consistency import ASP, BSP, SSP, Consistency, PullView
 from minips.stages.memories import Delta, ErrorFeedback, Memory, MomentumCorrection, NoMemory
 from minips.stages.optimizers import SGD, Adagrad, Adam, Optimizer
 from minips.stages.quantizers.adaptive import Adaptive
-from minips.stages.quantizers.base import Quantizer
+from minips.stages.quantizers.base import Parts, Quantizer, part
 from minips.stages.quantizers.casts import BFloat16, Exact, Float16
 from minips.stages.quantizers.integers import QSGD, Ternary, TwoBit, Uniform
 from minips.stages.quantizers.lowrank import PowerSGD
@@ -75,21 +100,22 @@ __all__ += ["ByLabel", "Contiguous", "Shards", "Shuffled"]
 __all__ += ["ASP", "BSP", "SSP", "Consistency", "PullView"]
 __all__ += ["SGD", "Adagrad", "Adam", "Cosine", "Optimizer", "Schedule", "StepDecay", "Warmup"]
 __all__ += ["Stage", "build", "kinds", "names", "option", "register"]
+__all__ += ["Array", "Buffer", "Frames", "Parts", "Tensors", "part"]
+_NAMESPACES = ["engines", "exchanges", "topologies", *stages.__all__]
 
-announce("engine", "simulated", "minips.engines.simulated.engine:Simulated")
-announce("engine", "hosts", "minips.engines.hosts:Hosts")
-announce("engine", "ray", "minips.engines.on_ray:Ray")
 for _topology in ("Star", "Ring", "Tree", "FatTree", "TwoRacks"):
     announce("topology", _topology.lower(), f"minips.machines.topology:{_topology}")
 
 
 if TYPE_CHECKING:
-    from minips import cost, lab, testing  # noqa: F401
-    from minips.engines.hosts import Hosts
-    from minips.engines.on_ray import Ray
-    from minips.engines.simulated.engine import Simulated
+    from minips import cost as cost
+    from minips import lab as lab
+    from minips import testing as testing
+    from minips.engines import Hosts, Ray, Simulated
+    from minips.machines import topology
     from minips.machines.topology import Star, Tree, TwoRacks
 
+    topologies = topology
     __version__: str
 else:  # hidden from type checkers, which would accept any name
 
@@ -98,8 +124,10 @@ else:  # hidden from type checkers, which would accept any name
             import_module("minips.lab").check_libraries()
         if name in ("cost", "lab", "testing"):
             return import_module(f"minips.{name}")
+        if name == "topologies":
+            return import_module("minips.machines.topology")
         if name in ("Hosts", "Ray", "Simulated"):
-            return stage_class("engine", name.lower())
+            return getattr(engines, name)
         if name in ("Star", "Tree", "TwoRacks"):
             return stage_class("topology", name.lower())
         if name == "__version__":  # reading the installed metadata takes longer than all imports above
@@ -109,4 +137,4 @@ else:  # hidden from type checkers, which would accept any name
     def __dir__():
         lab = ["lab"] if find_spec("ipywidgets") and find_spec("matplotlib") else []  # help() imports every listed name
         dunders = {name for name in globals() if name.startswith("__")} | {"__version__"}
-        return sorted([*__all__, "cost", *lab, "testing", *dunders])
+        return sorted([*__all__, *_NAMESPACES, "cost", *lab, "testing", *dunders])

@@ -1,4 +1,4 @@
-"""One thread for arithmetic, where results are to be the same to the bit: threads add a sum in another order."""
+"""Arithmetic in one thread, for results that are equal to the bit: several threads add a sum in another order."""
 
 import threading
 from contextlib import ContextDecorator
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class _OneBlasThread(ContextDecorator):
-    """``with``, or a decorator: limits BLAS to one thread in this whole process, and restores the former numbers.
+    """A context manager or decorator that limits BLAS to one thread in the whole process, and then restores it.
 
-    Blocks may nest and run side by side in several threads: the first sets the limit, the last restores. It does
-    nothing where threadpoolctl finds no BLAS. With an OpenBLAS on OpenMP the limit holds in the thread that sets it.
+    Blocks may nest and run side by side in several threads: the first sets the limit, the last restores it. Without a
+    BLAS that threadpoolctl finds, it does nothing. An OpenBLAS built on OpenMP is limited only in the calling thread.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _OneBlasThread(ContextDecorator):
 
 
 def _take_control() -> None:
-    """From version 3.8 threadpoolctl ignores, without a word, every thread but the one that set a number first."""
+    """Let this thread set limits: threadpoolctl from 3.8 on silently ignores every thread but the first to set one."""
     from threadpoolctl import OpenBLASController
 
     if hasattr(OpenBLASController, "clear_controlling_thread"):

@@ -1,4 +1,4 @@
-"""The command line: ``minips demo | train | serve | work | status | stages | bench | doctor | lab | check``.
+"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check``.
 
 Results go to standard output, progress and errors to standard error. Ctrl-C and SIGTERM end every command cleanly:
 `train` and `serve` first save what they have, and `serve` tells its workers that the run is over.
@@ -14,7 +14,6 @@ import platform
 import re
 import reprlib
 import secrets
-import shlex
 import shutil
 import signal
 import sys
@@ -42,7 +41,7 @@ from minips.problems import LinearRegression, Problem, SoftmaxRegression
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
-from minips.words import default_of, reason
+from minips.words import default_of, groups_of, message_of
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -57,7 +56,7 @@ def wrong_values(option: str = "") -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError, MemoryError) as error:
-        raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + reason(error)) from error
+        raise WrongValueError((f"--{option}: " if option else "").replace("_", "-") + message_of(error)) from error
 
 
 def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
@@ -88,7 +87,7 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
         parser = parser or _parser()
         options, rest = parser.parse_known_args(_load(arguments))
         options.rest = rest
-        if rest and options.command not in (lab, bench):
+        if rest and options.command is not lab:
             known = [name.strip("-") for name in options.parser._option_string_actions]
             meant = get_close_matches(rest[0].strip("-").partition("=")[0], known, 1)
             options.parser.error(f"unknown: {' '.join(rest)}" + (f". Did you mean --{meant[0]}?" if meant else ""))
@@ -102,8 +101,8 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
         return status
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ModuleNotFoundError, RuntimeError, TypeError, MemoryError) as error:
-        print(f"{prog}: {reason(error)}", file=sys.stderr)
+    except (ValueError, OSError, ImportError, RuntimeError, TypeError, MemoryError) as error:
+        print(f"{prog}: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
 
 
@@ -145,7 +144,7 @@ def _user_code(what: str, folder: Path) -> Iterator[None]:
     except Exception as error:
         at = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
         line = f" ({Path(at[-1].filename).name}, line {at[-1].lineno})" if at else ""
-        raise ValueError(f"{what}: {type(error).__name__}: {reason(error)}{line}") from error
+        raise ValueError(f"{what}: {type(error).__name__}: {message_of(error)}{line}") from error
 
 
 @contextmanager
@@ -374,7 +373,9 @@ def _tls(transport: Any, **named: str | None) -> Any:
     """The transport with the given files for TLS. ValueError if it does not support TLS."""
     named = {name: file for name, file in named.items() if file}
     if named and not hasattr(transport, "certificate"):
-        raise ValueError(f"{transport!r} has no TLS, so it takes no --certificate, --key or --authority. Use tcp.")
+        raise ValueError(
+            f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} does not."
+        )
     return dataclasses.replace(transport, **named)
 
 
@@ -429,12 +430,6 @@ def stages(options: argparse.Namespace) -> None:
         _say(f"{row['kind']:12} {row['name']:19} {row['class']}({fields}): {row['help']}{absent}", 13)
 
 
-def bench(options: argparse.Namespace) -> None:
-    """Say where the benchmarks are: a checkout has them, and the installed package does not."""
-    how = shlex.join(["python", "-m", "benchmarks", *(options.rest or ["--help"])])
-    raise WrongValueError(f"The benchmarks are no part of the package. In a checkout of minips run: {how}")
-
-
 def doctor(options: argparse.Namespace) -> int:
     """Check whether this machine is ready: versions, cores, processes, ports, extras, engines."""
     from minips.cost import calibrate
@@ -447,7 +442,7 @@ def doctor(options: argparse.Namespace) -> int:
         _say(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
         lacking.append("working processes and ports")
-        _say(f"processes and ports: do not work: {reason(error)}")
+        _say(f"processes and ports: do not work: {message_of(error)}")
     extras: list[str] = []
     for extra, packages in _packages().items():
         if extra in ("docs", "test"):  # for work on minips itself
@@ -560,7 +555,7 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
         with wrong_values(), _file_errors(f"{file} cannot be read", "Name your copy of the lesson."):
             verdict = grade(exercise, Path(file))
     except (ValueError, RuntimeError) as error:
-        print(f"minips: {reason(error)}", file=sys.stderr)
+        print(f"minips: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
     print(f"{file}: {verdict}" if named else verdict)
     return 0 if verdict else 1
@@ -694,9 +689,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
     one = add(stages, "list the stages that can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
-    one.add_argument("--json", action="store_true", help="with all that is known of each field, as JSON")
-    add(bench, "where the benchmarks are", add_help=False)
-    add(doctor, "is this machine ready?")
+    one.add_argument("--json", action="store_true", help="as JSON, with all that is known of each stage")
+    add(doctor, "check whether this machine is ready")
     one = add(lab, "open the lessons in JupyterLab")
     one.add_argument("folder", nargs="?", default="minips-lessons", help="folder for your copies (default %(default)s)")
     one.add_argument("--port", type=int, help="JupyterLab's port (default: the first free one from 8888 on)")
@@ -704,7 +698,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--reset", action="store_true", help="forget your progress, after you confirm, and stop")
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")
     one = add(check, "grade an exercise in a notebook")
-    one.add_argument("exercise", metavar="EXERCISE", help="its number, such as 8.2")
+    one.add_argument("exercise", metavar="EXERCISE", help="its key, such as wait.1")
     one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="one or more copies of the lesson")
     return parser
 
@@ -722,28 +716,37 @@ def _rank(text: str) -> int | None:
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
-    """An option for each field of Config; the codecs' stages have one each."""
+    """An option for each field of Config, in its groups; the codecs' stages have one each."""
     parser.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
-    group = parser.add_argument_group(
-        "config",
+    about: str | None = (
         "A STAGE is a name or name:field=value,field=value, and one within it a name or name(field=value,field=value): "
-        "sgd:lr=0.3,schedule=cosine(steps=20). minips stages lists names and fields.",
+        "sgd:lr=0.3,schedule=cosine(steps=20). minips stages lists names and fields."
     )
-    sides = (("", ", from worker to server", Codec), ("pull_", ", from server to worker", Codec), ("", "", Config))
-    for prefix, words, of in sides:
-        hints = typing.get_type_hints(of)
-        for field in dataclasses.fields(of):
-            kind = (typing.get_args(hints[field.name]) or (hints[field.name],))[0]
-            if kind is Codec:
-                continue
-            text, metavar = f"{field.metadata['help']}{words}", "true|false" if kind is bool else "VALUE"
-            if field.metadata["unit"]:
-                text += f", in {field.metadata['unit']}"
-            if issubclass(kind, Stage):
-                text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
-            elif issubclass(kind, Value):
-                fields = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
-                text, metavar = f"{text}. Fields: {'; '.join(fields)}", "FIELD=VALUE,…"
-            text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
-            option = f"--{prefix}{field.name}".replace("_", "-")
-            group.add_argument(option, dest=prefix + field.name, metavar=metavar, help=text)
+    for title, fields in groups_of(Config).items():
+        group = parser.add_argument_group(title.lower(), about)
+        about = None  # which is said once
+        for name in fields:
+            if name == "push":
+                _add_fields(group, Codec, groups_of(Codec)["Fields"], "", ", from worker to server")
+            elif name == "pull":
+                _add_fields(group, Codec, groups_of(Codec)["Fields"], "pull_", ", from server to worker")
+            else:
+                _add_fields(group, Config, [name])
+
+
+def _add_fields(group: Any, of: type[Value], named: Sequence[str], prefix: str = "", words: str = "") -> None:
+    """An option for each of the fields of a value that are ``named``."""
+    hints = typing.get_type_hints(of)
+    fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(of)}  # type: ignore[arg-type]
+    for name in named:
+        field, kind = fields[name], (typing.get_args(hints[name]) or (hints[name],))[0]
+        text, metavar = f"{field.metadata['help']}{words}", "true|false" if kind is bool else "VALUE"
+        if field.metadata["unit"]:
+            text += f", in {field.metadata['unit']}"
+        if issubclass(kind, Stage):
+            text, metavar = f"{text}: {', '.join(names(kind.kind))}", "STAGE"
+        elif issubclass(kind, Value):
+            inner = (f"{one.name}={default_of(one)!r}, {one.metadata['help']}" for one in dataclasses.fields(kind))
+            text, metavar = f"{text}. Fields: {'; '.join(inner)}", "FIELD=VALUE,…"
+        text = f"{text} (default {default_of(field)!r})".replace("%", "%%")
+        group.add_argument(f"--{prefix}{name}".replace("_", "-"), dest=prefix + name, metavar=metavar, help=text)

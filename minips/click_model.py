@@ -1,4 +1,4 @@
-"""A problem that needs tables: clicks on many items, of which a batch sees a few."""
+"""A problem with a table: clicks on many items, of which a batch sees a few."""
 
 import reprlib
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from minips.core.rows import Rows
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_count
 from minips.problems import Problem
 from minips.stage import Array, Tensors
@@ -14,14 +14,14 @@ from minips.stage import Array, Tensors
 
 class ClickModel(Problem):
     """Logistic regression with weights for each item: loss ``mean(log(1 + exp(−(2y − 1)s)))`` with ``s = x·(E[i] + w) +
-    b``; ``X`` (n, 1 + width) has the item i in its first column and x in the others, ``y`` (n,) is 1 for a click.
+    b``. ``X`` (n, 1 + width) has the item i in its first column and x in the others; ``y`` (n,) is 1 for a click.
 
-    Parameters, zero at first: the table ``E`` (items, width), and ``w`` (width,) and ``b`` (), which all items share.
+    Parameters, zero at first: the table ``E`` (items, width), and ``w`` (width,) and ``b`` (), shared by all items.
     With ``r = (σ(s) − y)/n`` the gradients are ``r·x`` for row i of E, ``Xᵀr`` and ``Σr``. ``items`` None: the largest
-    in X, plus 1. Without ``rows`` E is pushed and pulled whole: the same numbers, in a dense run. Source: Bishop 2006,
+    in X, plus 1. With ``rows=False`` E travels whole: the same numbers, in a dense run. Source: Bishop 2006,
     "Pattern Recognition and Machine Learning", 4.3.2. On 100,000 clicks on a million items, 300 steps of four workers
-    with batches of 100 and ``Adagrad(0.3)`` end at an `auc` of 0.84, between 0.82 and 0.88 in each of five seeds.
-    ValueError for items that are not whole numbers, for other classes than 0 and 1, and for NaN and infinity.
+    with batches of 100 and ``Adagrad(0.3)`` reach an `auc` of 0.84, and between 0.82 and 0.88 with each of five seeds.
+    ValueError for items that are not whole numbers, for classes other than 0 and 1, and for NaN and infinity.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class ClickModel(Problem):
         return {"E": np.zeros((self.items, width), dtype), "w": np.zeros(width, dtype), "b": np.zeros((), dtype)}
 
     def rows_needed(self, rows: Any = None) -> dict[str, Array]:
-        return {"E": np.unique(self._chosen(rows)[0][:, 0].astype(np.intp))}
+        return {"E": np.unique(self._select(rows)[0][:, 0].astype(np.intp))}
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Any]:
-        X, y = self._chosen(rows)
-        ids, s, x = X[:, 0].astype(np.intp), self._log_odds(params, X), wide(X[:, 1:])
+        X, y = self._select(rows)
+        ids, s, x = X[:, 0].astype(np.intp), self._log_odds(params, X), widen(X[:, 1:])
         sign = np.where(y, -s, s)
         r = (_sigmoid(s) - y).astype(x.dtype) / x.dtype.type(len(y))
         touched: Any = Rows(ids, r[:, None] * x).summed()
@@ -64,16 +64,15 @@ class ClickModel(Problem):
             E[touched.ids] = touched.values
             touched = E
         gradient = {"E": touched, "w": r @ x, "b": np.asarray(r.sum())}
-        return float(np.logaddexp(0, sign).mean()), {name: typed(g, params[name].dtype) for name, g in gradient.items()}
+        loss = float(np.logaddexp(0, sign).mean())
+        return loss, {name: as_dtype(g, params[name].dtype) for name, g in gradient.items()}
 
     def _log_odds(self, params: Tensors, X: Array) -> Array:
-        weights = wide(params["E"][X[:, 0].astype(np.intp)]) + wide(params["w"])
-        return np.asarray(np.einsum("nd,nd->n", wide(X[:, 1:]), weights) + wide(params["b"]))
+        weights = widen(params["E"][X[:, 0].astype(np.intp)]) + widen(params["w"])
+        return np.asarray(np.einsum("nd,nd->n", widen(X[:, 1:]), weights) + widen(params["b"]))
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
-        """The log-odds s of a click for each row of ``X`` (None: the training rows). ValueError for an item that there
-        is not.
-        """
+        """The log-odds s of a click for each row of ``X`` (None: the training rows). ValueError for an unknown item."""
         if X is None:
             return self._log_odds(params, self.X)
         items, width = params["E"].shape
@@ -84,8 +83,8 @@ class ClickModel(Problem):
         return self._log_odds(params, X)
 
     def auc(self, params: Tensors) -> float:
-        """The chance that a click has a larger score than a row without one, a tie counting half, of the held-out rows
-        or, where none are held out, of all. Source: Hanley and McNeil 1982, "The Meaning and Use of the Area under a
+        """The probability that a row with a click scores higher than a row without, a tie counting half, over held-out
+        rows, or all rows if there are none. Source: Hanley and McNeil 1982, "The Meaning and Use of the Area under a
         ROC Curve".
         """
         X, y = self.validation or (self.X, self.y)
@@ -95,7 +94,7 @@ class ClickModel(Problem):
         return float((ranks[y == 1].sum() - clicks * (clicks + 1) / 2) / (clicks * (len(y) - clicks)))
 
     def predict(self, params: Tensors, X: Array) -> Array:
-        """1 for each row of ``X`` with a click that is likelier than none, 0 for the others."""
+        """1 for each row of ``X`` where a click is likelier than none, else 0."""
         return (self.scores(params, X) > 0).astype(np.int64)
 
     def predict_proba(self, params: Tensors, X: Array) -> Array:
@@ -111,7 +110,7 @@ def _sigmoid(s: Array) -> Array:
 
 def _check_items(X: Array, what: str) -> None:
     if not isinstance(X, np.ndarray):
-        raise ValueError(f"ClickModel looks items up in dense rows; got {what} as a sparse matrix. Give .toarray().")
+        raise ValueError(f"ClickModel needs dense rows; got {what} as a sparse matrix. Give {what}.toarray().")
     wrong = (X[:, 0] < 0) | (X[:, 0] % 1 != 0)
     if wrong.any():
         row = int(np.argmax(wrong))

@@ -1,6 +1,6 @@
-"""Data to train on: three small sets that come with minips, a synthetic one, and random features for a larger problem.
+"""Data sets: three small bundled ones, two synthetic ones, and random features for larger problems.
 
-Each set comes shuffled, standardised by its training rows, and with held-out rows: ``SoftmaxRegression(*digits())``.
+Each is shuffled, standardised by its training rows, and has held-out rows: ``SoftmaxRegression(*digits())``.
 """
 
 from functools import cache
@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from minips import seeds
 from minips.arithmetic import one_blas_thread
-from minips.halves import wide
+from minips.halves import widen
 from minips.intake import as_array
 from minips.stage import Array
 from minips.words import check_type
@@ -30,21 +30,21 @@ class Dataset(NamedTuple):
 
 
 def digits(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
-    """1797 handwritten digits of 8 × 8 pixels, ten classes. Source: UCI repository, via scikit-learn."""
+    """1797 handwritten digits of 8 × 8 pixels, in ten classes. Source: UCI repository, via scikit-learn."""
     return _classes("digits", validation, seed, dtype)
 
 
 def breast_cancer(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
-    """569 tumours of 30 measurements, two classes. Source: UCI repository, via scikit-learn."""
+    """569 tumours with 30 measurements each, in two classes. Source: UCI repository, via scikit-learn."""
     return _classes("breast_cancer", validation, seed, dtype)
 
 
 def diabetes(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
-    """442 patients of 10 measurements, and the disease a year later, standardised. Source: Efron et al. 2004."""
+    """442 patients with 10 measurements each, and disease after a year, standardised. Source: Efron et al. 2004."""
     X, y = _table("diabetes")
     X = (X - X.mean(axis=0)) / X.std(axis=0) / len(X) ** 0.5  # as Efron et al. scale them
     data = _split(X, y, validation, seeds.split(seed), dtype)
-    y, held_out = wide(data.y), wide(data.y_validation)
+    y, held_out = widen(data.y), widen(data.y_validation)
     mean, deviation = y.mean(), y.std()
     scaled = (y - mean) / deviation, (held_out - mean) / deviation
     return data._replace(y=scaled[0].astype(data.y.dtype), y_validation=scaled[1].astype(data.y.dtype))
@@ -60,7 +60,7 @@ def synthetic(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Normal features and a linear model with normal noise: a regression, or class numbers, given ``classes``."""
+    """Normal features, and a linear model with normal noise: regression targets, or class numbers given ``classes``."""
     check_type("synthetic", classes, int | None, "a number of classes")
     rng = seeds.synthetic(seed)
     X = rng.normal(size=(rows, features))
@@ -79,14 +79,14 @@ def clicks(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Clicks on items of a Zipf law, for `ClickModel`: item i, the first column of X, is drawn with odds of
-    ``1/(i + 1)^exponent``, so that item 0 is the most frequent; x, the others, is normal. A click has the odds
-    ``exp(x·(u + v_i))``, with u and the v_i normal, of variance 9/width each. ValueError for fewer than 1 item, and for
-    more than the dtype tells apart (float32: 2**24).
+    """Clicks on items under Zipf's law, for `ClickModel`: item i, the first column of X, is drawn with a probability
+    proportional to ``1/(i + 1)^exponent``, so item 0 is the most frequent; x, the other columns, is normal. A click has
+    the odds ``exp(x·(u + v_i))``, with u and the v_i normal, of variance 9/width each. ValueError for fewer than 1
+    item, and for more than the dtype can number (float32: 2**24).
     """
     most = int(2 / np.finfo(dtype).eps)
     if not 1 <= items <= most:
-        raise ValueError(f"items is from 1 to {most} in {np.dtype(dtype)}; got {items}.")
+        raise ValueError(f"items must be 1 to {most} in {np.dtype(dtype)}; got {items}.")
     rng = seeds.clicks(seed)
     shares = np.cumsum(np.arange(1, items + 1) ** -float(exponent))
     drawn = np.searchsorted(shares, rng.random(rows) * shares[-1], side="right")
@@ -106,8 +106,8 @@ def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | 
     """Random Fourier features: ``√(2/features) · cos(XΩ + φ)``, Ω normal, φ uniform; (n, d) becomes (n, features).
 
     A linear model on them approximates one on a Gaussian kernel of width ``scale`` (None: √d, the typical length of a
-    standardised row). The same seed gives the same features, so training and held-out rows may be lifted apart, or a
-    whole `Dataset` at once. A lifted row has length 1 or nearly so: a learning rate of some units suits it. Source:
+    standardised row). The same seed gives the same features, so training and held-out rows may be lifted separately, or
+    a whole `Dataset` at once. A lifted row has a length near 1, so learning rates of a few units suit it. Source:
     Rahimi and Recht 2007, "Random Features for Large-Scale Kernel Machines", algorithm 1. ValueError for fewer than 1
     feature.
     """
@@ -134,20 +134,20 @@ def _classes(name: str, validation: float, seed: int, dtype: DTypeLike) -> Datas
 
 @cache
 def _table(name: str) -> tuple[Array, Array]:
-    """Features and target of a data set in ``minips/data``."""
+    """The features and the target of a data set in ``minips/data``."""
     with resources.as_file(resources.files("minips").joinpath("data", f"{name}.csv.gz")) as path:
         rows = np.loadtxt(path, delimiter=",", encoding="ascii")
     return rows[:, :-1], rows[:, -1]
 
 
 def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtype: Any, numbers: int = 0) -> Dataset:
-    """The rows in another order, standardised but for their first columns, which are so many ``numbers``."""
+    """The rows shuffled, and standardised except the first columns, ``numbers`` of them."""
     if not 0 < validation < 1:
-        raise ValueError(f"validation is the share of rows that is held out, between 0 and 1; got {validation}.")
+        raise ValueError(f"validation is the share of held-out rows, between 0 and 1; got {validation}.")
     order = rng.permutation(len(X))
     held = max(1, round(validation * len(X)))
     if held >= len(X):
-        raise ValueError(f"{validation} of {len(X)} rows held out leaves none to train on; hold out less.")
+        raise ValueError(f"{validation} of {len(X)} rows held out leaves no rows to train on; hold out fewer.")
     y = y if y.dtype.kind in "iu" else y.astype(dtype)
     train, rest = order[held:], order[:held]
     mean, deviation = X[train].mean(axis=0), X[train].std(axis=0)

@@ -1,13 +1,13 @@
-"""Writing files: a file is written whole or not at all, and what is there keeps its place and its mode.
+"""Atomic writes: a file is written whole or not at all, and a file that is replaced keeps its place and its mode.
 
 A new file is made beside the old one, synced, and renamed to its name. So a write that fails or is interrupted leaves
-the old file as it was, and of two writes at once one is there, whole. A symbolic link stays, and the file that it leads
-to is written. The new file takes the mode and, as far as that is permitted, the owner of the old one; other hard links,
-access control lists and extended attributes are not kept.
+the old file as it was, and two concurrent writes leave one whole file. A symbolic link stays, and its target is
+written. The new file takes the mode and, if permitted, the owner of the old one; other hard links, access control lists
+and extended attributes are lost.
 
-Pipes, character devices and open descriptors, such as ``/dev/stdout``, are written to. Refused are a folder, a socket,
-a block device, a file that may not be written, and a file in a folder that may not: with an OSError whose text is a
-sentence that names the path.
+Pipes, character devices and open descriptors, such as ``/dev/stdout``, are written to and never replaced. A folder, a
+socket, a block device, a file without write permission, and a file in a folder without it are refused: the text of the
+OSError is a sentence that names the path.
 """
 
 import errno
@@ -20,18 +20,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from minips.words import reason
+from minips.words import message_of
 
 READER_S = 30.0
-"""How long a write waits until somebody reads from a named pipe."""
+"""How long a write waits for a reader of a named pipe."""
 LINKS = 40
-"""The most symbolic links in a row, as Linux has it."""
+"""The most symbolic links followed in a row, as on Linux."""
 
 
 def write(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666, *, fresh: bool = False) -> None:
-    """Write a file, texts as UTF-8. Where there is none, it gets this ``mode``, less the umask.
+    """Write a file, texts as UTF-8. A new file gets this ``mode``, less the umask.
 
-    OSError where that is not possible; FileExistsError where there is a file, and it is to be a ``fresh`` one.
+    OSError where that fails; FileExistsError where a ``fresh`` file is asked for and there is one already.
     """
     with writing(path, mode, fresh=fresh) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -39,85 +39,85 @@ def write(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666,
 
 @contextmanager
 def writing(path: str | os.PathLike[str], mode: int = 0o666, *, fresh: bool = False) -> Iterator[BinaryIO]:
-    """A file to write into, which is in its place once the block has ended without an error. OSError as of `write`."""
+    """A file to write into; it takes its place once the block ends without an error. OSError as for `write`."""
     target = _target(path)
     if target.is_stream:
-        with _in_a_sentence(path), _opened(target.place) as file:
+        with _as_sentences(path), _open_stream(target.place) as file:
             yield file
         return
     if target.there and fresh:
         raise _refusal(errno.EEXIST, f"There is a file {path} already. Choose another.")
     _check_replaceable(target)
-    with _in_a_sentence(path):
-        with _part(target.place, 0o600 if target.there else mode) as (file, part):
+    with _as_sentences(path):
+        with _part_file(target.place, 0o600 if target.there else mode) as (file, part):
             if target.there:
-                _liken(file, target.there)
+                _copy_ownership(file, target.there)
             yield file
             file.flush()
             os.fsync(file.fileno())
-            file.close()  # Windows renames no open file
-            (_link if fresh else os.replace)(part, target.place)
+            file.close()  # Windows cannot rename an open file
+            (_rename_new if fresh else os.replace)(part, target.place)
         _sync(os.path.dirname(target.place))
 
 
 def append(path: str | os.PathLike[str], text: str) -> None:
-    """Add a text to a file, which is made where there is none. OSError as of `write`."""
+    """Append text to a file; a missing file is created. OSError as for `write`."""
     target = _target(path)
-    with _in_a_sentence(path), _opened(target.place) if target.is_stream else open(target.place, "ab") as file:
+    with _as_sentences(path), _open_stream(target.place) if target.is_stream else open(target.place, "ab") as file:
         file.write(text.encode())
 
 
 def stream(path: str | os.PathLike[str]) -> BinaryIO | None:
-    """Where ``path`` is a pipe, a device or an open descriptor: a stream into it, to be closed. OSError as of `write`;
-    TimeoutError where nobody reads from a named pipe.
+    """A stream into ``path`` if it is a pipe, a device or an open descriptor, else None. The caller closes it. OSError
+    as for `write`; TimeoutError where a named pipe has no reader.
     """
     target = _target(path)
-    with _in_a_sentence(path):
-        return _opened(target.place) if target.is_stream else None
+    with _as_sentences(path):
+        return _open_stream(target.place) if target.is_stream else None
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """True where `write` would write into what is there, and not in its place."""
+    """True where `write` would write into the existing pipe, device or descriptor instead of replacing a file."""
     return _target(path).is_stream
 
 
 def is_stdout(path: str | os.PathLike[str]) -> bool:
     """True where the path leads to standard output, as ``/dev/stdout`` does."""
-    return _descriptor(_followed(path)) == 1
+    return _descriptor(_follow_links(path)) == 1
 
 
 def check(path: str | os.PathLike[str]) -> None:
-    """OSError where `write` would refuse this path, as far as that is known before."""
+    """OSError where `write` would refuse this path, as far as that can be known beforehand."""
     target = _target(path)
     if not target.is_stream:
         _check_replaceable(target)
 
 
 class _Target(NamedTuple):
-    """The end of a path: its place, and the kind of file there."""
+    """The file that a path leads to."""
 
     path: str
     place: str
     """The path at the end of all symbolic links."""
     there: os.stat_result | None
-    """None where nothing is, or where only a write will tell what is wrong."""
+    """None where there is no file, or where only a write can tell what is wrong."""
     is_stream: bool
-    """True for what is written to and never replaced."""
+    """True for a pipe, a device or a descriptor, which is written to and never replaced."""
 
 
 def _target(path: str | os.PathLike[str]) -> _Target:
-    """OSError where the path leads to something that is neither replaced nor written to, ValueError where no path can
-    be like that.
+    """The file that ``path`` leads to. OSError where it can be neither replaced nor written to, ValueError for an
+    impossible path.
     """
-    path = Path(path)  # for which the empty path is this folder
+    path = Path(path)  # Path("") is the current folder
     there = None
     try:
-        with _in_a_sentence(path):
-            place = _followed(path)
+        with _as_sentences(path):
+            place = _follow_links(path)
         with suppress(OSError):
             there = os.stat(place)
-    except ValueError as error:  # a NUL, or half of a surrogate pair
-        raise ValueError(f"A file cannot have the name {str(path)!r}: {reason(error)}. Choose another.") from None
+    except ValueError as error:  # such as a NUL, or half of a surrogate pair
+        raise ValueError(f"A file cannot have the name {str(path)!r}: {message_of(error)}. Choose another.") from None
     kind = there.st_mode if there else stat.S_IFREG
     is_open = _descriptor(place) is not None
     if stat.S_ISDIR(kind):
@@ -129,9 +129,9 @@ def _target(path: str | os.PathLike[str]) -> _Target:
 
 
 def _check_replaceable(target: _Target) -> None:
-    """OSError where a file may not be written, or its folder."""
+    """OSError where the file or its folder is not writable."""
     folder = os.path.dirname(target.place)
-    with _in_a_sentence(target.path):
+    with _as_sentences(target.path):
         try:
             os.stat(os.path.join(folder, ""))
         except (FileNotFoundError, NotADirectoryError):
@@ -141,11 +141,11 @@ def _check_replaceable(target: _Target) -> None:
             words = f"{target.path} cannot be written: its folder {folder} may not be. Choose another folder."
             raise _refusal(errno.EACCES, words)
         if target.there:
-            os.close(os.open(target.place, os.O_WRONLY))  # the system says why a file may not be written
+            os.close(os.open(target.place, os.O_WRONLY))  # the system's error says why the file is not writable
 
 
-def _followed(path: str | os.PathLike[str]) -> str:
-    """The place at the end of all symbolic links, where there may be nothing."""
+def _follow_links(path: str | os.PathLike[str]) -> str:
+    """The path at the end of all symbolic links; it need not exist."""
     place = str(Path(path))
     for _ in range(LINKS + 1):
         folder, name = os.path.split(place)
@@ -158,15 +158,15 @@ def _followed(path: str | os.PathLike[str]) -> str:
 
 
 def _descriptor(place: str) -> int | None:
-    """The open descriptor of this process that has this place, such as 1 at the end of ``/dev/stdout``."""
+    """The open descriptor of this process that the path stands for, such as 1 for ``/dev/stdout``; else None."""
     folder, name = os.path.split(place)
     open_here = folder == os.path.realpath("/dev/fd") and name.isdecimal() and os.path.lexists(place)
     return int(name) if open_here else None
 
 
 class _Stream(io.FileIO):
-    """Takes bytes one after the other, also where a descriptor leads to a file, which may be one that is appended to:
-    a writer of archives does not go back in it.
+    """A stream without seek, even if its descriptor leads to a file: that file may be open for appending, so a writer
+    of archives must not go back in it.
     """
 
     def seekable(self) -> bool:
@@ -179,7 +179,7 @@ class _Stream(io.FileIO):
         raise io.UnsupportedOperation("tell")
 
 
-def _opened(place: str) -> BinaryIO:
+def _open_stream(place: str) -> BinaryIO:
     number = _descriptor(place)
     if number is not None:
         return io.BufferedWriter(_Stream(os.dup(number), "wb"))
@@ -187,7 +187,7 @@ def _opened(place: str) -> BinaryIO:
 
 
 def _pipe(place: str) -> int:
-    """The descriptor of a named pipe, once somebody reads from it."""
+    """The descriptor of a named pipe, opened once the pipe has a reader."""
     until = time.monotonic() + READER_S
     while True:
         try:
@@ -199,14 +199,14 @@ def _pipe(place: str) -> int:
             os.set_blocking(number, True)
             return number
         if time.monotonic() > until:
-            words = f"{place} is a pipe from which nobody has read for {READER_S:g} s. Start its reader first."
+            words = f"{place} is a pipe, and it has had no reader for {READER_S:g} s. Start its reader first."
             raise _refusal(errno.ETIMEDOUT, words)
         time.sleep(0.02)
 
 
 @contextmanager
-def _part(place: str, mode: int) -> Iterator[tuple[BinaryIO, str]]:
-    """A new file beside this place, and its path, under which nothing is left when the block ends."""
+def _part_file(place: str, mode: int) -> Iterator[tuple[BinaryIO, str]]:
+    """A new file beside this path, and its own path; it is removed when the block ends, unless it was renamed."""
     folder, name = os.path.split(place)
     part = os.path.join(folder, f"{name[:30]}.{os.urandom(8).hex()}.part")  # short enough for every file system
     try:
@@ -217,8 +217,8 @@ def _part(place: str, mode: int) -> Iterator[tuple[BinaryIO, str]]:
             os.unlink(part)
 
 
-def _liken(file: BinaryIO, old: os.stat_result) -> None:
-    """Give a file the group, the owner and the mode of an old one, as far as the system permits."""
+def _copy_ownership(file: BinaryIO, old: os.stat_result) -> None:
+    """Give a file the group, the owner and the mode of the old one, as far as the system permits."""
     if os.name != "posix":
         return
     for owner, group in (-1, old.st_gid), (old.st_uid, -1):
@@ -228,8 +228,8 @@ def _liken(file: BinaryIO, old: os.stat_result) -> None:
         os.fchmod(file.fileno(), old.st_mode & 0o777)
 
 
-def _link(part: str, place: str) -> None:
-    """Rename a file, but not over another that has come there meanwhile: FileExistsError."""
+def _rename_new(part: str, place: str) -> None:
+    """Rename a file. FileExistsError where another has appeared under the name in the meantime."""
     try:
         os.link(part, place)
     except FileExistsError:
@@ -240,7 +240,7 @@ def _link(part: str, place: str) -> None:
 
 
 def _sync(folder: str) -> None:
-    """Make a rename last. Where a system syncs no folders, a crash of the machine may leave the old file."""
+    """Make a rename durable. On systems that cannot sync a folder, a crash of the machine may leave the old file."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -250,19 +250,19 @@ def _sync(folder: str) -> None:
 
 
 @contextmanager
-def _in_a_sentence(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Make a sentence of the system's error."""
+def _as_sentences(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an error of the system into one whose text is a sentence."""
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.strerror is None:  # a sentence already
+        if error.errno is None or error.strerror is None:  # already a sentence
             raise
         words = f"{path} cannot be written: {error.strerror.lower()}. Choose another file."
         raise _refusal(error.errno, words) from error
 
 
 def _refusal(number: int, words: str) -> OSError:
-    """The error of this number, of the subclass that it has, with a sentence as its text."""
+    """The OSError of this number, in its subclass, with a sentence as its text."""
     error = type(OSError(number, ""))(words)
     error.errno = number
     return error

@@ -1,23 +1,23 @@
-"""Arithmetic on half floats, in float32: sums of halves lose small summands, and overflow at 65,504."""
+"""Arithmetic on half floats, in float32: sums of halves lose small summands and overflow at 65,504."""
 
 from typing import Any
 
 import numpy as np
 
 
-def wide(x: Any) -> Any:
-    """``x``, half floats in float32: a sum of them would lose small summands, and overflow at 65,504."""
-    plain = x.dtype.kind == "f" and x.dtype.itemsize >= 4  # which is sooner known
+def widen(x: Any) -> Any:
+    """``x`` as floats of at least 32 bits: half floats become float32."""
+    plain = x.dtype.kind == "f" and x.dtype.itemsize >= 4  # quicker than result_type
     return x if plain else x.astype(np.result_type(x.dtype, np.float32))
 
 
-def typed(x: Any, dtype: Any) -> Any:
-    """``x`` in this dtype, and as it is where it has that already, be it by another object: pickle tells them apart."""
+def as_dtype(x: Any, dtype: Any) -> Any:
+    """``x`` in this dtype; unchanged if its dtype is equal, since pickle distinguishes dtype objects that are equal."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 
 def in_float32(cls: Any, problem: Any, params: dict[str, Any], rows: Any) -> tuple[float, dict[str, Any]]:
-    """``cls.loss_and_gradient`` of half floats, in float32: sums of halves lose small summands, and overflow."""
+    """``cls.loss_and_gradient`` on half floats, computed in float32."""
     single = {name: p.astype(np.float32) for name, p in params.items()}
     part = problem.subset(rows)
     part.X = part.X.astype(np.float32)

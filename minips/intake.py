@@ -1,6 +1,6 @@
-"""Data as people have it: what becomes an array, a number, rows or labels, and what is refused in a sentence.
+"""Users' data: its conversion to arrays, numbers, rows or labels, and errors in sentences where that is impossible.
 
-Each check says ``what`` it looks at (X, y_validation, …), and the column or the row that does not fit.
+Each error names ``what`` was checked (X, y_validation, …), and the column or the row that does not fit.
 """
 
 import reprlib
@@ -16,13 +16,13 @@ Array = NDArray[Any]
 NUMBERS = "biufO"
 """Kinds of dtypes that hold real numbers, or objects that may be some."""
 EXACT = 2**53
-"""Whole floats from here on stand for more than one whole number."""
+"""Above this, a float may stand for more than one whole number."""
 
 
 def as_array(given: Any, what: str) -> Array:
     """``given`` as an array of the same values. ValueError for a masked array, whose hidden values would count.
 
-    NumPy makes texts of a list that holds a text, and a text loses NULs at its end: such a list becomes objects.
+    NumPy turns a list with one text into texts, and strips NULs from their ends; such a list becomes objects.
     """
     if type(given) is np.ndarray:
         return given
@@ -31,7 +31,7 @@ def as_array(given: Any, what: str) -> Array:
         array = np.asanyarray(given)
     except ValueError as error:  # such as rows of unequal length
         raise ValueError(f"{what} cannot be made an array: {error}") from error
-    check_unmasked(array, what)  # which another library's object may turn out to be
+    check_unmasked(array, what)  # another library's object may convert to one
     array = np.asarray(array)
     if array.dtype.kind in "SU" and isinstance(given, list | tuple):
         objects = np.array(given, object)
@@ -42,7 +42,7 @@ def as_array(given: Any, what: str) -> Array:
 
 def check_unmasked(given: Any, what: str) -> None:
     """ValueError where ``given`` is a masked array, or a list that holds one."""
-    ma = sys.modules.get("numpy.ma")  # to import it takes long, and without it nobody has made a masked array
+    ma = sys.modules.get("numpy.ma")  # slow to import; until somebody does, no array is masked
     if ma is not None and _holds(given, ma.MaskedArray):
         raise ValueError(
             f"{what} is a masked array, and minips would compute with the values that its mask hides. Give "
@@ -57,7 +57,7 @@ def _holds(given: Any, kind: type) -> bool:
 
 
 def as_number(given: Any, what: str) -> float:
-    """One number, perhaps in an array, as a float. TypeError for anything else, ValueError for a masked one."""
+    """One number, or an array of one, as a float. TypeError for anything else, ValueError for a masked array."""
     if type(given) is float:
         return given
     check_unmasked(given, what)
@@ -74,7 +74,7 @@ def as_number(given: Any, what: str) -> float:
 
 
 def is_missing(x: Any) -> bool:
-    """True for None, and for what is not equal to itself: NaN, NaT, pandas.NA, a masked value."""
+    """True for None, and for a value that does not equal itself: NaN, NaT, pandas.NA, a masked value."""
     if x is None:
         return True
     try:
@@ -87,7 +87,7 @@ def is_missing(x: Any) -> bool:
 
 
 def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
-    """X and y as arrays, or X as a sparse matrix in rows. ValueError where one is missing, or they do not fit."""
+    """X and y as arrays, X perhaps as a sparse matrix in rows. ValueError if one is missing or their lengths differ."""
     names = f"X{suffix}", f"y{suffix}"
     if X is None or y is None:
         given, missing = names if y is None else names[::-1]
@@ -104,12 +104,12 @@ def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
 
 
 def sparse_or_array(X: Any, what: str) -> Any:
-    """A sparse matrix of SciPy's in rows, anything else as an array."""
+    """A SciPy matrix in CSR format, anything else as an array."""
     return X.tocsr() if hasattr(X, "tocsr") else as_array(X, what)
 
 
 def row_weights(weights: Any, rows: int) -> Array:
-    """Weights of mean 1."""
+    """The weights of rows, scaled to mean 1. ValueError unless they are finite, at least 0, and not all 0."""
     given = as_array(weights, "The array of weights")
     if given.shape != (rows,) or given.dtype.kind not in "biuf":
         raise ValueError(f"Expected a number as weight for each of {rows} rows; got {given.dtype} of {given.shape}.")
@@ -121,13 +121,13 @@ def row_weights(weights: Any, rows: int) -> Array:
         raise ValueError("All weights are 0. Give some of the rows a weight above 0.")
     with np.errstate(over="ignore"):
         mean = given.mean(dtype=float)
-    if mean in (0, np.inf):  # it leaves the range of float64
+    if mean in (0, np.inf):  # the sum leaves the range of float64
         return row_weights(given / given.max(), rows)
     return np.asarray(given / mean)
 
 
 def check_penalty(l2: Any) -> None:
-    """ValueError where this is not the factor of a penalty."""
+    """ValueError unless this is the factor of a penalty: finite and at least 0."""
     if not isinstance(l2, Real) or not 0 <= float(l2) < np.inf:
         raise ValueError(f"l2 must be a finite number of at least 0; got {l2!r}.")
 
@@ -140,7 +140,7 @@ def as_count(given: Any, what: str) -> int:
 
 
 def check_alike(name: str, held_out: Array, trained: Array) -> None:
-    """ValueError where held-out rows have another shape than training rows, or are not numbers as these are."""
+    """ValueError where held-out rows differ from training rows in shape, or only one of the two holds numbers."""
     if held_out.shape[1:] != trained.shape[1:]:
         raise ValueError(
             f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "
@@ -154,50 +154,50 @@ def check_alike(name: str, held_out: Array, trained: Array) -> None:
 
 
 def column_names(given: Any) -> list[Any] | None:
-    """The names of a data frame's columns, dates and other objects as texts; None for anything else."""
+    """The column names of a data frame, with dates and other objects as texts; None for anything else."""
     columns = getattr(given, "columns", None)
     return [*map(_plain_name, columns)] or None if isinstance(columns, Iterable) else None
 
 
 def _plain_name(name: Any) -> Any:
-    """A name as a file of a run can hold it."""
+    """A name in a form that a saved run can hold."""
     if isinstance(name, tuple):
         return tuple(map(_plain_name, name))
     return name if isinstance(name, str | int) else str(name)
 
 
 def check_columns(given: Any, trained: Sequence[Any] | None, what: str) -> None:
-    """ValueError where a data frame has other columns than the one that was ``trained`` on, or another order of them.
+    """ValueError where a data frame's columns, or their order, differ from those that were ``trained`` on.
 
-    Names are not compared with the numbers of a frame that has no names.
+    Names are not compared with the numbers of a frame without names.
     """
     names = column_names(given)
     if not names or not trained or names == list(trained) or are_numbers(names) != are_numbers(trained):
         return
     lacking, unknown = [n for n in trained if n not in names], [n for n in names if n not in trained]
-    found = [f"lacks {_listed(lacking)}"] if lacking else []
-    found += [f"has {_listed(unknown)} besides"] if unknown else []
+    found = [f"lacks {_first_names(lacking)}"] if lacking else []
+    found += [f"also has {_first_names(unknown)}"] if unknown else []
     if not found:
         ours, theirs = next((n, m) for n, m in zip(names, [*trained, None], strict=False) if n != m)
         found = [f"has {ours!r} in the place of {theirs!r}"]
     raise ValueError(
-        f"The columns of {what} must be those of the training rows, in their order: {what} {' and '.join(found)}. "
-        f"Choose the columns {_listed(trained)}."
+        f"The columns of {what} must be those of the training rows, in the same order: {what} {' and '.join(found)}. "
+        f"Choose the columns {_first_names(trained)}."
     )
 
 
-def _listed(names: Sequence[Any]) -> str:
-    """The first names, with a mark where there are more."""
+def _first_names(names: Sequence[Any]) -> str:
+    """The first eight names, and … if there are more."""
     return ", ".join(map(repr, names[:8])) + ", …" * (len(names) > 8)
 
 
 def are_numbers(names: Iterable[Any]) -> bool:
-    """True where all columns are numbered, as those of a frame that was given no names."""
+    """True where all columns are numbered, as in a frame without names."""
     return all(isinstance(name, int) for name in names)
 
 
 def as_features(X: Any, what: str, names: Sequence[Any] | None) -> Any:
-    """Rows of finite floats, shape (n, d). ValueError names the column that holds something else."""
+    """Rows as finite floats, shape (n, d). ValueError names the column that holds anything else."""
     if X.dtype.kind not in NUMBERS:
         raise ValueError(f"A linear model takes numbers; got {what} of {X.dtype}. Convert them first.")
     if X.dtype.kind == "O":
@@ -212,17 +212,17 @@ def as_features(X: Any, what: str, names: Sequence[Any] | None) -> Any:
             row, column = X.tocoo().row[place], X.tocoo().col[place]
         raise ValueError(
             f"The column {_name(names, column)!r} of {what} holds {_not_finite(X[row, column])} in row {row}. Fill in "
-            "a number, or leave out the rows or the column."
+            "a number, or leave out the row or the column."
         )
     return X
 
 
 def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
-    """Objects as floats, with NaN for a missing one."""
+    """Objects as floats, with NaN for missing ones."""
     floats = np.empty_like(X, dtype=float)
     for number, column in enumerate(X.T):
         try:
-            floats[:, number] = _known(column)
+            floats[:, number] = _floats(column)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"The column {_name(names, number)!r} of {what} holds something that is not a number: {error}. Turn "
@@ -232,8 +232,8 @@ def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
     return floats
 
 
-def _known(objects: Array) -> Array:
-    """Objects as floats, with NaN for a missing one. TypeError, ValueError or OverflowError for no numbers."""
+def _floats(objects: Array) -> Array:
+    """Objects as floats, with NaN for missing ones. TypeError, ValueError or OverflowError if one is not a number."""
     known = objects.copy()
     known[[is_missing(x) for x in objects]] = np.nan
     return known.astype(float)
@@ -244,23 +244,23 @@ def _not_finite(x: Any) -> str:
 
 
 def _name(names: Sequence[Any] | None, column: int) -> Any:
-    """A column's name or, without names, its number."""
+    """The column's name; its number in data without names."""
     return names[column] if names else int(column)
 
 
 def check_table(X: Array, y: Array) -> None:
-    """ValueError where these are not the rows of a linear model."""
+    """ValueError unless X is a table and y has one dimension, as a linear model needs."""
     if X.ndim != 2 or y.ndim != 1:
         raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
 
 
 def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
-    """The values of a regression, finite in this dtype. ValueError names the first row that holds something else."""
+    """The targets of a regression, finite in this dtype. ValueError names the first row that holds anything else."""
     if y.dtype.kind not in NUMBERS:
         raise ValueError(f"A linear model takes numbers; got {what} of {y.dtype}. Convert them first.")
     if y.dtype.kind == "O":
         try:
-            y = _known(y)
+            y = _floats(y)
         except (TypeError, ValueError, OverflowError) as error:
             words = f"{what} holds something that is not a number: {error}. A regression takes numbers."
             raise ValueError(words) from None
@@ -271,23 +271,23 @@ def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
         row = int(np.argmin(finite))
         if np.isfinite(y[row]):
             raise ValueError(
-                f"{what} holds {y[row]} in row {row}, which is beyond {targets.dtype}, the type of X. Scale {what}, or "
+                f"{what} holds {y[row]} in row {row}, out of the range of {targets.dtype}, X's dtype. Scale {what}, or "
                 "give X in float64."
             )
-        raise ValueError(f"{what} holds {_not_finite(y[row])} in row {row}. Fill in a number, or leave out such rows.")
+        raise ValueError(f"{what} holds {_not_finite(y[row])} in row {row}. Fill in a number, or leave out the row.")
     return targets
 
 
 def check_labels(given: Any, what: str) -> None:
-    """ValueError where objects are not labels: with a hole, of several kinds, or with a NUL at the end of a text."""
+    """ValueError for objects that are not labels: one missing, several kinds, or a text that ends with a NUL."""
     labels = as_array(given, what)
     if labels.dtype.kind in "OT" and labels.ndim and labels.size:
         _labels_of_one_kind(labels.ravel().tolist(), what)
 
 
 def number_labels(y: Array, what: str) -> tuple[Array, Array | None]:
-    """The class number of each row; and the labels, in order, where they are texts or truth values. ValueError for
-    other labels.
+    """The class number of each row, and the sorted labels if they are texts or truth values (else None). ValueError
+    for other labels.
     """
     y = _plain_labels(y, what)
     if y.dtype.kind in "iu":
@@ -297,27 +297,27 @@ def number_labels(y: Array, what: str) -> tuple[Array, Array | None]:
 
 
 def known_labels(y: Array, what: str, labels: Array | None) -> Array:
-    """The class numbers of further rows. ValueError for a label that there is not."""
+    """The class numbers of further rows. ValueError for an unknown label."""
     y = _plain_labels(y, what)
     if labels is None:
         if y.dtype.kind == "U":
-            raise ValueError(f"{what} holds texts, and y class numbers. Give both in one way.")
+            raise ValueError(f"{what} holds texts, y holds class numbers. Give both in the same form.")
         return y if y.dtype.kind in "iu" else y.astype(int)
     unknown = sorted({*y.tolist()} - {*labels.tolist()})
     if unknown:
-        raise ValueError(f"{what} holds the class {unknown[0]!r}, which y does not.")
+        raise ValueError(f"{what} holds the class {unknown[0]!r}, and y does not.")
     return np.asarray(np.searchsorted(labels, y.astype(labels.dtype)))
 
 
 def _plain_labels(y: Array, what: str) -> Array:
-    """Labels as whole numbers from 0 on, as texts, or as truth values."""
+    """Labels as whole numbers from 0 on, texts, or truth values."""
     if y.dtype.kind in "OT":
         y = _labels_of_one_kind(y.tolist(), what)
     if y.dtype.kind == "f":
-        y = _whole(y, what)
+        y = _whole_numbers(y, what)
     if y.dtype.kind not in "biuU":
         raise ValueError(
-            f"{what} takes class numbers, texts or truth values; got {y.dtype}. Number other labels by "
+            f"{what} takes class numbers, texts or truth values; got {y.dtype}. Number other labels with "
             "np.unique(y, return_inverse=True)[1]."
         )
     if y.dtype.kind == "i" and y.min() < 0:
@@ -326,21 +326,21 @@ def _plain_labels(y: Array, what: str) -> Array:
 
 
 def _labels_of_one_kind(labels: list[Any], what: str) -> Array:
-    """These objects as an array of texts, of truth values or of floats."""
+    """Objects of one kind as an array of texts, truth values or floats."""
     for row, label in enumerate(labels):
         if is_missing(label):
-            raise ValueError(f"{what} has no label in row {row}, but {label!r}. Leave out such rows, or label them.")
+            raise ValueError(f"{what} has no label in row {row}, but {label!r}. Label the row, or leave it out.")
     first = _kind(labels[0])
     for row, label in enumerate(labels):
         if _kind(label) is not first:
             raise ValueError(
-                f"{what} holds labels of several kinds, {labels[0]!r} in row 0 and {label!r} in row {row}. Give texts "
-                "alone, or class numbers."
+                f"{what} holds labels of several kinds, {labels[0]!r} in row 0 and {label!r} in row {row}. Give only "
+                "texts, or only class numbers."
             )
         if first is str and label.endswith("\0"):
             raise ValueError(
-                f"{what} holds {label!r} in row {row}: NumPy's texts lose a NUL at their end, so that it would be "
-                f"the class {label.rstrip(chr(0))!r}. Take the NUL off, or number the classes."
+                f"{what} holds {label!r} in row {row}: NumPy strips a NUL at the end of a text, which would make it "
+                f"the class {label.rstrip(chr(0))!r}. Remove the NUL, or number the classes."
             )
     return np.array([float(min(label, EXACT)) for label in labels] if first is float else labels, first)
 
@@ -354,20 +354,20 @@ KINDS: tuple[tuple[Any, Any], ...] = (
 
 
 def _kind(label: Any) -> Any:
-    """The type that stands for this kind of label."""
+    """The type that represents this kind of label."""
     return next((kind for kind, types in KINDS if isinstance(label, types)), object)
 
 
-def _whole(y: Array, what: str) -> Array:
-    """Whole floats as whole numbers."""
+def _whole_numbers(y: Array, what: str) -> Array:
+    """Floats without a fraction as whole numbers. ValueError names the first row with another value."""
     y = y.astype(float)
     whole = (np.abs(y) < EXACT) & (y == np.floor(y))
     if not whole.all():
         row = int(np.argmin(whole))
         if np.isnan(y[row]):
-            raise ValueError(f"{what} has no label in row {row}, but NaN. Leave out such rows, or label them.")
+            raise ValueError(f"{what} has no label in row {row}, but NaN. Label the row, or leave it out.")
         raise ValueError(
-            f"{what} takes class numbers 0, 1, 2, …, or texts; it holds {y[row]} in row {row}. For values use "
+            f"{what} takes class numbers 0, 1, 2, …, or texts; it holds {y[row]} in row {row}. To fit values, use "
             "ps.LinearRegression."
         )
     return y.astype(np.int64)

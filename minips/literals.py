@@ -1,4 +1,4 @@
-"""The fields of a stage as text, ``field=value,field=value``, as `minips.stage.build` and the shell take them."""
+"""The fields of a stage as text, ``field=value,field=value``, for `minips.stage.build` and the command line."""
 
 import ast
 import re
@@ -8,8 +8,8 @@ _PORT = re.compile(r"=\s*((?:[\w.-]+|\[[\da-fA-F:.]+\]):\d+)\s*(?=[,)]|$)")
 
 
 def read_fields(text: str) -> dict[str, Any]:
-    """``field=value,…`` as Python would read the arguments of a call, where a bare word is a text and a call is a stage
-    as `build` takes it; ``host:port`` needs no quotes.
+    """Parse ``field=value,…`` like the arguments of a call in Python. A bare word is a text, a call is a stage (a dict
+    for `build`), and ``host:port`` needs no quotes.
 
     >>> read_fields("address=10.0.0.1:6379, tls=False, then=cosine(steps=20)")
     {'address': '10.0.0.1:6379', 'tls': False, 'then': {'name': 'cosine', 'steps': 20}}
@@ -22,12 +22,12 @@ def read_fields(text: str) -> dict[str, Any]:
         return fields
     except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
         raise ValueError(
-            f"Expected field=value, field=value, …, with name(field=value, …) for a stage within; got {text!r:.99}."
+            f"Expected field=value, field=value, …, with name(field=value, …) for a nested stage; got {text!r:.99}."
         ) from None
 
 
 def _argument(node: ast.expr) -> Any:
-    """The value of an argument: a literal, a bare word, or a call with fields alone. ValueError for anything else."""
+    """The value of an argument: a literal, a bare word, or a call with named arguments; else ValueError."""
     match node:
         case ast.Name():
             return node.id

@@ -1,4 +1,4 @@
-"""Stages as text under an earlier name: `parse_stage` is `minips.stage.build`, which takes all of a stage's forms."""
+"""An earlier name: `parse_stage` is `minips.stage.build`, which accepts every form of a stage."""
 
 from minips.stage import build as parse_stage
 

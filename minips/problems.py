@@ -1,4 +1,4 @@
-"""Problems to train: their contract, `Problem`, and models whose gradients have formulas."""
+"""Problems to train: the contract, `Problem`, and models with gradients in closed form."""
 
 import copy
 import hashlib
@@ -10,35 +10,35 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from minips import intake
-from minips.halves import in_float32, wide
+from minips.halves import in_float32, widen
 from minips.stage import Array, Tensors
 
 PLAUSIBLE_CLASSES = 1_000
-"""More classes than this are believed only where there are as many rows, or where the number is given."""
+"""More classes than this are accepted only with as many rows, or if their number is given."""
 
 
 class Problem(ABC):
-    """Subclass this: say how parameters start, and what loss and gradient are. ``X`` and ``y`` hold the training rows.
+    """Subclass this: define the first parameters, the loss and its gradient. ``X`` and ``y`` hold the training rows.
 
-    ``X`` may be a data frame or a sparse matrix of SciPy's, which is kept in rows. ``validation`` is ``(X, y)`` of
-    held-out rows, shaped like training rows, or None. ValueError where one of a pair is missing, or they do not fit,
-    for masked arrays, and for frames of other columns, or another order of them, than the training rows had.
-    All that depends on the rows must be an average over them, so that the average of equal shards' gradients is the
-    gradient of the whole. ``weights`` are the rows' weights in that average; their mean is 1.
+    ``X`` may be a data frame or a SciPy sparse matrix, which is kept as CSR. ``validation`` is ``(X, y)`` of held-out
+    rows, shaped like training rows, or None. ValueError where one of a pair is missing or their lengths differ, for
+    masked arrays, and for a frame whose columns, or their order, differ from those of the training rows.
+    Every term that depends on the rows must be an average over them, so that the average of equal shards' gradients is
+    the gradient of the whole. ``weights`` are the rows' weights in that average, scaled to a mean of 1.
 
-    A ``loss_and_gradient`` that takes ``rng=None`` too is given a generator at each step of a training run, seeded by
-    the run's seed, the worker and its clock, for draws such as dropout; everywhere else it gets None.
+    If ``loss_and_gradient`` accepts ``rng=None``, each step of a training run passes a generator, seeded by the run's
+    seed, the worker and its clock, for draws such as dropout; everywhere else ``rng`` is None.
     """
 
     l2: float = 0.0
-    """The factor of a penalty on the parameters, which the loss of held-out rows leaves out."""
+    """The factor of a penalty on the parameters; the loss of held-out rows omits it."""
     weights: Array | None = None
     feature_names: Sequence[Any] | None = None
-    """The names of X's columns, where X was a data frame. Only frames of the same columns are predicted."""
+    """The column names of X, if it was a data frame. Frames to predict must have the same columns."""
     tables: tuple[str, ...] = ()
-    """Tensors of which a batch reads and changes a few rows: their gradients are `Rows`, and only these travel."""
+    """Tensors of which a batch uses only a few rows: their gradients are `Rows`, and only these rows travel."""
     draws: ClassVar[bool] = False
-    """True where ``loss_and_gradient`` takes ``rng``."""
+    """True if ``loss_and_gradient`` accepts ``rng``."""
 
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
@@ -67,9 +67,9 @@ class Problem(ABC):
 
     @property
     def rows(self) -> int:
-        """The number of training rows. ValueError where the problem was made again from a saved run, without rows."""
+        """The number of training rows. ValueError for a problem restored from a saved run, which has none."""
         if not hasattr(self, "X"):
-            raise ValueError("This problem holds no rows, as that of a loaded run. Make one of the rows to train on.")
+            raise ValueError("This problem was loaded without its rows. Make a problem with rows to train on.")
         return int(self.X.shape[0])
 
     def __repr__(self) -> str:
@@ -87,15 +87,15 @@ class Problem(ABC):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         """The mean loss over some rows (indices or a slice; None: all) and its gradient, shaped like ``params``.
 
-        No later call may write into the arrays of the gradient: they may still be travelling.
+        Return new arrays each time: a later call must not write into them, since they may still be on their way.
         """
 
     def rows_needed(self, rows: Any = None) -> dict[str, Array]:
-        """The rows of each table that ``loss_and_gradient`` reads for these training rows; it finds no other ones."""
-        raise NotImplementedError(f"{type(self).__name__} has tables, so it says which rows a batch reads.")
+        """The rows of each table that ``loss_and_gradient`` reads for these training rows; only these are present."""
+        raise NotImplementedError(f"{type(self).__name__} has tables; override rows_needed(rows).")
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
-        """The mean loss over the chosen training rows."""
+        """The mean loss over the given training rows."""
         return intake.as_number(self.loss_and_gradient(params, rows)[0], "The loss")
 
     def gradient(self, params: Tensors, rows: Any = None) -> Tensors:
@@ -103,32 +103,32 @@ class Problem(ABC):
         return self.loss_and_gradient(params, rows)[1]
 
     def accuracy(self, params: Tensors) -> float | None:
-        """The share of rows that are classified rightly; None where nothing is classified."""
+        """The share of rows classified correctly; None for a problem that does not classify."""
         return None
 
     def predict(self, params: Tensors, X: Array) -> Array:
         """The predictions for rows of ``X``."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how to predict; override predict(params, X).")
+        raise NotImplementedError(f"{type(self).__name__} cannot predict; override predict(params, X).")
 
     def predict_proba(self, params: Tensors, X: Array) -> Array:
         """The probabilities of each class for rows of ``X``, shape (n, classes)."""
         raise NotImplementedError(f"{type(self).__name__} has no probabilities; override predict_proba(params, X).")
 
     def kept(self) -> dict[str, Any]:
-        """All attributes but rows and weights: predicting needs them. `Run.save` writes those that are numbers, texts,
-        arrays, or lists, tuples and dicts of them.
+        """The attributes that predictions need: all but rows and weights. `Run.save` writes numbers, texts, arrays, and
+        lists, tuples and dicts of them.
         """
         return {name: x for name, x in vars(self).items() if name not in ("X", "y", "validation", "weights")}
 
     @classmethod
     def restored(cls, kept: Mapping[str, Any]) -> Self:
-        """A problem without rows that predicts as the one did which ``kept`` is of."""
+        """A problem without rows that predicts like the one whose attributes these are."""
         problem = cls.__new__(cls)
         vars(problem).update(kept, validation=None)
         return problem
 
     def fingerprint(self) -> str:
-        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text where one of them is no array of values."""
+        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text where one is not an array of values."""
         digest = hashlib.sha256()
         for name in ("X", "y"):
             rows: Any = getattr(self, name, None)
@@ -140,40 +140,40 @@ class Problem(ABC):
         return digest.hexdigest()
 
     def shard(self, worker: int, workers: int) -> Self:
-        """One worker's part of this problem: contiguous rows, near-equal in number, nothing held out."""
+        """One worker's part of this problem: contiguous rows, nearly equal in number, without held-out rows."""
         if self.rows < workers:
             raise ValueError(f"{self.rows} training rows cannot be shared among {workers} workers; use fewer workers.")
-        least, more = divmod(self.rows, workers)  # the first so many shards have one row more
+        least, more = divmod(self.rows, workers)  # the first `more` shards have one row more
         start = worker * least + min(worker, more)
         return self.subset(slice(start, start + least + (worker < more)))
 
     def subset(self, rows: Any) -> Self:
-        """The same problem of some of its rows (indices or a slice), nothing held out; `Config.shards` makes these."""
+        """The problem on some of its rows (indices or a slice), without held-out rows; `Config.shards` makes these."""
         part = copy.copy(self)
-        (part.X, part.y), part.weights, part.validation = self._chosen(rows), self._weights_of(rows), None
+        (part.X, part.y), part.weights, part.validation = self._select(rows), self._weights_of(rows), None
         return part
 
     def held_out(self) -> "Self | None":
-        """The same problem, without penalty, of the held-out rows; None where there are none."""
+        """The problem on its held-out rows, without penalty; None if there are none."""
         if self.validation is None:
             return None
         part = copy.copy(self)
         (part.X, part.y), part.validation, part.weights, part.l2 = self.validation, None, None, 0.0
         return part
 
-    def _chosen(self, rows: Any) -> tuple[Array, Array]:
+    def _select(self, rows: Any) -> tuple[Array, Array]:
         return (self.X, self.y) if rows is None else (self.X[rows], self.y[rows])
 
     def _weights_of(self, rows: Any) -> Array | None:
         return self.weights if rows is None or self.weights is None else self.weights[rows]
 
-    def _weighted(self, values: Array, rows: Any) -> Array:
-        """A value for each row, times the row's weight."""
+    def _weigh(self, values: Array, rows: Any) -> Array:
+        """The values, one for each row, times the rows' weights."""
         weights = self._weights_of(rows)
         return values if weights is None else values * weights.astype(values.dtype)
 
     def _tabulate(self, X_validation: Any) -> None:
-        """Make X, and X of the held-out rows, rows of finite floats, because the parameters take their dtype."""
+        """Convert X, also of the held-out rows, to finite floats; the parameters take their dtype."""
         intake.check_table(self.X, self.y)
         self.X = intake.as_features(self.X, "X", self.feature_names)
         if self.validation:
@@ -181,7 +181,7 @@ class Problem(ABC):
             self.validation = intake.as_features(self.validation[0], "X_validation", names), self.validation[1]
 
     def _features(self, X: Any, columns: int) -> Any:
-        """Rows to predict, of so many columns. ValueError where they are not like the training rows."""
+        """Rows to predict. ValueError unless they have the training rows' columns."""
         intake.check_columns(X, self.feature_names, "X")
         names, X = intake.column_names(X) or self.feature_names, intake.sparse_or_array(X, "X")
         if X.ndim != 2 or X.shape[1] != columns:
@@ -220,20 +220,20 @@ class LinearRegression(Problem):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         if self.X.dtype.itemsize < 4:
             return in_float32(LinearRegression, self, params, rows)
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         w = params["w"]
         residual = X @ w + params["b"] - y  # (n,)
-        weighted = self._weighted(residual, rows)
+        weighted = self._weigh(residual, rows)
         loss = float(residual @ weighted) / (2 * len(y)) + self.l2 / 2 * float(w @ w)
         gradient = weighted @ X / X.dtype.type(len(y)) + X.dtype.type(self.l2) * w
         return loss, {"w": gradient, "b": np.asarray(weighted.mean(), X.dtype)}
 
     def predict(self, params: Tensors, X: Array) -> Array:
-        return np.asarray(wide(self._features(X, len(params["w"]))) @ wide(params["w"]) + wide(params["b"]))
+        return np.asarray(widen(self._features(X, len(params["w"]))) @ widen(params["w"]) + widen(params["b"]))
 
     def solution(self) -> Tensors:
         """The parameters of least loss, from the normal equations of the centred data."""
-        X, y = wide(self.X.toarray() if hasattr(self.X, "toarray") else self.X), wide(self.y)
+        X, y = widen(self.X.toarray() if hasattr(self.X, "toarray") else self.X), widen(self.y)
         centre, level = np.average(X, axis=0, weights=self.weights), np.average(y, weights=self.weights)
         A, r = X - centre, y - level
         B = A.T if self.weights is None else A.T * self.weights
@@ -242,9 +242,9 @@ class LinearRegression(Problem):
 
 
 class SoftmaxRegression(Problem):
-    """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``, y holding class numbers, or
-    texts or truth values, whose sorted values are numbered and kept as ``labels``. ``classes`` is their number where
-    ``y`` does not hold them all; None: the largest in ``y``, plus 1. ValueError for a y of one class, without it.
+    """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``. ``y`` holds class numbers,
+    texts or truth values; the latter are numbered in sorted order and kept as ``labels``. ``classes`` is the number of
+    classes; None: the largest in ``y``, plus 1. ValueError for a ``y`` of one class if ``classes`` is not given.
 
     Parameters: ``W`` (d, classes) and ``b`` (classes,), both zero at first. Gradients: ``XᵀR/n + l2·W`` and the column
     means of R = softmax(XW + b) − onehot(y). Source: Bishop 2006, "Pattern Recognition and Machine Learning", 4.3.4.
@@ -266,7 +266,7 @@ class SoftmaxRegression(Problem):
         self._tabulate(X_validation)
         classes = None if classes is None else intake.as_count(classes, "classes")
         self.labels: Array | None
-        """The classes' names, where y holds texts or truth values."""
+        """The names of the classes, if y holds texts or truth values."""
         self.y, self.labels = intake.number_labels(self.y, "y")
         classes_seen = int(self.y.max()) + 1
         if self.validation:
@@ -275,19 +275,19 @@ class SoftmaxRegression(Problem):
         if (classes or 1) == 1 and (self.y == self.y[0]).all():
             first = self.y[0].item() if self.labels is None else self.labels[0].item()
             raise ValueError(
-                f"y holds one class, {first!r}, in all its rows, and a classifier needs two. Where other rows hold "
-                "the others, number them 0, 1, 2, … and say with classes= how many there are."
+                f"y holds one class, {first!r}, in all its rows, and a classifier needs two. If the others occur "
+                "elsewhere, number the classes 0, 1, 2, … and give their number as classes=."
             )
         if classes is None and classes_seen > max(len(self.y), PLAUSIBLE_CLASSES):
             raise ValueError(
                 f"y holds the class {classes_seen - 1} in {len(self.y)} rows. Classes are numbered 0, 1, 2, …: number "
-                "them with np.unique(y, return_inverse=True)[1], or say how many there are with classes=."
+                "them with np.unique(y, return_inverse=True)[1], or give their number as classes=."
             )
         self.classes, self.l2 = classes or classes_seen, l2
         if self.classes < classes_seen:
             raise ValueError(f"y holds the class {classes_seen - 1}, but classes are 0 to {self.classes - 1} only.")
         if self.labels is not None and self.classes > len(self.labels):
-            raise ValueError(f"y names {len(self.labels)} classes, and classes={classes} of numbers. Number y, too.")
+            raise ValueError(f"y has {len(self.labels)} labels but classes={classes}: give y as class numbers.")
 
     def init(self, rng: np.random.Generator) -> Tensors:
         return {"W": np.zeros((self.X.shape[1], self.classes), self.X.dtype), "b": np.zeros(self.classes, self.X.dtype)}
@@ -295,7 +295,7 @@ class SoftmaxRegression(Problem):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         if self.X.dtype.itemsize < 4:
             return in_float32(SoftmaxRegression, self, params, rows)
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         W = params["W"]
         loss, R = cross_entropy(X @ W + params["b"], y, self._weights_of(rows))
         gradient = X.T @ R
@@ -307,14 +307,14 @@ class SoftmaxRegression(Problem):
         return float((self.scores(params).argmax(axis=1) == self.y).mean())
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
-        """A number for each row of ``X`` (None: the training rows) and class, shape (n, classes); the largest of a row
-        is the prediction.
+        """The score of each row of ``X`` (None: the training rows) and class, shape (n, classes). The class with the
+        largest is predicted.
         """
         X = self.X if X is None else self._features(X, len(params["W"]))
-        return np.asarray(wide(X) @ wide(params["W"]) + wide(params["b"]))
+        return np.asarray(widen(X) @ widen(params["W"]) + widen(params["b"]))
 
     def predict(self, params: Tensors, X: Array) -> Array:
-        """The class of each row: its number, or its label."""
+        """The predicted class of each row: its label, or its number if there are no labels."""
         numbers = self.scores(params, X).argmax(axis=1)
         return np.asarray(numbers if self.labels is None else self.labels[numbers])
 
@@ -331,7 +331,7 @@ class MLP(SoftmaxRegression):
 
     Parameters: ``U`` (d, hidden), ``a`` (hidden,), ``W`` (hidden, classes), ``b`` (classes,). U and W start normal with
     variance 2/d and 1/hidden (He et al. 2015, "Delving Deep into Rectifiers", section 2.2), a and b zero. The gradient
-    is back-propagation's (Rumelhart, Hinton and Williams 1986). Its tensors differ in how few bits they stand.
+    is computed by back-propagation (Rumelhart, Hinton and Williams 1986). Its tensors tolerate different bit widths.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class MLP(SoftmaxRegression):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         if self.X.dtype.itemsize < 4:
             return in_float32(MLP, self, params, rows)
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         U, W, l2 = params["U"], params["W"], X.dtype.type(self.l2)
         active = np.maximum(X @ U + params["a"], 0)  # (n, hidden)
         loss, R = cross_entropy(active @ W + params["b"], y, self._weights_of(rows))
@@ -367,8 +367,8 @@ class MLP(SoftmaxRegression):
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
         X = self.X if X is None else self._features(X, len(params["U"]))
-        active = np.maximum(wide(X) @ wide(params["U"]) + wide(params["a"]), 0)
-        return np.asarray(active @ wide(params["W"]) + wide(params["b"]))
+        active = np.maximum(widen(X) @ widen(params["U"]) + widen(params["a"]), 0)
+        return np.asarray(active @ widen(params["W"]) + widen(params["b"]))
 
     def _sizes(self) -> list[str]:
         return [*super()._sizes(), f"{self.hidden} hidden units"]
@@ -376,13 +376,13 @@ class MLP(SoftmaxRegression):
 
 def softmax(scores: Array) -> Array:
     """``exp(scores) / Σ exp(scores)`` of each row, shape (n, classes)."""
-    R = np.exp(wide(scores) - scores.max(axis=1, keepdims=True))
+    R = np.exp(widen(scores) - scores.max(axis=1, keepdims=True))
     return np.asarray(R / R.sum(axis=1, keepdims=True))
 
 
 def cross_entropy(scores: Array, y: Array, weights: Array | None = None) -> tuple[float, Array]:
-    """``mean(−log softmax(scores)[y])`` and its gradient with respect to the scores, both of shape (n, classes); each
-    row counts ``weights`` times.
+    """``mean(−log softmax(scores)[y])`` and its gradient with respect to the scores, of shape (n, classes). Each row
+    counts by its weight.
     """
     each = np.arange(len(y))
     scores = scores - scores.max(axis=1, keepdims=True)

@@ -1,8 +1,8 @@
 """Random streams: one for each use, so that no two uses can draw the same numbers.
 
-Every stream of a run follows from `Config.seed` and from where it is used. The words that seed a generator are (seed,
-first, second, use, …): the fourth names the use and is given out here alone. That makes two streams of one seed differ
-in at least one word, which NumPy's ``SeedSequence`` turns into independent states.
+Every stream of a run is derived from `Config.seed` and its use. A generator is seeded by the words (seed, first,
+second, use, …); the fourth identifies the use and is assigned in this file alone. So two streams of one seed differ in
+at least one word, which NumPy's ``SeedSequence`` turns into independent states.
 """
 
 import zlib
@@ -21,23 +21,23 @@ def _stream(use: int) -> Callable[..., np.random.Generator]:
 batch = _stream(0)
 """Rows of a batch, by (seed, worker, clock, turn); ``turn`` counts the batches of one push."""
 delay = _stream(1)
-"""Seconds that a delayed worker computes (`Delays.exponential`), by (seed, worker, clock)."""
+"""How long a delayed worker computes (`Delays.exponential`), by (seed, worker, clock)."""
 push = _stream(2)
-"""The quantizer of what a worker pushes to a server, by (seed, worker, server)."""
+"""The quantizer of a worker's pushes to a server, by (seed, worker, server)."""
 pull = _stream(3)
-"""The quantizer of answers to one worker, of rows or through a memory, by (seed, worker, server)."""
+"""The quantizer of answers to one worker (rows, or with a memory), by (seed, worker, server)."""
 all_reduce = _stream(4)
 """The quantizer of a rank's hops, by (seed, rank)."""
 shared_pull = _stream(5)
 """The quantizer of a server's answers to all the workers, by (seed, server)."""
 loss = _stream(6)
-"""Which packets a simulated network loses, by (seed)."""
+"""The packets that a simulated network loses, by (seed)."""
 compute = _stream(7)
-"""Seconds that a simulated worker computes (`Simulated.exponential`), by (seed, worker, clock)."""
+"""How long a simulated worker computes (`Simulated.exponential`), by (seed, worker, clock)."""
 init = _stream(8)
 """The parameters before the first step (`Problem.init`), by (seed)."""
 synthetic = _stream(9)
-"""The rows of `datasets.synthetic`, and which of them are held out, by (seed)."""
+"""The rows of `datasets.synthetic` and the choice of held-out ones, by (seed)."""
 fourier = _stream(10)
 """The directions and phases of `datasets.fourier`, by (seed)."""
 epoch = _stream(12)
@@ -45,20 +45,20 @@ epoch = _stream(12)
 gradient = _stream(13)
 """A problem's own draws in one gradient, such as dropout, by (seed, worker, clock, turn)."""
 statistics = _stream(14)
-"""A network's draws while it takes the statistics of the training rows (`TorchProblem.module`), by (seed)."""
+"""A network's draws while it computes the statistics of the training rows (`TorchProblem.module`), by (seed)."""
 clicks = _stream(15)
-"""The rows of `datasets.clicks`, and which of them are held out, by (seed)."""
+"""The rows of `datasets.clicks` and the choice of held-out ones, by (seed)."""
 shards = _stream(16)
-"""Which rows are whose (`Config.shards`), by (seed)."""
+"""The assignment of rows to workers (`Config.shards`), by (seed)."""
 wake = _stream(17)
-"""The order in which a server's threads answer a round, where that is predicted on hosts, by (seed, server)."""
+"""The wake-up order of a server's threads, in predictions for the engine `Hosts`, by (seed, server)."""
 
 
 def split(seed: int) -> np.random.Generator:
-    """Rows of a bundled data set that are held out, by the seed alone: no other stream has four words and ends in 0."""
+    """The held-out rows of a bundled data set, by (seed), which NumPy pads to (seed, 0, 0, 0): no other stream's."""
     return np.random.default_rng(seed)
 
 
 def options(question: str) -> np.random.Generator:
-    """The order in which a lesson's question shows its options."""
+    """The order of the options in a lesson's question."""
     return _stream(11)(zlib.crc32(question.encode()))

@@ -1,6 +1,6 @@
-"""scikit-learn: a classifier and a regressor that are trained by `minips.train`.
+"""scikit-learn: a classifier and a regressor trained by `minips.train`.
 
-scikit-learn is not installed along with minips, and nothing else in it imports this module.
+minips does not install scikit-learn, and no other module imports this one.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from minips.stage import Array, Tensors
 from minips.stages.optimizers import SGD
 from minips.stages.transports import InProc, Tcp
 from minips.training.train import engine_for, train
-from minips.words import nearest
+from minips.words import suggestion
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -39,21 +39,21 @@ _STAGES = ("aggregator", "consistency", "optimizer", "exchange")
 
 
 class _Named:
-    """An estimator whose errors of unknown parameters have its own name."""
+    """An estimator whose errors for unknown parameters name its own class."""
 
     def __new__(cls, *values: Any, **given: Any) -> Self:
-        if cls.__init__.__module__ == __name__:  # or Python's own error names the subclass
+        if cls.__init__.__module__ == __name__:  # otherwise Python's error names the subclass
             known = cls._get_param_names()  # type: ignore[attr-defined]
             for name in given:
                 if name not in known:
-                    raise TypeError(f"{cls.__name__} has no parameter {name!r}. {nearest(name, known)}")
+                    raise TypeError(f"{cls.__name__} has no parameter {name!r}. {suggestion(name, known)}")
             if values:
                 raise TypeError(f"{cls.__name__} takes its parameters by name, such as workers=2; got {values[0]!r}.")
         return super().__new__(cls)
 
 
 class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
-    """A linear model whose parameters were trained by several workers."""
+    """A linear model trained by several workers."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     _second_derivative: float
-    """The largest second derivative of a row's loss by its prediction."""
+    """The largest second derivative of a row's loss with respect to its prediction."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,7 +91,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def config(self, X: Any, steps: int) -> Config:
-        """The experiment that `fit` trains on the rows of X."""
+        """The config with which `fit` trains on the rows of X."""
         rows = X.shape[0]
         near = engine_for(self.engine, ()).apart == InProc.reach
         transport = (InProc() if near else Tcp()) if self.transport is None else self.transport
@@ -119,7 +119,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.workers, Integral) or self.workers < 1:
             raise ValueError(f"workers must be at least 1; got {self.workers!r}.")
         check_penalty(self.l2)
-        # the parameters keep the type that the first rows gave them
+        # the parameters keep the dtype of the first rows
         dtype = X.dtype if reset else next(iter(self._params.values())).dtype
         self._check_range(X, dtype, learned=True)
         X = X.astype(dtype, copy=False)
@@ -128,7 +128,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return X, y, weights
 
     def _train(self, problem: Problem, before: Tensors | None, steps: int | None) -> Tensors:
-        """Train for so many steps; None for one pass over the rows."""
+        """Train for ``steps`` steps; None for one pass over the rows."""
         if steps is None:
             one_pass = Config(workers=min(self.workers, problem.rows), batch_size=self.batch_size, epochs=1)
             steps = one_pass.for_rows(problem.rows).steps
@@ -150,13 +150,13 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return X
 
     def _read(self, *rows: Any, **options: Any) -> Any:
-        """The rows as scikit-learn's check lets them through. It adds them up, which may overflow."""
+        """The rows, validated by scikit-learn, whose check adds them up and may overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             return validate_data(self, *rows, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
 
     def _check_range(self, X: Any, dtype: Any, learned: bool = False) -> None:
-        """ValueError that names a column of X whose squares, or their sums, could leave the range of the ``dtype``; of
-        rows to be ``learned``, also where all columns are so small that their gradients vanish.
+        """ValueError that names a column of X whose squares, or their sums, could overflow. For rows to be ``learned``
+        from, also where all columns are so small that their gradients vanish.
         """
         high, low = (end.toarray()[0] if hasattr(end, "toarray") else end for end in (X.max(axis=0), X.min(axis=0)))
         sizes = np.maximum(high, -low)
@@ -176,7 +176,7 @@ def _check_unmasked(**given: Any) -> None:
 
 
 class _Scored:
-    """An estimator whose ``score`` refuses masked arrays, whose hidden values scikit-learn would count."""
+    """An estimator whose ``score`` refuses masked arrays, since scikit-learn would count their hidden values."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The accuracy of a classifier, R² of a regressor, as scikit-learn computes them."""
@@ -186,16 +186,16 @@ class _Scored:
 
 
 class PSRegressor(_Scored, RegressorMixin, _Trained):  # type: ignore[misc]
-    """Least squares, trained by `minips.train`; its parameters are those of `PSClassifier` but for ``class_weight``."""
+    """Least squares, trained by `minips.train`. Parameters as for `PSClassifier`, without ``class_weight``."""
 
     _second_derivative = 1.0
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on all rows anew."""
+        """Train from scratch on all rows."""
         return self._fit(X, y, sample_weight, None, self.steps)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Go on from the parameters for one pass over these rows; the optimizer's state begins anew."""
+        """Continue from the current parameters for one pass over these rows; the optimizer's state starts anew."""
         return self._fit(X, y, sample_weight, getattr(self, "_params", None), None)
 
     def predict(self, X: Any) -> Array:
@@ -208,15 +208,15 @@ class PSRegressor(_Scored, RegressorMixin, _Trained):  # type: ignore[misc]
         with np.errstate(over="ignore"):
             y = as_targets(y, float, "y").astype(X.dtype)
         if (largest := float(np.abs(y).max())) > (most := _most(X.dtype)):
-            raise ValueError(f"y has values up to {largest:g}. In {X.dtype} they may be {most:.0e} at most: scale y.")
+            raise ValueError(f"y has values up to {largest:g}. In {X.dtype} they must be at most {most:.0e}: scale y.")
         problem = LinearRegression(X, y, l2=self.l2, weights=weights)
         params = self._train(problem, before, steps)
         self.coef_, self.intercept_ = params["w"], params["b"]
         return self
 
 
-def _extended(function: Any, **more: Any) -> inspect.Signature:
-    """The signature of a function, with more parameters and their defaults."""
+def _extend_signature(function: Any, **more: Any) -> inspect.Signature:
+    """The signature of a function, extended by keyword parameters with defaults."""
     known = inspect.signature(function)
     added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in more.items()]
     return known.replace(parameters=[*known.parameters.values(), *added])
@@ -225,18 +225,18 @@ def _extended(function: Any, **more: Any) -> inspect.Signature:
 class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
     """Softmax regression, trained by several workers through `minips.train`.
 
-    A stage is given by value, by name, or by its name and fields: ``"topk:fraction=0.01"``. ``quantizer``, ``memory``,
-    ``serializer`` and ``compressor`` are those of the pushed gradients. ``steps`` are clocks of all the workers, of
-    ``batch_size`` rows each. ``engine`` is where workers run: ``"threads"`` starts no process. Without a ``transport``
-    it is one that suits the engine. Without an ``optimizer`` it is gradient descent, with one over the largest
-    curvature of the loss as its learning rate. ValueError names a column of X with values above 1e77, or above 4e9 in
-    float32.
+    A stage is given as a value, a name, or a name with fields: ``"topk:fraction=0.01"``. ``quantizer``, ``memory``,
+    ``serializer`` and ``compressor`` apply to the pushed gradients. ``steps`` counts clocks of all the workers, of
+    ``batch_size`` rows each. ``engine`` says where workers run: ``"threads"`` starts no process. The default
+    ``transport`` suits the engine. The default ``optimizer`` is gradient descent, with one over the largest curvature
+    of the loss as its learning rate. ValueError names a column of X with values above 1e77, or above 4e9 in float32.
 
-    ``class_weight`` multiplies the weights of rows by one for their class: a dict of weights by class, 1 where it has
-    none, or ``"balanced"`` for ``n / (classes · n_c)``, n_c being the weight of the class's rows and n that of all.
+    ``class_weight`` multiplies the weights of rows by a weight for their class: a dict of weights by class, 1 if it
+    lacks one, or ``"balanced"`` for ``n / (classes · n_c)``, where n_c is the weight of the class's rows and n that of
+    all rows.
 
-    Fitted, it has ``coef_``, ``intercept_``, ``n_iter_``, the number of steps, and ``history_``, rows of (seconds,
-    step, training loss). ConvergenceWarning where the run diverged.
+    After fitting it has ``coef_``, ``intercept_``, ``n_iter_``, the number of steps, and ``history_``, rows of
+    (seconds, step, training loss). ConvergenceWarning if the run diverged.
     """
 
     _second_derivative = 0.5  # Böhning 1992, "Multinomial Logistic Regression Algorithm"
@@ -245,25 +245,25 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         super().__init__(**others)
         self.class_weight = class_weight
 
-    # scikit-learn reads the parameters' names here
-    __init__.__signature__ = _extended(_Trained.__init__, class_weight=None)  # type: ignore[attr-defined]
+    # scikit-learn reads the parameter names from it
+    __init__.__signature__ = _extend_signature(_Trained.__init__, class_weight=None)  # type: ignore[attr-defined]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on all rows anew. ``y`` may hold any labels."""
+        """Train from scratch on all rows. ``y`` may hold any labels."""
         X, y, weights = self._table(X, y, sample_weight, reset=True)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         return self._fit(X, y, weights, None, self.steps)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on from the parameters for one pass over these rows; the optimizer's state begins anew. ``classes`` names
-        all the classes in the first call.
+        """Continue from the current parameters for one pass over these rows; the optimizer's state starts anew. The
+        first call must name all ``classes``.
         """
         before = getattr(self, "_params", None)
         if isinstance(self.class_weight, str):
             raise ValueError(
-                f"partial_fit sees a part of the rows, and class_weight={self.class_weight!r} needs all of them. "
-                "Give a dict of weights, such as sklearn.utils.class_weight.compute_class_weight makes."
+                f"partial_fit sees only some of the rows, and class_weight={self.class_weight!r} needs all of "
+                "them. Give a dict of weights, as from sklearn.utils.class_weight.compute_class_weight."
             )
         X, y, weights = self._table(X, y, sample_weight, reset=before is None)
         check_classification_targets(y)
@@ -273,11 +273,11 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
             check_labels(classes, "classes")
             self.classes_ = np.unique(classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} is not what the first call to partial_fit got: {self.classes_}.")
+            raise ValueError(f"classes={classes!r} differs from the first call to partial_fit: {self.classes_}.")
         return self._fit(X, y, weights, before, None)
 
     def decision_function(self, X: Any) -> Array:
-        """A number for each row and class; with two classes one for each row, above 0 for the second class."""
+        """A score for each row and class; with two classes, one for each row, above 0 for the second class."""
         X = self._features(X)
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -303,7 +303,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         known = self.classes_[np.minimum(numbers, len(self.classes_) - 1)] == y
         if not known.all():
             stranger = y[~known].tolist()[0]
-            raise ValueError(f"y has the label {stranger!r}, which is none of the classes {self.classes_}.")
+            raise ValueError(f"y has the label {stranger!r}, which is not one of the classes {self.classes_}.")
         if len(self.classes_) < 2:
             raise ValueError(f"A classifier needs two classes; got 1 class, {self.classes_.tolist()[0]!r}.")
         if (of_class := self._class_weights(numbers, weights)) is not None:
@@ -317,7 +317,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         return self
 
     def _class_weights(self, numbers: Array, weights: Array | None) -> Array | None:
-        """The weight of each class, as scikit-learn's `LogisticRegression` finds it; None where all count alike."""
+        """The weight of each class, as in scikit-learn's `LogisticRegression`; None if all count alike."""
         given, classes = self.class_weight, self.classes_.tolist()
         if given is None:
             return None
@@ -331,21 +331,21 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
                 raise ValueError(f"class_weight has {weight!r} for {label!r}; expected a finite number of at least 0.")
         strangers = [label for label in given if label not in classes]
         if strangers and any(label not in given for label in classes):
-            raise ValueError(f"class_weight has {strangers[0]!r}, which is none of the classes {classes}.")
+            raise ValueError(f"class_weight has {strangers[0]!r}, which is not one of the classes {classes}.")
         return np.array([float(given.get(label, 1)) for label in classes])
 
 
 def _most(dtype: Any) -> float:
-    """The largest value whose square still has a wide margin to the range of this dtype, as has that of its inverse."""
+    """The largest value whose square, and whose inverse's square, are well within the range of this dtype."""
     return math.sqrt(math.sqrt(np.finfo(dtype).max))
 
 
 def _curvature(X: Any, batch: int) -> float:
-    """The largest eigenvalue of the mean of ``xxᵀ``, x a row of X and a 1, by the power method; a batch has more."""
+    """The largest eigenvalue of the mean of ``xxᵀ``, x being a row of X and a 1, plus an allowance for batches."""
     v, one = np.full(X.shape[1], 1.0), 1.0
     largest = 0.0
     for _ in range(20):
-        _, power = math.frexp(max(np.abs(v).max(), one))  # so that no square leaves the range of float64
+        _, power = math.frexp(max(np.abs(v).max(), one))  # so that no square overflows
         v, one = np.ldexp(v, -power), math.ldexp(one, -power)
         length = float(np.sqrt(v @ v + one * one))
         largest, v, one = math.ldexp(length, power), v / length, one / length

@@ -1,11 +1,11 @@
 """The common base of all swappable parts.
 
-A **Value** is a frozen dataclass whose fields say what they accept: limits, choices, a unit, one line of help. It
-checks itself when it is made, prints as the code that makes it, and goes to JSON and back.
+A **Value** is a frozen dataclass whose fields state what they accept: limits, choices, a unit, one line of help. It
+checks itself when it is made, prints as the code that makes it, and converts to JSON and back.
 
 A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
-both, ``names`` lists what there is, and ``build`` makes one from a name, a name and fields, or a dict. Nothing here
-knows what the kinds do: their contracts stand in ``minips.stages``.
+both, ``names`` returns the names of a kind, and ``build`` makes a stage from a name, a name and fields, or a dict. This
+module does not know what the kinds do; their contracts are in ``minips.stages``.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minips.literals import read_fields
-from minips.words import FieldsDoc, article, check_limits, check_type, default_of, nearest, reason
+from minips.words import FieldsDoc, a_or_an, check_limits, check_type, default_of, message_of, suggestion
 
 T = TypeVar("T")
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
     class ValueField(Generic[T]):
-        """The type of a field that is read as a T, and may be given as a dict of its fields."""
+        """The type of a field that reads as a T and may be assigned a dict of T's fields."""
 
         def __get__(self, instance: object, owner: type | None = None) -> T: ...
         def __set__(self, instance: object, value: T | Mapping[str, Any]) -> None: ...
 
     class StageField(ValueField[T]):
-        """The same for a stage, which may be given by its name, too."""
+        """The same for a stage, which may also be assigned by name."""
 
         def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
 else:
     from typing import NewType
 
-    Array = NewType("Array", np.ndarray)  # by this name in help(), where NDArray[Any] is a line of brackets
+    Array = NewType("Array", np.ndarray)  # so that help() prints Array, and not NDArray[Any] spelt out
 
     class StageField:
         """A mark for type checkers: ``StageField[T]`` is T."""
@@ -57,13 +57,14 @@ Tensors = dict[str, Array]
 """Named arrays: parameters or gradients."""
 Buffer = bytes | bytearray | memoryview
 Frames = list[Buffer]
-"""The buffers that travel."""
+"""The buffers of a message."""
 
 _KINDS: dict[str, dict[str, type["Stage"] | str]] = {}
 ONE_THREAD = 10_000
 """Values whose dot product OpenBLAS works out in one thread."""
-DEFAULTS: dict[tuple[str, str], "Stage"] = {}
+DEFAULTS: dict[tuple[str, str], Any] = {}
 """What `default_stage` has made, by kind and name, for those who look there often."""
+CHANGES = [0]  # how many stages were registered: what is known of a name's stage may be another's then
 
 
 def option(
@@ -79,10 +80,10 @@ def option(
     unit: str | None = None,
     operator: bool = False,
 ) -> Any:
-    """A dataclass field that knows what it accepts: what a check, a widget and a help page need.
+    """A dataclass field that states what it accepts, for checks, widgets and help pages.
 
-    ``minimum`` and ``maximum`` are inclusive, ``above`` and ``below`` exclusive. A callable ``default`` makes it. What
-    only an ``operator`` of servers needs is no control in the lab.
+    ``minimum`` and ``maximum`` are inclusive, ``above`` and ``below`` exclusive. A callable ``default`` is a factory.
+    The lab does not show ``operator`` fields, which are for whoever runs servers.
     """
     limits = {"minimum": minimum, "maximum": maximum, "above": above, "below": below, "step": step}
     among = {"choices": None if choices is None else tuple(choices), "unit": unit, "operator": operator}
@@ -93,21 +94,21 @@ def option(
 
 
 class Value:
-    """A frozen dataclass that checks its fields and goes to JSON and back."""
+    """A frozen dataclass that checks its fields and converts to JSON and back."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if isinstance(words := vars(cls).get("__doc__"), str):
             cls.__doc__ = FieldsDoc(words)  # type: ignore[assignment]
 
-    if not TYPE_CHECKING:  # checkers know the fields
+    if not TYPE_CHECKING:  # type checkers know the fields
 
         def __new__(cls, *values, **fields):
             _check_names(cls, fields, TypeError)
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check each field against its type and its limits. ValueError with what was got and what is accepted."""
+        """Check each field against its type and its limits. ValueError says what was got and what is accepted."""
         hints = get_type_hints(type(self))
         for field in _fields(self):
             where = f"{type(self).__name__}.{field.name}"
@@ -117,7 +118,7 @@ class Value:
 
     def __repr__(self) -> str:
         """The code that makes it."""
-        # the fields that differ from their defaults: `dataclass` writes one of all the fields, unless repr=False
+        # only the fields that differ from their defaults; the repr that `dataclass` writes has them all
         values = ((field, getattr(self, field.name)) for field in _fields(self))
         differing = (f"{field.name}={value!r}" for field, value in values if value != default_of(field))
         return f"{type(self).__qualname__}({', '.join(differing)})"
@@ -125,7 +126,7 @@ class Value:
     as_code = __repr__
 
     def with_(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with other values in some fields, which are named by their path: ``{"push.quantizer": "sign"}``.
+        """A copy with some fields changed, each named by its path: ``{"push.quantizer": "sign"}``.
 
         ValueError for a path that does not exist.
         """
@@ -142,11 +143,11 @@ class Value:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values that JSON can carry."""
-        return {field.name: _plain(getattr(self, field.name)) for field in _fields(self)}
+        return {field.name: _plain_value(getattr(self, field.name)) for field in _fields(self)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. ValueError for unknown keys, TypeError for what is no mapping."""
+        """The value that ``to_dict`` described. ValueError for unknown keys, TypeError for anything but a mapping."""
         if not isinstance(fields, Mapping):
             raise TypeError(
                 f"{cls.__name__}.from_dict takes a mapping of fields to values, as to_dict gives it; got {fields!r}."
@@ -163,6 +164,15 @@ class Stage(Value):
     requires: ClassVar[tuple[str, ...]] = ()
     """Modules that must be installed, and ``extra``, the minips extra that installs them."""
     extra: ClassVar[str] = ""
+    of_methods: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Class attributes that are True for these methods alone: False in a subclass that overrides one of them."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for attribute, methods in cls.of_methods.items():
+            said = next(base for base in cls.__mro__ if attribute in vars(base))
+            if any(getattr(cls, method) is not getattr(said, method) for method in methods):
+                setattr(cls, attribute, False)
 
     def __post_init__(self) -> None:
         lacking = missing(type(self))
@@ -181,13 +191,13 @@ S = TypeVar("S", bound=Stage)
 
 
 class NoStageError(ValueError):
-    """No stage of the kind has the name."""
+    """The kind has no stage of this name."""
 
 
 def register(cls: type[S]) -> type[S]:
     """Class decorator: list a stage under its kind and name, for ``build``, the command line and the widgets.
 
-    The same class again, as of a cell that is run twice, replaces itself. ValueError for another under a taken name.
+    Registering a class again, as a cell run twice does, replaces it. ValueError if another class has the name.
     """
     check_type("register", cls, type, "a class")
     kind, name = getattr(cls, "kind", None), getattr(cls, "name", None)
@@ -202,35 +212,36 @@ def register(cls: type[S]) -> type[S]:
         )
     known = _KINDS.setdefault(kind, {})
     taken = known.get(name)
-    if taken is not None and _where(taken) != _where(cls):
-        raise ValueError(f"The {kind} name {name!r} belongs to {_where(taken).replace(':', '.')}; choose another.")
+    if taken is not None and _path(taken) != _path(cls):
+        raise ValueError(f"The {kind} name {name!r} belongs to {_path(taken).replace(':', '.')}; choose another.")
     known[name] = cls
     DEFAULTS.pop((kind, name), None)
+    CHANGES[0] += 1
     return cls
 
 
 def announce(kind: str, name: str, where: str) -> None:
-    """List a stage whose module is imported when it is first asked for; ``where`` is ``"module:Class"``."""
+    """List a stage, ``where`` being ``"module:Class"``; the module is imported when the stage is first used."""
     _KINDS.setdefault(kind, {}).setdefault(name, where)
 
 
 def kinds() -> list[str]:
-    """The kinds of stage that there are."""
+    """The kinds of stage."""
     return list(_KINDS)
 
 
 @cache
 def load_installed() -> None:
-    """Import the modules that installed packages name under the entry-point group ``minips.stages``: they register
-    stages. One that fails is a warning.
+    """Import the modules that installed packages name under the entry-point group ``minips.stages``, which register
+    stages. Warns of each module that cannot be loaded.
     """
-    from importlib.metadata import entry_points  # which takes longer to import than all of this
+    from importlib.metadata import entry_points  # slow to import
 
     for entry in entry_points(group="minips.stages"):
         try:
             entry.load()
         except Exception as error:
-            words = f"The stages of {entry.value} cannot be loaded: {type(error).__name__}: {reason(error)}"
+            words = f"The stages of {entry.value} cannot be loaded: {type(error).__name__}: {message_of(error)}"
             warnings.warn(words, stacklevel=2)
 
 
@@ -246,7 +257,7 @@ def stage_class(kind: str, name: str) -> type[Stage]:
     if isinstance(name, str) and name not in classes:
         load_installed()
     if not isinstance(name, str) or name not in classes:
-        raise NoStageError(f"There is no {kind} named {name!r:.99}. {nearest(name, classes)}")
+        raise NoStageError(f"There is no {kind} named {name!r:.99}. {suggestion(name, classes)}")
     cls = classes[name]
     if isinstance(cls, str):
         cls = classes[name] = resolve_name(cls)
@@ -254,7 +265,7 @@ def stage_class(kind: str, name: str) -> type[Stage]:
 
 
 def default_stage(kind: str, name: str) -> Any:
-    """The stage of that name with its fields' defaults, the same object each time. ValueError as `stage_class`."""
+    """The stage of that name with default fields, the same object each time. ValueError as for `stage_class`."""
     stage = DEFAULTS.get((kind, name))
     if stage is None:
         stage = DEFAULTS[kind, name] = stage_class(kind, name)()
@@ -262,43 +273,43 @@ def default_stage(kind: str, name: str) -> Any:
 
 
 def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
-    """A stage from its name, from ``"name:field=value,field=value"`` or ``"name(field=value,field=value)"``, from
-    ``{"name": …, field: value}``, or itself.
+    """A stage from its name, from ``"name:field=value,field=value"`` or ``"name(field=value,field=value)"``, or from
+    ``{"name": …, field: value}``. A stage of the kind is returned as it is.
 
     >>> build("quantizer", "topk:fraction=0.5"), build("quantizer", {"name": "topk", "fraction": 0.5})
     (TopK(fraction=0.5), TopK(fraction=0.5))
     """
     if isinstance(spec, Stage):
         if spec.kind != kind:
-            raise ValueError(f"Expected {article(kind)}, got the {spec.kind} {spec!r}.")
+            raise ValueError(f"Expected {a_or_an(kind)}, got the {spec.kind} {spec!r}.")
         return spec
     if isinstance(spec, str):
-        if spec.endswith(")") and spec.partition("(")[0].isidentifier():  # as within the fields of another stage
+        if spec.endswith(")") and spec.partition("(")[0].isidentifier():  # as in another stage's fields
             return build(kind, read_fields(f"{kind}={spec}")[kind])
         name, colon, text = spec.partition(":")
         return stage_class(kind, name).from_dict(read_fields(text) if colon else {})
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
-        raise ValueError(f"Expected {article(kind)}, its name, or a dict with its name under 'name'; got {spec!r}.")
+        raise ValueError(f"Expected {a_or_an(kind)}, its name, or a dict with its name under 'name'; got {spec!r}.")
     return stage_class(kind, spec["name"]).from_dict({key: value for key, value in spec.items() if key != "name"})
 
 
 def missing(cls: type[Stage]) -> list[str]:
-    """The modules that this stage needs and that are not installed."""
+    """The required modules that are not installed."""
     return [module for module in cls.requires if not _findable(module)]
 
 
 def _findable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it would be in
+    except ModuleNotFoundError:  # its package is not installed
         return False
 
 
 def is_finite(x: Array) -> bool:
     """True where ``x`` holds neither NaN nor infinity.
 
-    A finite sum of the squares proves it in one pass without a temporary; only one that overflowed needs the slower
-    look. It is made of rows that no BLAS shares among threads: to wake them takes longer.
+    A finite sum of squares proves it in one pass without a temporary; the slower check is needed only after an
+    overflow. The rows are short enough that BLAS keeps each in one thread: waking others would take longer.
     """
     flat = x.reshape(-1)
     rows = flat[: flat.size - flat.size % ONE_THREAD].reshape(-1, ONE_THREAD)
@@ -308,13 +319,13 @@ def is_finite(x: Array) -> bool:
     return math.isfinite(squares) or bool(np.isfinite(flat).all())
 
 
-def _where(cls: type[Stage] | str) -> str:
+def _path(cls: type[Stage] | str) -> str:
     return cls if isinstance(cls, str) else f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _classes(kind: str) -> dict[str, type[Stage] | str]:
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(f"There is no kind of stage named {kind!r}. {nearest(kind, _KINDS)}")
+        raise ValueError(f"There is no kind of stage named {kind!r}. {suggestion(kind, _KINDS)}")
     return _KINDS[kind]
 
 
@@ -323,11 +334,11 @@ def _fields(value: Any) -> "tuple[dataclasses.Field[Any], ...]":
 
 
 def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Exception]) -> None:
-    """Refuse a field that ``cls`` lacks, and say where there is one of that name, or which fields there are."""
+    """Raise ``error`` for a field that ``cls`` lacks, naming the stage that has the field, or the fields of ``cls``."""
     known = [field.name for field in _fields(cls)] if dataclasses.is_dataclass(cls) else given
     for name in given:
         if name not in known:
-            hint = f". {nearest(name, known)}" if known else "."
+            hint = f". {suggestion(name, known)}" if known else "."
             owner, code = _owner(cls, name)
             if owner:
                 hint = f"; it is a field of the {getattr(owner, 'kind', owner.__name__.lower())}: {code}."
@@ -335,17 +346,17 @@ def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Excepti
 
 
 def _owner(cls: Any, name: str) -> tuple[Any, str]:
-    """The nearest class within the fields of ``cls`` that has a field ``name``, and the code that gives it; or None."""
+    """The nearest class within the fields of ``cls`` that has a field ``name``, and the code that sets it; or None."""
     near: list[tuple[Any, str]] = [(cls, "{}")]
     seen = {cls}
-    for outer, code in near:  # which grows meanwhile: breadth first
+    for outer, code in near:  # `near` grows during the loop: breadth first
         hints = get_type_hints(outer)
         for field in dataclasses.fields(outer):
             for inner in _classes_within(hints[field.name]):
                 if inner in seen:  # a stage may hold one of its own kind
                     continue
                 seen.add(inner)
-                around = code.format(f"{field.name}={_public(inner)}({{}})")
+                around = code.format(f"{field.name}={_public_name(inner)}({{}})")
                 if name in (one.name for one in dataclasses.fields(inner)):
                     return inner, around.format(f"{name}=…")
                 near.append((inner, around))
@@ -358,7 +369,7 @@ def _arms(hint: Any) -> tuple[Any, ...]:
 
 
 def _classes_within(hint: Any) -> Iterator[Any]:
-    """The values that a field of this type may hold: of a kind of stage, each registered class."""
+    """The value classes that a field of this type may hold; for a kind of stage, each registered class."""
     for arm in _arms(hint):
         if isinstance(arm, type) and issubclass(arm, Stage):
             yield from (cls for cls in _KINDS.get(arm.kind, {}).values() if isinstance(cls, type))
@@ -366,24 +377,24 @@ def _classes_within(hint: Any) -> Iterator[Any]:
             yield arm
 
 
-def _public(cls: type) -> str:
+def _public_name(cls: type) -> str:
     """The name by which a user calls a class."""
     public = getattr(sys.modules.get("minips"), "__all__", ())
     return f"ps.{cls.__name__}" if cls.__name__ in public else cls.__name__
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, Value):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     return value
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
-    """``value`` as the type that a field declares; what JSON and a command line cannot say exactly is mended here."""
+    """``value`` as the type that a field declares, converted from the forms that JSON and a command line have."""
     arms = [arm for arm in _arms(hint) if arm is not type(None)]
     if value is None and len(arms) < len(_arms(hint)):
         return None
@@ -407,12 +418,12 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         if hint is int and isinstance(value, str | np.integer) and str(value).lstrip("-").isdigit():
             return int(value)
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is int):
-            raise ValueError(f"{where} takes {article(hint.__name__)}, got {value!r}.")
+            raise ValueError(f"{where} takes {a_or_an(hint.__name__)}, got {value!r}.")
     return value
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Is this the arm of a union that ``value`` is meant for? A mapping without a name is one of several stages."""
+    """True where ``value`` belongs to this arm of a union. A mapping without a name maps keys to several stages."""
     if get_origin(hint) is dict:
         return isinstance(value, Mapping) and not isinstance(value.get("name"), str)
     return isinstance(hint, type) and isinstance(value, hint)

@@ -1,6 +1,6 @@
-"""PyTorch: a network as a problem, and a codec as the communication hook of DistributedDataParallel.
+"""PyTorch: a network as a problem, and a codec as a communication hook of DistributedDataParallel.
 
-PyTorch is not installed along with minips, and nothing else in it imports this module.
+minips does not install PyTorch, and no other module imports this one.
 """
 
 import reprlib
@@ -20,7 +20,7 @@ from minips.results.trace import Trace
 from minips.stage import Array, Tensors
 from minips.stages.transports.framing import pieces, split
 from minips.stages.transports.wire import CALL
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 try:
     import torch
@@ -28,12 +28,12 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("minips.torch needs PyTorch, which is not installed: pip install torch.") from None
 
-__all__ = ["CodecHook", "TorchProblem"]
+__all__ = ["CodecHook", "TorchProblem", "codec_hook"]
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in this thread alone, so that sums are the same to the bit on every engine."""
+    """Compute in one thread, so that sums are equal to the bit on every engine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -43,12 +43,12 @@ def _one_thread() -> Iterator[None]:
 
 
 _generator = threading.Lock()
-"""Held while PyTorch's generator, of which a process has one for its processor, draws for one worker."""
+"""Held while one worker draws: PyTorch has one CPU generator for the whole process."""
 
 
 @contextmanager
 def _drawing(rng: np.random.Generator) -> Iterator[None]:
-    """Let what draws, such as dropout, follow from ``rng``."""
+    """Seed PyTorch's draws, such as dropout, from ``rng``."""
     with _generator, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         yield
@@ -57,16 +57,16 @@ def _drawing(rng: np.random.Generator) -> Iterator[None]:
 class TorchProblem(Problem):
     """A network made by ``make_net()``, and the mean ``loss(net(X), y)`` over rows of ``X`` and ``y``.
 
-    Parameters are the network's, by their names; autograd gives the gradient. Buffers, such as the running statistics
-    of a batch normalisation, are no parameters: no gradient moves them. Training uses a batch's own statistics;
+    The parameters are the network's, by name; autograd computes the gradient. Buffers, such as the running statistics
+    of batch normalisation, are not parameters: no gradient moves them. Training uses each batch's own statistics;
     `module`, `predict` and the losses of held-out rows use those of the training rows under the final parameters, as
     `torch.optim.swa_utils.update_bn` does (Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima and Better
     Generalization", section 3.2).
 
-    Layers that draw, such as dropout, draw the same on every engine, and the same each time that those statistics are
-    taken. A gradient that is asked for without a generator is one without dropout, the same each time. Each thread
-    computes on a network of its own. ValueError where a parameter is of a type that NumPy has not, and for rows of
-    which PyTorch makes no tensor; TypeError for a network in place of the function that makes it.
+    Layers that draw, such as dropout, draw the same values on every engine, and each time these statistics are
+    computed. Without a generator the gradient is computed without dropout. Each thread computes on its own network.
+    ValueError for a parameter whose type NumPy lacks, and for rows that PyTorch cannot convert to a tensor; TypeError
+    for a network in place of the function that makes it.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class TorchProblem(Problem):
     ) -> None:
         if isinstance(make_net, torch.nn.Module):
             raise TypeError(
-                "TorchProblem takes a function that makes the network, since each thread needs a network of its own; "
-                f"got the network {reprlib.repr(make_net)}. Give lambda: Net() or, for a class of its own, Net."
+                "TorchProblem takes a function that makes the network, since each thread needs its own network; "
+                f"got the network {reprlib.repr(make_net)}. Give lambda: Net() or, if Net is a class, Net."
             )
         check_type("TorchProblem", make_net, Callable, "a function that makes the network")
         if isinstance(loss, type) or not callable(loss):
@@ -95,29 +95,29 @@ class TorchProblem(Problem):
         self._networks = _Networks(make_net)
 
     def kept(self) -> dict[str, Any]:
-        """Nothing: no file holds the functions that make the network and the loss."""
+        """Nothing: the functions that make the network and the loss cannot be saved."""
         return {}
 
     def subset(self, rows: Any) -> Self:
         part = super().subset(rows)
-        part._trained_on = part.X  # no other rows travel to the worker
+        part._trained_on = part.X  # the worker gets no other rows
         return part
 
     def init(self, rng: np.random.Generator) -> Tensors:
         with _drawing(rng):
-            net = _made(self.make_net)
+            net = _make(self.make_net)
         return {name: _array(name, p).copy() for name, p in net.named_parameters()}
 
     @_one_thread()
     def loss_and_gradient(
         self, params: Tensors, rows: Any = None, rng: np.random.Generator | None = None
     ) -> tuple[float, Tensors]:
-        X, y = self._chosen(rows)
-        net = self._filled(params).train()
+        X, y = self._select(rows)
+        net = self._fill(params).train()
         if rng is None:
             _without_dropout(net)
         net.zero_grad(set_to_none=True)
-        with _drawing(rng or seeds.statistics(0)), _refused(X, y):
+        with _drawing(rng or seeds.statistics(0)), _explaining(X, y):
             value = self.criterion(net(torch.from_numpy(X)), torch.from_numpy(y))
             loss = _number(value)
             value.backward()
@@ -129,36 +129,36 @@ class TorchProblem(Problem):
 
     @_one_thread()
     def loss(self, params: Tensors, rows: Any = None) -> float:
-        """The mean loss over the chosen rows, of the network as it is used, with the training rows' statistics."""
-        X, y = self._chosen(rows)
-        with torch.no_grad(), _refused(X, y):
+        """The mean loss over the given rows, in evaluation mode, with the training rows' statistics."""
+        X, y = self._select(rows)
+        with torch.no_grad(), _explaining(X, y):
             return _number(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
 
     def accuracy(self, params: Tensors) -> float | None:
-        """The share of rows whose largest output is that of their class; None where y holds no class numbers."""
+        """The share of rows whose largest output is that of their class; None unless y holds class numbers."""
         if self.y.dtype.kind not in "iu" or self.y.ndim != 1:
             return None
         return float((self.predict(params, self.X).argmax(axis=1) == self.y).mean())
 
     @_one_thread()
     def predict(self, params: Tensors, X: Array) -> Array:
-        """The network's outputs for these rows, in the type of the training rows."""
+        """The network's outputs for these rows, converted to the dtype of the training rows."""
         check_columns(X, self.feature_names, "X")
         rows = sparse_or_array(X, "X")
         _check_numbers("X", rows)
         rows = np.ascontiguousarray(rows, self._trained_on.dtype)
-        with torch.no_grad(), _refused(rows):
+        with torch.no_grad(), _explaining(rows):
             return np.asarray(self.module(params)(torch.from_numpy(rows)).numpy())
 
     def module(self, params: Tensors) -> torch.nn.Module:
-        """The network with these parameters, in evaluation mode, its statistics those of the training rows."""
-        net = self._filled(params)
+        """The network with these parameters, in evaluation mode, with the training rows' statistics."""
+        net = self._fill(params)
         rows = [torch.from_numpy(self._trained_on)]
-        with _drawing(seeds.statistics(0)):  # for which the network trains, so that its dropout draws
+        with _drawing(seeds.statistics(0)):  # update_bn sets training mode, so dropout draws
             torch.optim.swa_utils.update_bn(rows, net)
         return net.eval()
 
-    def _filled(self, params: Tensors) -> torch.nn.Module:
+    def _fill(self, params: Tensors) -> torch.nn.Module:
         net = self._networks.here()
         with torch.no_grad():
             for name, p in net.named_parameters():
@@ -167,55 +167,55 @@ class TorchProblem(Problem):
 
 
 def _without_dropout(net: torch.nn.Module) -> None:
-    """Set a network to evaluation, but for the layers that use the statistics of the batch."""
+    """Set a network to evaluation mode, except the layers that use the statistics of the batch."""
     net.eval()
     for layer in net.modules():
         if hasattr(layer, "running_mean"):
             layer.train()
 
 
-def _made(make_net: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+def _make(make_net: Callable[[], torch.nn.Module]) -> torch.nn.Module:
     net = make_net()
     check_type("TorchProblem", net, torch.nn.Module, "a function that returns a torch.nn.Module")
     return net
 
 
 def _check_numbers(name: str, rows: Any) -> None:
-    """ValueError for rows of which PyTorch makes no tensor."""
+    """ValueError for rows that PyTorch cannot convert to a tensor."""
     if not isinstance(rows, np.ndarray):
         raise ValueError(f"TorchProblem takes dense rows; got {name} as a sparse matrix. Give {name}.toarray().")
     if rows.dtype.kind not in "biufc":
         raise ValueError(
-            f"TorchProblem takes {name} of numbers; got {rows.dtype}. Texts are numbered by "
-            "np.unique(y, return_inverse=True)[1], and frames converted by .to_numpy(np.float32)."
+            f"TorchProblem takes {name} of numbers; got {rows.dtype}. Number texts with "
+            "np.unique(y, return_inverse=True)[1], and convert frames with .to_numpy(np.float32)."
         )
     try:
         torch.from_numpy(rows[:0].copy())
     except (TypeError, ValueError) as error:  # such as longdouble
-        raise ValueError(f"PyTorch has no tensor of {name}, which is {rows.dtype}: {error}") from error
+        raise ValueError(f"PyTorch has no tensor type for {name}, which is {rows.dtype}: {error}") from error
 
 
 @contextmanager
-def _refused(*rows: Array) -> Iterator[None]:
-    """ValueError for an error of PyTorch, with the types and shapes of the rows, which are its usual cause."""
+def _explaining(*rows: Array) -> Iterator[None]:
+    """Turn an error of PyTorch into a ValueError that states the rows' types and shapes, its usual cause."""
     try:
         yield
     except (RuntimeError, IndexError) as error:
         given = " and ".join(f"{one.dtype} of shape {one.shape}" for one in rows)
         raise ValueError(
-            f"The network or the loss does not take these rows ({given}): {reason(error).rstrip('.')}. Give X and y in "
-            "the types and shapes that they take, such as X.astype(np.float32)."
+            f"The network or the loss does not take these rows ({given}): {message_of(error).rstrip('.')}. "
+            "Give X and y in the types and shapes that they take, such as X.astype(np.float32)."
         ) from error
 
 
 def _number(loss: Any) -> float:
-    """The value of a loss. TypeError where it is not a tensor of one number."""
+    """The value of a loss. TypeError unless it is a tensor of one number."""
     check_type("TorchProblem", loss, torch.Tensor, "a loss that returns a tensor of one number")
     return as_number(loss.detach(), "The loss")
 
 
 class _Networks(threading.local):
-    """A network for each thread, made when it is first used; none of them travels to another process."""
+    """A network for each thread, made on first use. Pickling leaves the networks out."""
 
     def __init__(self, make_net: Callable[[], torch.nn.Module]) -> None:
         self._make_net = make_net
@@ -223,7 +223,7 @@ class _Networks(threading.local):
 
     def here(self) -> torch.nn.Module:
         """This thread's network."""
-        self._net = self._net or _made(self._make_net)
+        self._net = self._net or _make(self._make_net)
         return self._net
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -231,22 +231,22 @@ class _Networks(threading.local):
 
 
 class CodecHook:
-    """A communication hook for DistributedDataParallel that sends gradients through a codec: it encodes a rank's,
-    gathers those of all ranks, decodes and averages them, in the order of the ranks.
+    """A communication hook for DistributedDataParallel that sends gradients through a codec: it encodes this rank's,
+    gathers all ranks', decodes and averages them, in the order of the ranks.
 
-    ``model.register_comm_hook(None, minips.torch.codec_hook(codec))``, at every rank with the same codec. It needs a
-    backend that gathers tensors of the processor's memory, such as gloo.
+    ``model.register_comm_hook(None, minips.torch.codec_hook(codec))`` on every rank, with the same codec. It needs a
+    backend that gathers tensors in CPU memory, such as gloo.
 
-    ``bytes_sent`` counts the frames of this rank, ``bytes_dense`` the same gradients as they are; ``trace`` holds the
-    spans. Memories are kept for each parameter: DDP makes its buckets anew in the second iteration. Frames of unequal
+    ``bytes_sent`` counts the frames of this rank, ``bytes_dense`` the same gradients uncompressed; ``trace`` holds the
+    spans. Each parameter has its own memory, since DDP rebuilds its buckets in the second iteration. Frames of unequal
     length are padded to the longest, so their lengths are gathered first; the padding is not counted.
 
-    Hooks of PyTorch divide by the number of ranks themselves.
+    PyTorch expects hooks to divide by the number of ranks themselves.
     Source: PyTorch's documentation, "DDP Communication Hooks".
     """
 
     def __init__(self, codec: Codec, seed: int = 0) -> None:
-        self.__name__ = self.__qualname__ = "codec_hook"  # DDP takes a function: it looks at the name, and logs it
+        self.__name__ = self.__qualname__ = "codec_hook"  # DDP expects a function, whose name it logs
         self.codec, self.seed = codec, seed
         self.trace = Trace("hook")
         self.bytes_sent = self.bytes_dense = 0
@@ -266,7 +266,7 @@ class CodecHook:
         self.bytes_sent += sum(map(len, frames))
         self.bytes_dense += sum(g.nbytes for g in tensors.values())
         with self.trace.span("transfer"):
-            bodies = _gathered(b"".join(pieces(CALL, frames)), ranks)
+            bodies = _gather(b"".join(pieces(CALL, frames)), ranks)
         mean: Tensors = {}
         for receiver, body in zip(self._receivers, bodies, strict=True):
             for name, g in receiver.decode(split(body)[1]).items():
@@ -279,10 +279,10 @@ class CodecHook:
 
 
 codec_hook = CodecHook
-"""The hook, called as PyTorch names its own hooks."""
+"""`CodecHook`, under a name like those of PyTorch's own hooks."""
 
 
-def _gathered(body: bytes, ranks: int) -> list[memoryview]:
+def _gather(body: bytes, ranks: int) -> list[memoryview]:
     """The bodies of all ranks, in their order."""
     lengths = [torch.empty(1, dtype=torch.int64) for _ in range(ranks)]
     dist.all_gather(lengths, torch.tensor([len(body)]))
@@ -295,7 +295,7 @@ def _gathered(body: bytes, ranks: int) -> list[memoryview]:
 
 
 def _array(name: str, tensor: torch.Tensor) -> Array:
-    """The memory of a tensor as an array. ValueError where NumPy has no such type."""
+    """The memory of a tensor as an array. ValueError if NumPy lacks its type."""
     try:
         return np.asarray(tensor.detach().numpy())
     except (TypeError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Words of errors and docstrings: what is expected, what was got, and what is near to it."""
+"""Text for errors and docstrings: what was expected, what was got, and the nearest known name."""
 
 import dataclasses
 import difflib
@@ -7,16 +7,17 @@ import re
 import reprlib
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from operator import ge, gt, index, le, lt
 from typing import Any, SupportsIndex, get_type_hints
 
 BOUNDS = {"minimum": ("at least", ge), "above": ("above", gt), "maximum": ("at most", le), "below": ("below", lt)}
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str]) -> str:
     """The end of an error sentence: the known names, and the one that ``word`` was probably meant to be.
 
-    >>> nearest("topkk", ["exact", "topk"])
+    >>> suggestion("topkk", ["exact", "topk"])
     'Known: exact, topk. Did you mean topk?'
     """
     known = list(known)
@@ -24,40 +25,40 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The names as a sentence lists them.
 
-    >>> listed(["compute"]), listed(["stages", "calls", "waits"])
+    >>> join_names(["compute"]), join_names(["stages", "calls", "waits"])
     ('compute', 'stages, calls and waits')
     """
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def reason(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """An error's text, for the end of a sentence; its type where a library's error has no text.
 
-    >>> reason(ValueError("too large")), reason(TimeoutError())
+    >>> message_of(ValueError("too large")), message_of(TimeoutError())
     ('too large', 'a TimeoutError without a text')
     """
-    return str(error) or f"{article(type(error).__name__)} without a text"
+    return str(error) or f"{a_or_an(type(error).__name__)} without a text"
 
 
 def as_error(raised: BaseException) -> Exception:
-    """What user code raised; in place of what would end a program, such as SystemExit, a RuntimeError that says so.
+    """The exception that user code raised; a RuntimeError in place of one that would end the program (SystemExit).
 
     >>> as_error(SystemExit(3))
     RuntimeError('User code raised SystemExit: 3.')
     """
     if isinstance(raised, Exception):
         return raised
-    return RuntimeError(f"User code raised {type(raised).__name__}: {reason(raised)}.")
+    return RuntimeError(f"User code raised {type(raised).__name__}: {message_of(raised)}.")
 
 
-def told(error: BaseException, otherwise: str) -> str:
-    """An error's text, for a peer, where it is a sentence; ``otherwise`` in place of the interpreter's own words.
+def public_message(error: BaseException, otherwise: str) -> str:
+    """The text of an error to send to a peer: its own if that is a sentence, else ``otherwise``.
 
-    >>> told(ValueError("There is no worker 5."), ""), told(KeyError("w"), "It has no w.")
+    >>> public_message(ValueError("There is no worker 5."), ""), public_message(KeyError("w"), "It has no w.")
     ('There is no worker 5.', 'It has no w.')
     """
     text = str(error)
@@ -71,21 +72,21 @@ def check_type(taker: str, value: object, kind: Any, what: str) -> None:
 
 
 def check_count(what: str, count: object, words: str) -> None:
-    """ValueError where ``count`` is neither a whole number above 0 nor None."""
+    """ValueError unless ``count`` is None or a whole number above 0."""
     if count is not None and not (type(count) is int and count > 0):
         raise ValueError(f"{what} is {words}; got {count!r}.")
 
 
 def check_name(what: str, name: str) -> None:
-    """ValueError for a name that cannot travel: half of a surrogate pair has no bytes in UTF-8."""
+    """ValueError for a name that UTF-8 cannot encode, such as half of a surrogate pair."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"The name of a {what} is text that UTF-8 can write; got {reprlib.repr(name)}.") from None
+        raise ValueError(f"The name of a {what} must be text that UTF-8 encodes; got {reprlib.repr(name)}.") from None
 
 
 def check_seed(taker: str, seed: Any) -> None:
-    """ValueError where ``seed`` is neither a whole number from 0 on nor several of them."""
+    """ValueError unless ``seed`` is a whole number from 0 on, or several."""
     numbers = seed if isinstance(seed, Iterable) else [seed]
     if not all(isinstance(number, SupportsIndex) and index(number) >= 0 for number in numbers):
         raise ValueError(f"{taker} takes a seed, a whole number from 0 on or several; got {reprlib.repr(seed)}.")
@@ -101,7 +102,7 @@ def workers_of(ranks: Iterable[int]) -> str:
     return f"workers {', '.join(others)} and {last}" if others else f"worker {last}"
 
 
-def article(noun: str) -> str:
+def a_or_an(noun: str) -> str:
     """The noun with a or an."""
     return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
 
@@ -114,7 +115,7 @@ def limits_of(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    """ValueError in a sentence where a field's value is none of its choices or beyond its limits."""
+    """ValueError for a value that is not one of the field's choices, or is beyond its limits."""
     choices, wanted = metadata.get("choices"), limits_of(metadata)
     if choices is not None and value not in choices:
         raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")
@@ -124,20 +125,30 @@ def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
 
 
 class FieldsDoc:
-    """A docstring that ends with a line for each field. It is written when it is read: the fields are known by then."""
+    """A docstring that ends with a line for each field, written on access, when the fields are known."""
 
     def __init__(self, words: str) -> None:
         self.words = words
 
     def __get__(self, instance: object, owner: Any) -> str:
-        if "__match_args__" not in vars(owner) or not dataclasses.fields(owner):  # which @dataclass sets at its end
+        if "__match_args__" not in vars(owner) or not dataclasses.fields(owner):  # set by @dataclass when it is done
             return self.words
         try:
             hints = get_type_hints(owner)
-        except Exception:  # such as a class whose field names a class of its own function
+        except Exception:  # such as a field whose type is a class local to a function
             hints = {}
-        lines = (field_line(field, hints.get(field.name, field.type)) for field in dataclasses.fields(owner))
-        return "\n".join([inspect.cleandoc(self.words), "", "Fields:", *lines])
+        fields = dataclasses.fields(owner)
+        lines = {field.name: field_line(field, hints.get(field.name, field.type)) for field in fields}
+        groups = (["", f"{title}:", *(lines[name] for name in names)] for title, names in groups_of(owner).items())
+        return "\n".join([inspect.cleandoc(self.words), *chain.from_iterable(groups)])
+
+
+def groups_of(cls: Any) -> dict[str, list[str]]:
+    """The fields of a dataclass by the titles of its ``_GROUPS``; those that these leave out, under "Fields"."""
+    groups = {title: names.split() for title, names in getattr(cls, "_GROUPS", {}).items()}
+    named = {name for names in groups.values() for name in names}
+    groups["Fields"] = [field.name for field in dataclasses.fields(cls) if field.name not in named]
+    return {title: names for title, names in groups.items() if names}
 
 
 def default_of(field: Any) -> Any:
@@ -146,13 +157,13 @@ def default_of(field: Any) -> Any:
 
 
 def field_line(field: Any, hint: Any) -> str:
-    """``name: type (unit) = default, limits: help``, as the docstring of a value has it for each field."""
+    """A field's line in the docstring of a value: ``name: type (unit) = default, limits: help``."""
     of_type = re.sub(r"\b[a-z_]\w*\.", "", inspect.formatannotation(hint))  # a class without its module
     try:
         default = default_of(field)
     except ModuleNotFoundError:  # a stage whose library is not installed
         default = dataclasses.MISSING
-    code = getattr(type(default), "as_code", repr)  # of a value, whatever its repr
+    code = getattr(type(default), "as_code", repr)  # a value's code, even if its class has another repr
     unit = f" ({field.metadata['unit']})" if field.metadata.get("unit") else ""
     words = f"{field.name}: {of_type}{unit}" + ("" if default is dataclasses.MISSING else f" = {code(default)}")
     words += "".join(f", {limit}" for limit in limits_of(field.metadata))

@@ -17,6 +17,7 @@ import multiprocess
 import multiprocess.resource_tracker
 import psutil
 import pytest
+from sizes import pytest_terminal_summary  # noqa: F401  # a hook, by its name
 
 from minips import stage
 

@@ -21,7 +21,7 @@ import numpy as np
 import minips as ps
 from minips.core.codec import unpack
 from minips.core.fields import REQUESTS
-from minips.stages.transports.auth import proved
+from minips.stages.transports.auth import authenticate
 
 TOKEN, VALUES, WORKERS, WAIT_S = "hostile", 1000, 4, 30.0
 START = np.arange(VALUES, dtype="f4")
@@ -331,7 +331,7 @@ def at_stream(rng, server, transport):
     wire = server.transport.dial(server.address, WAIT_S)
     try:
         if rng.random() < 0.6:
-            proved(wire, TOKEN, server.address, WAIT_S)
+            authenticate(wire, TOKEN, server.address, WAIT_S)
         elif rng.random() < 0.5:  # a proof that proves nothing
             wire.receive(WAIT_S)
             wire.send(2, [rng.randbytes(rng.choice([0, 31, 32, 33])) for _ in range(rng.choice([1, 2, 3]))])

@@ -17,7 +17,7 @@ from benchmarks import base, codecs, pushpull, train, transports, ways
 from benchmarks.__main__ import main
 from minips.cost import noise
 from minips.engines.supervisor import Supervisor
-from minips.lab.measure import pairs, trips, turns
+from minips.lab.measure import pairs, turns
 from minips.lab.measure.turns import Spread
 from minips.stage import missing, stage_class
 
@@ -73,7 +73,7 @@ def test_a_ratio_is_taken_round_by_round_where_both_took_part():
 
 def test_a_row_is_plain_enough_for_json():
     row = pushpull.Row(10, "tcp", Spread(2.0, 1.0, 3.0), {"echo": Spread(1.5, 1.0, 2.0)})
-    assert json.loads(json.dumps(base.plain(row))) == {
+    assert json.loads(json.dumps(base.to_plain(row))) == {
         "values": 10,
         "contender": "tcp",
         "seconds": 2.0,
@@ -97,18 +97,18 @@ def test_a_duration_has_one_unit(seconds, shown):
 def test_what_a_process_raises_and_its_end_reach_the_conductor():
     with Supervisor(ps.Processes().start) as supervisor:
         (raises,) = supervisor.start("the one that raises")
-        raises.brief(trips.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
+        raises.assign(pairs.attend, {"serve": ways.minips_server, "parts": {"transport": ps.Tcp(), "values": -1}})
         with pytest.raises(RuntimeError, match=r"the one that raises failed: ValueError: "):
-            supervisor.hear(raises, "ready", 30)
+            supervisor.receive(raises, "ready", 30)
     with Supervisor(ps.Processes().start) as supervisor:
         (dies,) = supervisor.start("the one that dies")
         dies._process.kill()
         with pytest.raises(RuntimeError, match=r"the one that dies left before its work was done: .*SIGKILL"):
-            supervisor.hear(dies, "ready", 30)
+            supervisor.receive(dies, "ready", 30)
     with Supervisor(ps.Processes().start) as supervisor:
         (idle,) = supervisor.start("the one that says nothing")
         with pytest.raises(RuntimeError, match=r"says nothing sent nothing for 0\.1 seconds"):
-            supervisor.hear(idle, "ready", 0.1)
+            supervisor.receive(idle, "ready", 0.1)
 
 
 def test_a_wrong_answer_is_not_timed():
@@ -242,7 +242,7 @@ def test_runs_that_end_elsewhere_are_not_compared():
 
     train.check({"minips": at(10.0), "pickle": at(10.0 + 1e-6), "floor": {0: train.Job(1.0, 2.0, None)}})
     for off in (10.1, np.nan):
-        with pytest.raises(RuntimeError, match="pickle and minips ended at other parameters"):
+        with pytest.raises(RuntimeError, match="pickle and minips ended at different parameters"):
             train.check({"minips": at(10.0), "pickle": at(off)})
 
 
@@ -270,7 +270,7 @@ def test_a_floor_that_had_to_share_its_cores_is_not_called_a_floor():
 
 
 @pytest.mark.parametrize(
-    ("load", "words"), [(0.5, ""), (25.0, "This machine is busy: 25.0 processes want its 2 cores.")]
+    ("load", "words"), [(0.5, ""), (25.0, "This machine is busy: 25.0 processes compete for its 2 cores.")]
 )
 def test_a_busy_machine_is_named_before_it_is_measured(monkeypatch, load, words):
     monkeypatch.setattr(base.os, "getloadavg", lambda: (load, load, load), raising=False)

@@ -34,7 +34,7 @@ class Doubled(ps.SoftmaxRegression):
 class Summed(ps.LinearRegression):
     def loss_and_gradient(self, params, rows=None):
         loss, gradient = super().loss_and_gradient(params, rows)
-        count = len(self._chosen(rows)[1])
+        count = len(self._select(rows)[1])
         return loss * count, {name: np.asarray(g * g.dtype.type(count)) for name, g in gradient.items()}
 
 
@@ -89,7 +89,7 @@ class Unweighted(ps.SoftmaxRegression):
     """Forgets the rows' weights."""
 
     def loss_and_gradient(self, params, rows=None):
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         return ps.SoftmaxRegression(X, y, classes=3).loss_and_gradient(params)
 
 
@@ -144,7 +144,7 @@ class Dropout(ps.SoftmaxRegression):
     """Drops features where it trains: a right one."""
 
     def loss_and_gradient(self, params, rows=None, rng=None):
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         kept = self.kept_features(X, rng)
         problem = ps.SoftmaxRegression(X * np.asarray(kept, X.dtype), y, classes=3)
         return problem.loss_and_gradient(self.scaled(params))
@@ -289,7 +289,7 @@ class OneHot(Clicks):
     """Multiplies the whole table by zeros and ones, which needs no more rows than the ones: a right one."""
 
     def loss_and_gradient(self, params, rows=None):
-        X, _ = self._chosen(rows)
+        X, _ = self._select(rows)
         hot = X[:, :1] == np.arange(40)
         loss, gradient = super().loss_and_gradient(params | {"E": self.spread(hot, params["E"])}, rows)
         return loss, gradient
@@ -331,7 +331,7 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (Summed(X, Y), "two halves of the rows do not average"),
         (Wide(X, Y), r"gradient of 'W' is float64 of \(5, 3\), the parameter float32"),
         (Greedy(X, Y), "changed the parameter 'W'"),
-        (misfits.Reuses(X, Y), "writes into the arrays that it returned before"),
+        (misfits.Reuses(X, Y), "writes into arrays that it returned before"),
         (Sharded(X, Y), "two halves of the rows do not average"),
         (Noisy(X, Y), "other bits the second time"),
         (WholeBatch(X, Y), r"rows 0 to \d+: the loss is .*, and that of a problem of these rows alone is"),
@@ -339,28 +339,28 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (Scales(X, Y), "other bits the second time|changed the rows, X or y"),
         (Global(X, Y), "uses a global generator"),
         (Lends(X, Y), "the gradient of 'w' is the parameter's own array"),
-        (Undefined(X, Y), "the loss is nan near the first parameters"),
+        (Undefined(X, Y), "the loss is nan near the initial parameters"),
         (Renames(X, Y), r"the gradient names \['W', 'B'\], the parameters are \['W', 'b'\]"),
-        (Whole(X, Y), "init makes 'w' of int64; parameters are floating-point numbers"),
-        (DrawnInit(X, Y), "init makes another 'W' from the same generator"),
+        (Whole(X, Y), "init makes 'w' of int64; parameters must be floats"),
+        (DrawnInit(X, Y), "init makes a different 'W' from the same generator"),
         (DropsAlways(X, Y), "rng not given: .*other bits the second time; .*where it is None, not at all"),
         (DropsGlobally(X, Y), "rng given: .*other bits the second time"),
         (ForgetsTheMask(X, Y), "rng given: the gradient is not that of the loss"),
-        (ForgetsARow(), "rows_needed.*the gradient of 'E' has rows that it leaves out"),
-        (ReadsTheNeighbours(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
-        (PenaltyOnAll(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
-        (ReadsFarBelow(), "rows_needed.*it leaves out rows that loss_and_gradient reads"),
-        (KnowsNoRest(), r"rows_needed\(None, for all rows\): the gradient of 'E' has rows that it leaves out"),
-        (CountsFromOne(), "rows_needed.*has the rows 0 to 39; got|the gradient of 'E' has rows that it leaves out"),
+        (ForgetsARow(), "rows_needed.*the gradient of 'E' has rows that it omits"),
+        (ReadsTheNeighbours(), "rows_needed.*it omits rows that loss_and_gradient reads"),
+        (PenaltyOnAll(), "rows_needed.*it omits rows that loss_and_gradient reads"),
+        (ReadsFarBelow(), "rows_needed.*it omits rows that loss_and_gradient reads"),
+        (KnowsNoRest(), r"rows_needed\(None, for all rows\): the gradient of 'E' has rows that it omits"),
+        (CountsFromOne(), "rows_needed.*has the rows 0 to 39; got|the gradient of 'E' has rows that it omits"),
         (Masks(), "rows_needed.*Rows are a list of whole numbers, which np.flatnonzero makes of a mask"),
-        (NamesAnother(), "it takes a dict with the rows of each of E"),
-        (IsDense(), r"'E' is a table, whose gradient is ps.Rows\(ids, values\); got ndarray"),
+        (NamesAnother(), "expected a dict with the rows of each of E"),
+        (IsDense(), r"'E' is a table, so its gradient must be ps.Rows\(ids, values\); got ndarray"),
         (KeepsTheLast(), "the gradient is not that of the loss"),
         (BeyondTheTable(), "the gradient of 'E': .*A tensor of shape .* has the rows 0 to 39; got"),
         (OtherWidth(), r"Rows has values of float64 of \(\d+, 2\) for \d+ rows; the table is float64 of \(40, 3\)"),
-        (TouchesMore(), "the gradient of 'E' has rows that it leaves out"),
-        (SaysNotWhich(), "NotImplementedError: SaysNotWhich has tables, so it says which rows a batch reads"),
-        (NamedByAText(), r"tables is a tuple of names, .* got 'E'"),
+        (TouchesMore(), "the gradient of 'E' has rows that it omits"),
+        (SaysNotWhich(), "NotImplementedError: SaysNotWhich has tables; override rows_needed"),
+        (NamedByAText(), r"tables must be a tuple of names .* got 'E'"),
     ],
 )
 def test_a_mistake_is_said(problem, said):

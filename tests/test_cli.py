@@ -325,6 +325,26 @@ def test_help_says_the_syntax_and_the_fields(command, capsys, monkeypatch):
     assert "for_rows" not in said["--epochs"]
 
 
+@pytest.mark.parametrize("command", ["train", "serve"])
+def test_help_has_the_fields_of_a_config_in_its_groups(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10000")
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    titles = "what is sent:", "who waits and steps:", "the machine:"
+    _, *sections = re.split("|".join(f"\n{title}\n" for title in titles), capsys.readouterr().out)
+    options = (re.findall(r"^  --([\w-]+)", section, re.MULTILINE) for section in sections)
+    found = dict(zip(titles, options, strict=True))
+    assert found["what is sent:"] == [
+        *("quantizer", "memory", "serializer", "compressor"),
+        *("pull-quantizer", "pull-memory", "pull-serializer", "pull-compressor"),
+        *("exchange", "transport"),
+    ]
+    others = {name.replace("-", "_") for title in titles[1:] for name in found[title]}
+    assert others == {field.name for field in dataclasses.fields(ps.Config)} - {"push", "pull", "exchange", "transport"}
+    assert {"consistency", "steps", "local"} <= {*found["who waits and steps:"]}
+    assert {"workers", "link", "timeout-s"} <= {*found["the machine:"]}
+
+
 def test_a_stage_within_a_stage_is_typed(tmp_path, capsys):
     run = tmp_path / "run.json"
     typed = "--engine simulated:topology=star(bandwidth_bps=1e6) --optimizer sgd:lr=0.3,schedule=cosine(steps=20)"
@@ -419,7 +439,7 @@ def learner(tmp_path, monkeypatch):
     """One who has done an exercise."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("MINIPS_AUTOPLAY")
-    assert state.note("exercise", "00.1") == ""
+    assert state.note("exercise", "train.1") == ""
     return state.facts()
 
 

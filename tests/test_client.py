@@ -358,7 +358,7 @@ def test_pushes_that_the_server_refuses_leave_the_clock_where_it_was(monkeypatch
         client = connect()
         client.push(ONES).result(WAIT_S)
         with monkeypatch.context() as unchecked:
-            unchecked.setattr("minips.drivers.client.checked", lambda gradients, params: dict(gradients))
+            unchecked.setattr("minips.drivers.client.check_gradients", lambda gradients, params: dict(gradients))
             refused = [client.push(gradients) for gradients, _ in list(WRONG.values())[:4]]
             for future in refused:
                 with pytest.raises(ValueError, match=r"\w"):

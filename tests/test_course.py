@@ -1,12 +1,12 @@
 """What the lessons ask and say: every outcome can come out, and a notebook tells none of them before it is measured.
 
-The folder ``outcomes`` has, for each question, values under which each of its options comes true, and none, and words
-that would give its answer away.
+The ``cases`` of each lesson have, for each question, values under which each of its options comes true, and none, and
+words that would give its answer away.
 """
 
 import ast
 import re
-import runpy
+from importlib import import_module
 from itertools import pairwise, product
 from math import nan
 from pathlib import Path
@@ -16,17 +16,19 @@ import pytest
 from plain_questions import plain
 from test_lessons import LESSONS, lesson
 
+import minips_course
 from minips import lab
 from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
+from minips.lab.course.courses import lesson_of
 from minips.lab.course.lessons import arguments
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, completed, settled
 
 OUTCOMES: dict[str, dict[str, dict[str, Any]]] = {}
 TELLING: dict[str, list[str]] = {}
-for path in sorted((Path(__file__).parent / "outcomes").glob("outcomes_*.py")):
-    of_lesson = runpy.run_path(str(path))
-    OUTCOMES |= of_lesson["OUTCOMES"]
-    TELLING |= of_lesson["TELLING"]
+for word in minips_course.LESSONS:
+    cases = import_module(f"minips_course.{word}.cases")
+    OUTCOMES |= cases.OUTCOMES
+    TELLING |= cases.TELLING
 
 each_question = pytest.mark.parametrize("key", QUESTIONS)
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -197,10 +199,13 @@ def test_what_is_kept_is_used_and_what_is_used_is_kept() -> None:
     kept = {"predict": QUESTIONS, "say": SENTENCES, "answer": PROMPTS, "quiz": QUIZZES, "check": EXERCISES}
     for function, known in kept.items():
         used = {
-            (path.name[:2], key) for path in LESSONS for cell in lesson(path).cells for key in arguments(cell, function)
+            (word, key)
+            for word, path in state.notebooks().items()
+            for cell in lesson(path).cells
+            for key in arguments(cell, function)
         }
         assert {key for _, key in used} == {*known}, function
-        assert all(number == key[:2] for number, key in used)
+        assert all(word == lesson_of(key) for word, key in used)
 
 
 @pytest.mark.parametrize("key", SENTENCES)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.lab.measure import crowd, trips
-from minips.lab.measure.pairs import Contender
+from minips.lab.measure.pairs import Contender, frames, frames_server
+from minips_course.move import crowd
 
-TCP = Contender("tcp", trips.frames, trips.frames_server, {"transport": ps.Tcp()}, applies=False)
+TCP = Contender("tcp", frames, frames_server, {"transport": ps.Tcp()}, applies=False)
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def no_way(address: str, *, values: int) -> Iterator[Any]:
 
 
 OTHERS = [
-    Contender("missing", trips.frames, trips.frames_server, skipped="skipped: install it"),
+    Contender("missing", frames, frames_server, skipped="skipped: install it"),
     Contender("no server", wrong, no_server),
     Contender("no way", no_way, server),
     Contender("wrong", wrong, server),

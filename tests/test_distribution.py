@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
+import pages
 import pytest
 import yaml
 
@@ -27,8 +29,7 @@ PROJECT = SETTINGS["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 HOME = PROJECT["urls"]["Homepage"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-FAQ = (ROOT / "docs" / "FAQ.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+REFERENCE = pages.text("docs/reference.md")
 
 
 def test_the_project_has_one_address_and_one_version():
@@ -42,7 +43,7 @@ def test_the_project_has_one_address_and_one_version():
 
 
 def test_a_package_index_finds_what_the_readme_links_to():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = pages.text("README.md")
     for one in SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(one["pattern"], one["replacement"], text)
     links = re.findall(r"\]\(([^)]*)\)", text)
@@ -80,12 +81,22 @@ def test_the_reference_has_every_public_name_once():
     assert [name for name in ps.__all__ if documented.count(name) != 1] == []
 
 
-def test_what_the_faq_says_of_saving_is_so(tmp_path, monkeypatch):
+def test_the_reference_has_every_name_of_every_namespace():
+    named = re.search(r"The\nnamespaces are ([^.]+(?:\.\w+[^.]+)*)\.\n", REFERENCE)[1]
+    namespaces = re.findall(r"`ps\.(\w+)`", named)
+    modules = {name for name in dir(ps) if inspect.ismodule(getattr(ps, name))}
+    assert set(namespaces) == modules - {"cost", "datasets", "lab", "testing"}
+    told = {*re.findall(r"`(\w+)`", REFERENCE), *re.findall(r"::\s+minips\.(\w+)", REFERENCE), *ps.cost.__all__}
+    assert {name for namespace in namespaces for name in dir(getattr(ps, namespace))} <= told
+
+
+def test_what_the_page_says_of_saving_is_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (saving,) = (block for block in re.findall(r"```python\n(.*?)```", FAQ, flags=re.DOTALL) if "run.save" in block)
+    (saving,) = (block for block in pages.blocks("docs/training.md", "python") if "run.save" in block)
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=60, features=5, classes=3))
     run = ps.train(problem, ps.Config(workers=2, steps=3, transport="inproc"), engine="threads")
-    names = {"ps": ps, "run": run, "problem": problem, "X": problem.X, "config": run.config.with_({"steps": 5})}
+    names = {"ps": ps, "run": run, "problem": problem, "config": run.config}
+    saving = saving.replace('{"steps": 400}', '{"steps": 5}')
     exec(saving.replace('resume="run.npz"', 'resume="run.npz", engine="threads"'), names)
     assert list(names["labels"]) == list(run.predict(problem.X))
     assert names["longer"].updates == 10
@@ -135,6 +146,13 @@ class Page(HTMLParser):
                     yield link
 
 
+def lessons_of_the_checkout() -> list[str]:
+    """The notebooks, pages, pictures and recorded values, below the folder of the lessons."""
+    listed = subprocess.run(["git", "ls-files", "lessons"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [name.removeprefix("lessons/") for name in listed.splitlines()]
+    return [path for path in paths if path.endswith((".ipynb", ".md", ".png", ".json"))]
+
+
 @pytest.mark.soak
 def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
     wheels, place, empty = (tmp_path / name for name in ("wheels", "place", "empty"))
@@ -150,13 +168,20 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
     ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels, cwd=ROOT)
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as package:
-        assert {name.split("/")[0] for name in package.namelist() if ".dist-info/" not in name} == {"minips"}
+        names = package.namelist()
+        assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"minips", "minips_course"}
+        assert "minips_course/wait/checks.py" in names
+        assert [name for name in names if name.endswith("cases.py")] == []
+        kept = {f"minips_course/notebooks/{name}" for name in lessons_of_the_checkout()}
+        assert {name for name in names if name.startswith("minips_course/notebooks/")} == kept
         assert "minips/lab/course/settings/labconfig/default_setting_overrides.json" in package.namelist()
         (metadata,) = (name for name in package.namelist() if name.endswith(".dist-info/METADATA"))
         assert f"]({HOME}/raw/main/lessons/workbench.png)" in package.read(metadata).decode()
     ran(sys.executable, "-m", "venv", place)
     python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
     ran(python, "-m", "pip", "install", "--quiet", wheel)
+    found = "from minips.lab.course import EXERCISES, lessons; print(len(lessons.lessons()), 'wait.1' in EXERCISES)"
+    assert ran(python, "-c", found, cwd=empty) == "21 True\n"
     table = ran(python, "-m", "minips", "demo", "--json", tmp_path / "rows.json", cwd=empty)
     assert [*empty.iterdir()] == []
     by_name = {row["name"]: row for row in json.loads((tmp_path / "rows.json").read_text())}

@@ -298,7 +298,7 @@ class Dropout(ps.SoftmaxRegression):
     def loss_and_gradient(self, params, rows=None, rng=None):
         if rng is None:
             return super().loss_and_gradient(params, rows)
-        X, y = self._chosen(rows)
+        X, y = self._select(rows)
         kept = rng.random(X.shape) < 0.8
         return ps.SoftmaxRegression(X * kept / 0.8, y, classes=10).loss_and_gradient(params)
 

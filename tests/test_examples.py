@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
+import pages
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +24,7 @@ MOST_LINES = {
     "torch_rpc_in_minips.py": 20,
     "ddp_hooks.py": 70,
     "torch_rpc.py": 100,
-    "nano.py": 352,
+    "nano.py": 420,
 }
 """All others have 40 at most. Two of the last three show what the same takes elsewhere; `test_nano` runs the last."""
 wants_torch = pytest.mark.skipif(not find_spec("torch"), reason="torch is used where it is installed, and in .ci/run")
@@ -72,14 +73,12 @@ def number(text):
         return text
 
 
-def test_each_is_short_and_stands_in_the_readme():
-    rows = re.findall(
-        r"^\| \[`(.+?)`\]\(examples/(.+?)\) \| .+ \| (\d+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
-    )
-    assert sorted(name for name, _, _ in rows) == sorted(files())
-    for name, target, lines in rows:
+def test_each_is_short_and_stands_in_the_list():
+    rows = re.findall(r"^\| \[`(.+?)`\]\(\.\./examples/(.+?)\) \| .+ \|$", pages.text("docs/examples.md"), re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(files())
+    for name, target in rows:
         assert name == target
-        assert files()[name].read_text().count("\n") == int(lines) <= MOST_LINES.get(name, 40)
+        assert files()[name].read_text().count("\n") <= MOST_LINES.get(name, 40)
 
 
 @pytest.mark.soak
@@ -172,6 +171,10 @@ def test_own_aggregator(said):
 
 def test_own_optimizer(said):
     assert min(said("own_optimizer.py", r"accuracy ([\d.]+)")) > 0.88
+
+
+def test_own_transport(said):
+    assert said("own_transport.py", r"accuracy +([\d.]+)")[0] > 0.9
 
 
 def test_own_serializer(said):

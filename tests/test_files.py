@@ -56,7 +56,7 @@ class Kept:
 
 def note(path):
     os.environ["XDG_STATE_HOME"] = str(path.parents[1])
-    if words := state.note("exercise", "00.1"):
+    if words := state.note("exercise", "train.1"):
         raise OSError(words)
 
 
@@ -98,12 +98,12 @@ WRITERS = {
     "picture": Writer("way.png", plot, lambda data: data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")),
     "json": Writer("rows.json", lambda path: cli.write_json(str(path), {"a": 1}), lambda data: json.loads(data)["a"]),
     "report": Writer("report.html", lambda path: reports.report(path.parent), lambda data: data.endswith(b"</html>")),
-    "progress": Writer("minips/progress.jsonl", note, lambda data: b'"exercise": "00.1"}\n' in data, adds=True),
-    "own server": Writer("server.py", lambda path: own.keep(Kept), lambda data: b"\n# Lesson 05\n" in data),
+    "progress": Writer("minips/progress.jsonl", note, lambda data: b'"exercise": "train.1"}\n' in data, adds=True),
+    "own server": Writer("server.py", lambda path: own.keep(Kept), lambda data: b"\n# Lesson wire\n" in data),
     "ledger": Writer(lessons.LEDGER, lambda path: lessons.copy_to(path.parent), json.loads),
     "record": Writer(
-        "recorded/04_torch.json",
-        lambda path: recorded.record("04.torch", {"a": 1}),
+        "recorded/lecture_torch.json",
+        lambda path: recorded.record("lecture.torch", {"a": 1}),
         lambda data: json.loads(data)["values"] == {"a": 1},
     ),
 }
@@ -122,7 +122,7 @@ def place(tmp_path, monkeypatch, writer, few):
     monkeypatch.delenv("MINIPS_AUTOPLAY", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("MINIPS_RECORD", "1")
-    monkeypatch.setitem(own.CHECKS, "05", lambda cls, rng: None)
+    monkeypatch.setitem(own.GROWTH, "wire", own.Growth("pack", lambda cls, rng: None))
     if writer is WRITERS["record"]:
         monkeypatch.setattr(recorded, "shelf", lambda: tmp_path / "here")
     for module in (lessons, reports):
@@ -495,7 +495,7 @@ def test_a_path_is_taken_as_it_is(tmp_path, monkeypatch):
 def test_a_pipe_without_a_reader_is_waited_for_and_then_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "READER_S", 0.1)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(TimeoutError, match=r"pipe is a pipe from which nobody has read for 0\.1 s\. Start its reader"):
+    with pytest.raises(TimeoutError, match=r"pipe is a pipe, and it has had no reader for 0\.1 s\. Start its reader"):
         RUN.save(tmp_path / "pipe")
 
 
@@ -611,7 +611,7 @@ def test_words_do_not_go_where_a_file_goes(option, tmp_path, capfd, monkeypatch)
 def test_a_token_file_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "token").write_bytes(b"\xff\xfe")
     (tmp_path / "token").chmod(0o600)
-    with pytest.raises(ValueError, match=r"token does not hold text in UTF-8\. Delete it, or name another\."):
+    with pytest.raises(ValueError, match=r"token is not text in UTF-8\. Delete it, or name another\."):
         cli._token(str(tmp_path / "token"))
 
 
@@ -654,8 +654,8 @@ ELSEWHERE = {
     "minips/engines/hosts.py": 3,  # the kernel's own files, under /proc
     "minips/engines/processes.py": 1,  # the process's name, under /proc
     "minips/stages/transports/certificates.py": 1,  # in memory
-    "minips/lab/course/launch_04.py": 4,  # the descriptors of a child process, and its errors in a temporary folder
-    "minips/lab/measure/trips.py": 1,  # /dev/null
+    "lessons/minips_course/lecture/launch.py": 4,  # a child's descriptors, and its errors in a temporary folder
+    "minips/lab/measure/pairs.py": 1,  # /dev/null
     "minips/cli.py": 1,  # /dev/null
     "minips/lab/panels/base.py": 1,  # a picture, in memory
     "minips/lab/plots.py": 1,  # the same
@@ -678,10 +678,10 @@ def writes(node):
     return name in WRITE
 
 
-def test_nothing_else_in_minips_writes_files():
+def test_nothing_else_in_minips_and_its_course_writes_files():
     root = Path(__file__).parents[1]
     found = {}
-    for path in sorted((root / "minips").rglob("*.py")):
+    for path in sorted([*(root / "minips").rglob("*.py"), *(root / "lessons").rglob("*.py")]):
         text = path.read_text(encoding="utf-8")
         count = sum(map(writes, ast.walk(ast.parse(text)))) if any(word in text for word in ("open", *WRITE)) else 0
         if count and path.name != "files.py":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minips.cost import Star, Traffic
-from minips.drivers.clockwork import Clockwork
+from minips.drivers.events import EventLoop
 from minips.engines.simulated import flows
 from minips.engines.simulated.flows import PACKET_BYTES, FlowNetwork
 from minips.machines.topology import Network, Own
@@ -17,17 +17,17 @@ STAR = Star(bandwidth_bps=80.0, latency_s=0.5)  # ten bytes per second, a second
 
 def arrivals(*messages, topology=STAR, traffic=(), workers=4, seed=0):
     """When each message of (start, source, target, bytes) arrives."""
-    clockwork = Clockwork()
-    wire = FlowNetwork(clockwork, Network(topology.graph(workers, 1)), traffic, np.random.default_rng(seed))
+    events = EventLoop()
+    wire = FlowNetwork(events, Network(topology.graph(workers, 1)), traffic, np.random.default_rng(seed))
     came = [0.0] * len(messages)
 
     def message(number, start, source, target, nbytes):
         yield start
         yield from wire.travel(source, target, nbytes)
-        came[number] = clockwork.now
+        came[number] = events.now
 
-    ways = [clockwork.start(message(number, *one)) for number, one in enumerate(messages)]
-    clockwork.run(lambda: all(way.triggered for way in ways))
+    ways = [events.start(message(number, *one)) for number, one in enumerate(messages)]
+    events.run(lambda: all(way.triggered for way in ways))
     return came
 
 
@@ -77,11 +77,11 @@ def test_what_takes_less_than_the_clock_can_tell_arrives_all_the_same():
 def test_an_infinitely_fast_link_holds_nobody_up():
     graph = nx.Graph()
     graph.add_edge("worker 0", "server 0", bandwidth_bps=float("inf"), latency_s=0.25)
-    clockwork = Clockwork()
-    wire = FlowNetwork(clockwork, Network(graph), (), np.random.default_rng(0))
-    came = clockwork.start(wire.travel("worker 0", "server 0", 1e12))
-    clockwork.run(lambda: came.triggered)
-    assert clockwork.now == 0.25
+    events = EventLoop()
+    wire = FlowNetwork(events, Network(graph), (), np.random.default_rng(0))
+    came = events.start(wire.travel("worker 0", "server 0", 1e12))
+    events.run(lambda: came.triggered)
+    assert events.now == 0.25
 
 
 def test_others_traffic_takes_its_share_while_it_lasts():

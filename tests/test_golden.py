@@ -114,8 +114,8 @@ def overheard() -> Iterator[list[str]]:
         note(packet.header, frames)
         return frames
 
-    def by_the_plan(self: Plan, header: Header, tensors: Tensors) -> Frames | None:
-        if frames := write(self, header, tensors):
+    def by_the_plan(self: Plan, header: Header, tensors: Tensors, *timed: Any) -> Frames | None:
+        if frames := write(self, header, tensors, *timed):
             note(header, frames[1:])
         return frames
 

@@ -23,7 +23,7 @@ from minips.drivers.client import Client
 from minips.drivers.connecting import asking
 from minips.engines import roles
 from minips.stages.transports import Connection, Service
-from minips.stages.transports.certificates import files, issued
+from minips.stages.transports.certificates import files, issue_certificate
 
 TRANSPORTS = ["tcp", "shm", "http", "zmq", "grpc"]
 NETWORKS = ["tcp", "http", "zmq", "grpc", "pyro", "thrift"]
@@ -492,7 +492,7 @@ def test_a_session_of_several_servers_has_a_secret_for_each(tmp_path):
         assert kept == {"worker": 1, "secrets": [one._present[1].secret, two._present[1].secret]}
         assert len({*kept["secrets"]}) == 2
         for worker, wanted in ((0, addresses), (None, addresses[:1])):
-            with pytest.raises(ValueError, match="is no session file of"):
+            with pytest.raises(ValueError, match="is not a session file of"):
                 ps.connect(wanted, config, worker=worker, token=one.token, session=file)
 
 
@@ -504,7 +504,7 @@ def test_what_is_no_session_file_is_refused_before_anything_is_asked(text, tmp_p
     file = tmp_path / "session"
     file.write_bytes(text.encode("latin-1"))
     file.chmod(0o600)
-    with pytest.raises(ValueError, match=r"is no session file of worker 0 and 1 servers\. Name another, or delete it"):
+    with pytest.raises(ValueError, match=r"not a session file of worker 0 and 1 servers\. Name another, or delete it"):
         ps.connect("tcp://127.0.0.1:9", LOCAL, token="t", session=file)
 
 
@@ -616,7 +616,7 @@ class Flipping(Tap):
 
 def test_a_flipped_bit_under_tls_ends_the_connection_and_changes_nothing():
     gradient = {"w": np.ones(5000)}
-    certificate, key = issued("127.0.0.1")
+    certificate, key = issue_certificate("127.0.0.1")
     with files(certificate + key, certificate) as (mine, known):
         config = over(ps.Tcp(certificate=mine, authority=known, pool=1))
         with (

@@ -106,7 +106,10 @@ def said(*program: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("program", [TRAIN, PREDICT, CHECK, SHOW], ids=["train", "predict", "check", "show"])
+LONG = [pytest.param(CHECK, marks=pytest.mark.soak), pytest.param(SHOW, marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("program", [TRAIN, PREDICT, *LONG], ids=["train", "predict", "check", "show"])
 def test_without_processes_and_threads_the_same_comes_out(program):
     assert said(BARE, program) == said(program)
 
@@ -148,13 +151,13 @@ def test_importing_minips_loads_little():
     )
     program = f"import sys, minips; say = [name for name in {heavy.split()} if name in sys.modules]"
     assert said(program) == []
-    wings = "tuple(f'minips.{name}' for name in ('cost', 'lab', 'testing'))"
+    wings = "tuple(f'minips.{name}' for name in ('cost', 'lab', 'machines', 'testing'))"
     assert said(f"import sys, minips; say = [name for name in sys.modules if name.startswith({wings})]") == []
 
 
 def test_what_measures_in_a_process_of_its_own_loads_nothing_that_draws_or_shows():
     drawing = "('minips.lab.face', 'matplotlib', 'ipywidgets', 'IPython')"
-    roles = "import minips.lab.measure.pairs, minips.lab.measure.with_torch"
+    roles = "import minips.lab.measure.pairs, minips.lab.measure.with_torch, minips_course.move.crowd"
     assert said(f"import sys; {roles}; say = [name for name in {drawing} if name in sys.modules]") == []
 
 

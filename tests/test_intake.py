@@ -208,7 +208,7 @@ def test_a_part_of_the_rows_may_hold_one_class():
     assert ps.SoftmaxRegression(X, np.zeros(12, int), classes=2).classes == 2
     with pytest.raises(ValueError, match="one class, 0"):
         ps.SoftmaxRegression(X, np.zeros(12, int), classes=1)
-    with pytest.raises(ValueError, match="y names 2 classes, and classes=3"):
+    with pytest.raises(ValueError, match="y has 2 labels but classes=3"):
         ps.SoftmaxRegression(X, TEXTS, classes=3)
     assert ps.SoftmaxRegression(X, np.zeros(12, int), classes=np.int64(2)).classes == 2
     for wrong in ([0, 1], "2", 2.0, True, 0, -1):
@@ -415,7 +415,7 @@ def framed():
 OTHER = [
     (["height", "age", "weight"], "X has 'height' in the place of 'age'"),
     (["age", "height"], "X lacks 'weight'"),
-    (["age", "height", "weight", "shoe"], "X has 'shoe' besides"),
+    (["age", "height", "weight", "shoe"], "X also has 'shoe'"),
 ]
 
 
@@ -425,7 +425,9 @@ def test_a_frame_of_other_columns_is_not_predicted(framed, names, words, tmp_pat
     framed.save(tmp_path / "run.npz")
     for run in (framed, ps.Run.load(tmp_path / "run.npz")):
         for how in (run.predict, run.predict_proba):
-            with pytest.raises(ValueError, match=f"in their order: {words}. Choose the columns 'age', 'height', 'wei"):
+            with pytest.raises(
+                ValueError, match=f"in the same order: {words}. Choose the columns 'age', 'height', 'wei"
+            ):
                 how(frame)
         with pytest.raises(ValueError, match=words):
             run.problem.predict(run.params, frame)
@@ -653,7 +655,7 @@ def test_a_click_model_predicts():
     for item, words in ((4.0, "X holds the item 4, but items are 0 to 3"), (-1.0, "items 0, 1"), (0.5, "items 0, 1")):
         with pytest.raises(ValueError, match=words):
             problem.predict(far, np.column_stack([np.full(12, item), X]))
-    with pytest.raises(ValueError, match="ClickModel looks items up in dense rows; got X as a sparse matrix"):
+    with pytest.raises(ValueError, match="ClickModel needs dense rows; got X as a sparse matrix"):
         ps.ClickModel(sparse.csr_matrix(CLICKS), Y)
     with pytest.raises(ValueError, match="ClickModel takes y_validation of 0 and 1"):
         ps.ClickModel(CLICKS, Y, CLICKS, Y + 1)

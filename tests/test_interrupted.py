@@ -398,7 +398,7 @@ def test_a_stop_that_the_workers_are_too_slow_for_says_so(monkeypatch):
     began = threading.Event()
     run = ps.train(PROBLEM, config, engine="threads", stop=began, progress=lambda told: began.set())
     assert (run.stopped, run.updates) == (True, 0)
-    assert any(text.startswith("not all servers came to one clock within 0.1 seconds") for _, text in run.events)
+    assert any(text.startswith("not all servers reached one clock within 0.1 seconds") for _, text in run.events)
 
 
 def stopped_somewhere(seed):

@@ -234,7 +234,7 @@ def test_a_run_that_was_loaded_can_be_saved_again_and_needs_rows_only_to_train(t
     np.testing.assert_array_equal(again.predict(X), run.predict(X))
     assert repr(again.problem).startswith("<minips.problems.SoftmaxRegression object")
     assert again.problem.held_out() is None
-    with pytest.raises(ValueError, match=r"This problem holds no rows, as that of a loaded run. Make one of the rows"):
+    with pytest.raises(ValueError, match=r"This problem was loaded without its rows. Make a problem with rows"):
         trained(again.problem)
 
 
@@ -563,7 +563,7 @@ def test_every_field_has_a_line(cls):
 
 def test_every_field_of_a_config_has_its_help_and_classes_are_explained():
     assert all(field.metadata["help"] for field in dataclasses.fields(ps.Config))
-    assert "``classes`` is their number" in inspect.getdoc(ps.SoftmaxRegression)
+    assert "``classes`` is the number of" in inspect.getdoc(ps.SoftmaxRegression)
 
 
 def test_the_others_make_no_more_rounds_where_a_worker_is_lost():

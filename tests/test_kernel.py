@@ -58,6 +58,7 @@ bench.run("A")
 """
 
 
+@pytest.mark.soak
 @pytest.mark.outside
 def test_the_stop_button_ends_the_run_of_a_panel():
     manager, client = started()

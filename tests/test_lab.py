@@ -561,6 +561,10 @@ class TestPlots:
         assert "(ms)" in ax.get_xlabel()
         assert "compute" in [label.get_text() for label in ax.get_yticklabels()]
         assert len({patch.get_hatch() for patch in ax.patches}) == 2
+        planned = run.trace.planned.total()
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+            f"{label} ({planned} planned)" for label in "AB"
+        ]
 
     def test_predicted_beside_measured(self) -> None:
         ax = lab.plots.predicted(
@@ -608,6 +612,9 @@ class TestPlots:
         assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 1", "worker 0", "server 0"]
         assert "(ms)" in ax.get_xlabel()
         assert len({bars.get_hatch() for bars in ax.collections}) > 2
+        assert f"encode ({run.trace.planned.total()} planned)" in [
+            text.get_text() for text in ax.get_legend().get_texts()
+        ]
 
     def test_the_map_of_codecs(self) -> None:
         codecs = {"exact": ps.Codec(), "half": ps.Codec(quantizer=ps.Float16())}

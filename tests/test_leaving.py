@@ -28,7 +28,7 @@ def leaving(worker, overlap, over=lambda: False, seen=None):
         worker, overlap, lambda: over() or (worker.worker == 1 and worker.clock == LEFT), seen
     )
     if worker.worker == 1:
-        yield Call(worker.say("bye"))
+        yield Call(worker.ask_all("bye"))
     return seen
 
 

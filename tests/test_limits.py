@@ -32,7 +32,7 @@ from minips.results.trace import DECODE, ENCODE, UPDATE
 from minips.stage import build, missing, stage_class
 from minips.stages.compressors import Compressor
 from minips.stages.quantizers import base as quantizers
-from minips.stages.serializers.wellformed import MOST_LISTS, MOST_PARTS, quoted
+from minips.stages.serializers.wellformed import MOST_LISTS, MOST_PARTS, quote
 from minips.stages.transports.streams import refusal
 from minips.training import byhand
 
@@ -208,15 +208,15 @@ def explode(name, bombs):
 
 def test_bombs_over_tcp():
     said, _ = explode("tcp", SMALL)
-    assert "a key is there twice" in said["a key twice"]
-    assert "'w', or a part of it, is there twice" in said["a tensor twice"]
+    assert "a key occurs twice" in said["a key twice"]
+    assert "'w', or a part of it, occurs twice" in said["a tensor twice"]
     assert "more frames than parts" in said["60,000 frames that no part uses"]
     assert "nested too deeply" in said["MessagePack depth"]
     assert "nested too deeply" in said["JSON depth"]
     assert "larger than the" in said["a kind of 20 MB"]
     assert "max_message_bytes" in said["a kind of 20 MB"]
     assert "for the shape (10000, 10000); expected (30, 30)" in said["powersgd"]
-    assert "is no gradient: it travels exactly" in said["powersgd in a goodbye"]
+    assert "is not a gradient: it travels exactly" in said["powersgd in a goodbye"]
     assert "decompresses to more than the" in said["zlib"]
     assert "may ask for 34952 rows at once; got 60000" in said["a row 60,000 times"]
     for echo in ("a kind of 60 kB", "a tensor's name of 60 kB", "a quantizer's name of 60 kB", "a dtype of 60 kB"):
@@ -344,7 +344,7 @@ def test_an_answer_that_a_pull_cannot_need_is_refused():
 
 def test_a_quote_is_short():
     for value in ("a" * 10**6, b"a" * 10**6, [["a" * 1000] * 1000] * 9, {"a" * 1000: "b" * 1000}, 10**4000, None):
-        assert 0 < len(quoted(value)) <= 100
+        assert 0 < len(quote(value)) <= 100
     kind, text = refusal(ValueError("a" * 10**6))[1]
     assert (kind, len(text)) == (b"ValueError", 2000)
 
@@ -357,7 +357,7 @@ def deep(depth):
 
 
 def test_a_quote_of_what_is_nested_deeply_is_short():
-    assert len(quoted(deep(900))) <= 100
+    assert len(quote(deep(900))) <= 100
 
 
 @pytest.mark.parametrize("name", ["zlib", "gzip", "lz4", "zstd", "blosc"])
@@ -457,7 +457,7 @@ def test_a_message_that_is_too_large_as_it_comes_is_not_sent_for_ever(transport)
             client.push(gradient).result(WAIT_S)
         assert figures(refused)[0] > 4 * VALUES
         assert (client.clock, server.shard.clocks) == (0, [0])
-        assert client.begin(client.protocol.say("alive")).result(WAIT_S)[0].header["clock"] == 0
+        assert client.begin(client.protocol.ask_all("alive")).result(WAIT_S)[0].header["clock"] == 0
     with connected(large, small, rejoin_s=30.0) as (_, client):
         with pytest.raises(ValueError, match=r"larger than|is too large for gRPC|So ended 20 connections"):
             client.pull().result(WAIT_S)
@@ -716,7 +716,7 @@ def test_awkward_names_travel_through_every_serializer(serializer):
     codec = ps.Codec(serializer=serializer)
     assert list(codec.loads(codec.dumps({name: np.ones(1) for name in AWKWARD}))) == AWKWARD
     for refused in ("\ud800", "a\udfff"):
-        with pytest.raises(ValueError, match="The name of a tensor is text that UTF-8 can write"):
+        with pytest.raises(ValueError, match="The name of a tensor must be text that UTF-8 encodes"):
             codec.sender().encode({refused: np.ones(1)})
 
 
@@ -738,7 +738,7 @@ def test_awkward_names_are_served_and_a_name_that_cannot_be_is_refused():
         lambda: ps.train(Named({"\ud800": np.ones(1)}), config, engine="threads"),
         lambda: ps.cost.predict(Named({"\ud800": np.ones(1)}), config),
     ):
-        with pytest.raises(ValueError, match="The name of a parameter is text that UTF-8 can write"):
+        with pytest.raises(ValueError, match="The name of a parameter must be text that UTF-8 encodes"):
             start()
 
 

@@ -42,7 +42,7 @@ def bits(params):
 
 
 @engines
-@pytest.mark.parametrize("exchange", ["ps", "ring"])
+@pytest.mark.parametrize("exchange", ["ps", pytest.param("ring", marks=pytest.mark.soak)])
 def test_one_local_step_and_an_outer_rate_of_one_are_bsp(exchange, engine):
     plain = config(local=None, optimizer=ps.SGD(lr=0.1), exchange=exchange)
     one = config(local=ps.LocalSteps(steps=1, optimizer=ps.SGD(lr=0.1)), exchange=exchange)
@@ -105,7 +105,12 @@ def test_the_inner_optimizers_state_survives_the_rounds():
 @engines
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"servers": 2, "push": TOPK}, {"exchange": "ring"}, {"overlap": True, "pull": ps.Codec(ps.QSGD())}],
+    [
+        {},
+        pytest.param({"servers": 2, "push": TOPK}, marks=pytest.mark.soak),
+        pytest.param({"exchange": "ring"}, marks=pytest.mark.soak),
+        pytest.param({"overlap": True, "pull": ps.Codec(ps.QSGD())}, marks=pytest.mark.soak),
+    ],
     ids=["ps", "topk", "ring", "overlap"],
 )
 def test_a_saved_run_goes_on_to_the_bit(engine, fields, tmp_path):

@@ -312,7 +312,7 @@ def lends_its_state(self, received, state):
 def test_a_receivers_half_that_parts_from_the_senders_is_told(registry, restore):
     Wrong = type("Wrong", (ps.Delta,), {"name": "wrong", "restore": restore})
     wrong = ps.register(dataclasses.dataclass(frozen=True)(Wrong))()
-    with pytest.raises(AssertionError, match="the receiver restored what no entry of the sender's state is"):
+    with pytest.raises(AssertionError, match="the receiver restored an array that is not in the sender's state"):
         check_memory(wrong)
 
 

@@ -247,7 +247,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("consistency", ["bsp", "asp"])
+@pytest.mark.parametrize("consistency", ["bsp", pytest.param("asp", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("silence_s", "timeout_s", "pause_s"),
     [(0.8, 2.0, 2.5), pytest.param(30.0, 40.0, 45.0, marks=pytest.mark.campaign)],

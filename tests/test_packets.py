@@ -9,7 +9,7 @@ import minips as ps
 from minips import cost
 from minips.cost.packets import BURST_BYTES, Queues
 from minips.cost.performance_model import PerformanceModel, Workload
-from minips.drivers.clockwork import Clockwork
+from minips.drivers.events import EventLoop
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 
@@ -21,17 +21,17 @@ NOTHING = Calibration(cores=64, gradient=Line(), problem=cost.problem_words(PROB
 
 def arrivals(*messages, topology=STAR, ahead=1, flight_s=0.0):
     """When each message (start, source, target, bytes) is there, and the most bytes in a queue."""
-    clockwork, came = Clockwork(at_once=True), {}
-    queues = Queues(clockwork, topology.graph(4, 2), ahead)
+    events, came = EventLoop(at_once=True), {}
+    queues = Queues(events, topology.graph(4, 2), ahead)
 
     def send(number, start, source, target, nbytes):
         yield start
         yield from queues.travel(source, target, nbytes, flight_s)
-        came[number] = clockwork.now
+        came[number] = events.now
 
     for number, message in enumerate(messages):
-        clockwork.start(send(number, *message))
-    clockwork.run(lambda: False)
+        events.start(send(number, *message))
+    events.run(lambda: False)
     return [came[number] for number in range(len(messages))], queues.deepest
 
 
@@ -137,7 +137,7 @@ def test_a_prediction_on_two_networks_is_refused(measured):
     for changes, cluster, words in (
         ({}, cost.Cluster(), "and Cluster.* each have a network"),
         ({"link": ps.Link()}, None, r"there would be two links\. Use link=None"),
-        ({"transport": "shm"}, None, "joined by a network alone"),
+        ({"transport": "shm"}, None, "Only a network joins Hosts"),
     ):
         with pytest.raises(ValueError, match=words):
             cost.predict(PROBLEM, ps.Config(**changes), NOTHING, cluster=cluster, engine=ps.Hosts())

@@ -475,6 +475,7 @@ class TestCollectives:
         assert panel.wait(10)
         assert "power of two" in panel.job.message.value
 
+    @pytest.mark.soak
     def test_a_stranger_on_the_link_slows_a_step_down(self) -> None:
         calm, busy = (lab.Collectives(workers=4, busy=busy) for busy in (False, True))
         calm.static()
@@ -508,6 +509,7 @@ class TestCollectives:
 
 
 class TestAlphaBeta:
+    @pytest.mark.soak
     def test_the_line_knows_the_link_and_the_slider_another_size(self) -> None:
         panel = lab.AlphaBeta(megabits=100.0, milliseconds=2.0)
         panel.static("Fitted.")

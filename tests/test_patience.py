@@ -160,12 +160,12 @@ def test_a_supervisor_reads_what_its_children_said_while_it_was_stopped(clock):
         clock.sleep(STOPPED_S)
 
     children._check = check
-    child = types.SimpleNamespace(who="server 0", pipe=ours, heard={}, done=False, gone=False)
+    child = types.SimpleNamespace(who="server 0", pipe=ours, received={}, done=False, gone=False)
     children.children = [child]
     with ours, theirs:
-        assert children.hear(child, "ready", 5.0) == "here"
+        assert children.receive(child, "ready", 5.0) == "here"
         with pytest.raises(RuntimeError, match=r"server 0 sent nothing for 0\.1 seconds"):
-            children.hear(child, "ready", 0.1)
+            children.receive(child, "ready", 0.1)
 
 
 def test_a_ring_that_was_stopped_takes_what_came_meanwhile(clock):

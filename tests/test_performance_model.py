@@ -8,7 +8,7 @@ import pytest
 import minips as ps
 from minips import cost
 from minips.cost.performance_model import Declared, PerformanceModel, Port, Workload
-from minips.drivers.clockwork import Clockwork
+from minips.drivers.events import EventLoop
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 
@@ -26,10 +26,10 @@ def pace(config, calibration=NOTHING):
 
 
 def test_a_link_is_first_come_first_served():
-    clockwork = Clockwork()
-    node, bare = (Port(clockwork, link, late=0.25) for link in (ps.Link(8e6, 0.5), None))
-    clockwork.at(3.0, lambda: None)
-    clockwork.run(lambda: False)
+    events = EventLoop()
+    node, bare = (Port(events, link, late=0.25) for link in (ps.Link(8e6, 0.5), None))
+    events.at(3.0, lambda: None)
+    events.run(lambda: False)
     assert [node.depart(1_000_000, bare), node.depart(2_000_000, bare), node.depart(1, bare)] == [3.0, 4.0, 6.0]
     assert node.arrive(3.0, 1_000_000, bare) == 1.0 + 0.5 + 0.25
     assert node.arrive(3.0, 1_000_000, bare) == 2.0 + 0.5 + 0.25

@@ -1,5 +1,9 @@
 """What of a link's exact messages is the same is found once: bytes, arrays and errors are those of the general way."""
 
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -10,10 +14,12 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips.core.codec import Decoder, Encoder, unpack
+from minips.core.limits import of_anything
+from minips.core.local import warn_of_outer
 from minips.core.message import Header, Message
 from minips.core.plan import Plan
-from minips.results.trace import UNTIMED
-from minips.stage import Frames, Tensors
+from minips.results.trace import UNTIMED, Trace
+from minips.stage import _KINDS, DEFAULTS, Frames, Tensors
 
 DTYPES = ("f4", "f8", "f2", "u1", "i8", ">f4", "?")
 ARRAYS = st.builds(
@@ -102,8 +108,18 @@ def test_a_known_message_goes_through_no_stage(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_empty_envelope_is_refused_alike() -> None:
     for plan in (None, Plan()):
-        with pytest.raises(ValueError, match="The first frame is not a minips envelope: it is no map"):
+        with pytest.raises(ValueError, match="The first frame is not a minips envelope: it is not a map"):
             decoded([b"", HEAD, BODY], plan)
+
+
+@pytest.mark.parametrize("like", [{"w": np.zeros(4, "f4")}, {"v": W["w"]}], ids=["a shape", "a name"])
+def test_arrays_that_do_not_fit_are_refused_each_time(like: Tensors) -> None:
+    plan, refused = Plan(), set()
+    for known in (plan, plan, plan, None):
+        with pytest.raises(ValueError, match=r"must be float32 of shape \(4,\)|Expected gradients of v") as error:
+            Decoder(UNTIMED).decode(unpack([ENVELOPE, HEAD, BODY], PLAIN, UNTIMED, known, like=like)[0], like)
+        refused.add(str(error.value))
+    assert len(refused) == 1
 
 
 def test_what_is_learned_is_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +155,7 @@ def test_a_name_told_twice_is_refused_and_not_planned() -> None:
     entry = ["w", "exact", [["values", "float32", [3]]]]
     frames = [ENVELOPE, msgpack.packb([{"clock": 1}, [entry, entry]]), bytes(12), BODY]
     for plan in (Plan(), None):
-        with pytest.raises(ValueError, match="the tensor 'w', or a part of it, is there twice"):
+        with pytest.raises(ValueError, match="the tensor 'w', or a part of it, occurs twice"):
             decoded(frames, plan)
 
 
@@ -152,7 +168,7 @@ def test_a_plan_reads_nothing_that_the_general_way_refuses(frames: list[bytes]) 
     plan = Plan()
     decoded([ENVELOPE, HEAD, BODY], plan)
     for known in (plan, None):
-        with pytest.raises(ValueError, match=r"there are more frames than parts|a key is there twice in one map"):
+        with pytest.raises(ValueError, match=r"there are more frames than parts|a key occurs twice in a map"):
             decoded([ENVELOPE, *frames], known)
 
 
@@ -160,3 +176,141 @@ def test_a_plan_reads_nothing_that_the_general_way_refuses(frames: list[bytes]) 
 def test_other_stages_have_no_plan(codec: ps.Codec) -> None:
     assert encoder(codec, planned=True)._plan is None
     assert encoder(PLAIN, planned=True)._plan is not None
+
+
+PACK, EXACT, MEMORY, PLAIN_BYTES = ps.MsgPack, ps.Exact, ps.NoMemory, ps.NoCompression
+METHODS = {
+    PACK: ("dumps", "loads"),
+    EXACT: ("encode", "decode"),
+    MEMORY: ("compensate", "update", "restore"),
+    PLAIN_BYTES: ("compress", "decompress"),
+}
+PROBLEM = ps.LinearRegression(np.eye(8, 3, dtype="f4"), np.ones(8, "f4"))
+STEPS, WORKERS = 10, 2
+
+
+def renamed(base: type[Any], name: str = "renamed", **own: Any) -> Any:
+    """A registered subclass of a stage, with methods of its ``own``."""
+    return ps.register(dataclass(frozen=True)(type("Renamed", (base,), {"name": name, **own})))()
+
+
+def counting(original: Any, name: str, called: Counter[str]) -> Any:
+    """A method that does what the original does, and counts its calls."""
+
+    def counted(self: Any, *values: Any) -> Any:
+        called[name] += 1
+        return original(self, *values)
+
+    return counted
+
+
+def trained(stage: Any) -> ps.Run:
+    codec = ps.Codec(**{stage.kind: stage}) if stage.kind != "optimizer" else ps.Codec()
+    config = ps.Config(workers=WORKERS, steps=STEPS, push=codec, pull=codec)
+    return ps.train(PROBLEM, config.with_({"optimizer": stage} if stage.kind == "optimizer" else {}), engine="threads")
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("base", [*METHODS, ps.SGD])
+def test_a_subclass_that_changes_nothing_is_planned(base: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    called: Counter[str] = Counter()
+    for cls in (PACK, EXACT):
+        for method in METHODS[cls]:
+            monkeypatch.setattr(cls, method, counting(getattr(cls, method), method, called))
+    known = trained(base())
+    called.clear()
+    run = trained(renamed(base))
+    np.testing.assert_array_equal(run.params["w"], known.params["w"])
+    assert max(called.values()) < WORKERS * STEPS
+    assert run.trace.planned == known.trace.planned
+    assert run.trace.planned.total() > WORKERS * STEPS
+    assert f" {run.trace.planned['worker 0'] + run.trace.planned['worker 1']} of workers, " in run.summary()
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    ("base", "method"), [(base, method) for base, methods in METHODS.items() for method in methods]
+)
+def test_a_subclass_that_overrides_a_method_is_called_for_each_message(base: type[Any], method: str) -> None:
+    called: Counter[str] = Counter()
+    run = trained(renamed(base, **{method: counting(getattr(base, method), method, called)}))
+    np.testing.assert_array_equal(run.params["w"], trained(base()).params["w"])
+    assert called[method] >= WORKERS * STEPS
+    assert not run.trace.planned
+    assert "planned" not in run.summary()
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_inherited_method_of_a_mixin_counts_and_a_claim_of_ones_own_stands() -> None:
+    loud = type("Loud", (), {"compress": lambda self, buffer: buffer})
+    assert not renamed(type("Both", (loud, PLAIN_BYTES), {})).identity
+    assert renamed(PLAIN_BYTES, "claims", compress=lambda self, buffer: buffer, identity=True).identity
+    assert not renamed(PLAIN_BYTES, "denies", identity=False).identity
+    assert not renamed(type(renamed(EXACT, "first", encode=lambda self, x, rng: {"values": x})), "second").identity
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_stage_that_is_registered_again_is_read_as_it_is_then() -> None:
+    plan, codec = Plan(), ps.Codec(renamed(EXACT))
+    writes = encoder(codec, planned=True)
+    for _ in range(3):
+        frames = writes.encode(Message({}, W))
+        assert decoded(frames, plan)[2][0][3] == W["w"].tobytes()
+    renamed(EXACT, decode=lambda self, parts: parts["values"] + 1)
+    assert decoded(frames, plan) == decoded(frames)
+    assert decoded(frames, plan)[2][0][3] == (W["w"] + 1).tobytes()
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_name_that_a_receiver_does_not_know_is_refused_each_time() -> None:
+    codec = ps.Codec(renamed(EXACT))
+    writes, plan = encoder(codec, planned=True), Plan()
+    several = [writes.encode(Message({"clock": clock}, W)) for clock in range(3)]
+    _KINDS["quantizer"].pop("renamed")
+    DEFAULTS.pop(("quantizer", "renamed"), None)
+    for frames in several:
+        with pytest.raises(ValueError, match="There is no quantizer named 'renamed'"):
+            decoded(frames, plan)
+
+
+def test_a_planned_message_shares_its_time_between_the_stages() -> None:
+    sent, received = Trace("worker 0", now=count().__next__), Trace("server 0", now=count().__next__)
+    sender, receiver = PLAIN.sender(trace=sent), PLAIN.receiver(received)
+    for _ in range(3):
+        receiver.decode(sender.encode(W))
+    assert sent.planned == {"worker 0": 2}
+    assert [(span.name, span.seconds) for span in sent][-2:] == [("quantize", 1), ("serialize", 1)]
+    spans = [(span.name, span.seconds) for span in received]
+    assert spans[-3:] == [("decompress", 1), ("deserialize", 1), ("dequantize", 1)]
+    assert (sent + received.since(1.0)).planned == sent.planned
+
+
+def test_a_mapping_of_exact_quantizers_is_planned_and_one_with_another_is_not() -> None:
+    assert encoder(ps.Codec({"b": ps.Exact(), "*": ps.Exact()}), planned=True)._plan is not None
+    assert encoder(ps.Codec({"b": ps.Exact(), "*": ps.Float16()}), planned=True)._plan is None
+
+
+def test_a_saved_run_tells_its_planned_messages(tmp_path: Path) -> None:
+    run = trained(ps.Exact())
+    run.save(tmp_path / "run.npz")
+    assert ps.Run.load(tmp_path / "run.npz").summary() == run.summary()
+    cut = replace(run, trace=Trace(limit=4, until=0.5, planned=run.trace.planned))
+    assert "at least" in cut.summary()
+
+
+@pytest.mark.usefixtures("registry")
+def test_other_special_cases_go_by_behaviour_too() -> None:
+    with pytest.warns(UserWarning, match="With local steps the optimizer is the outer one"):
+        warn_of_outer(ps.LocalSteps(), renamed(ps.SGD))
+    warn_of_outer(ps.LocalSteps(), renamed(ps.SGD, "steps", step=lambda self, params, grads, state: None))
+    limits = of_anything()._replace(head=10)
+    with pytest.raises(ValueError, match="The second frame has 11 bytes"):
+        limits.check_head(renamed(PACK), [bytes(11)])
+    limits.check_head(renamed(PACK, "reads", loads=lambda self, frames: frames), [bytes(11)])
+    table = ps.Config(push=ps.Codec(memory=renamed(MEMORY)), workers=1)
+    with (
+        ps.Server({"w": np.zeros((4, 2), "f4")}, table, tables=("w",)).serve() as server,
+        ps.connect(server.address, table, token=server.token) as client,
+    ):
+        pushed = ps.Rows([1], np.ones((1, 2), "f4"))
+        assert client.push({"w": pushed}).result(10) == "applied"

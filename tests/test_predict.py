@@ -68,7 +68,12 @@ def test_the_bytes_are_the_same_where_no_network_can_be_simulated(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "exchange", [ps.RingAllReduce(), ps.TreeAllReduce(), ps.HalvingDoubling(), ps.TwoShot()], ids=repr
+    "exchange",
+    [
+        ps.RingAllReduce(),
+        *(pytest.param(e, marks=pytest.mark.soak) for e in (ps.TreeAllReduce(), ps.HalvingDoubling(), ps.TwoShot())),
+    ],
+    ids=repr,
 )
 def test_the_bytes_of_an_all_reduce_are_exact_too(exchange):
     config = ps.Config(
@@ -299,7 +304,7 @@ def test_a_prediction_without_stages_has_no_total_for_a_run_that_has_them():
     assert comparison.ratios["compute"] > 0
     assert all(rows[name][0] is None and rows[name][1] > 0 for name in ("quantize", "transfer", "wait", "total"))
     assert "The prediction counts no time for compensate, quantize," in comparison.reasons[0]
-    assert comparison.reasons[0].endswith("and apply: there is no total to compare.")
+    assert comparison.reasons[0].endswith("and apply, so there is no total to compare.")
     fewer = replace(CALIBRATED, worker={}, server={name: Line(1e-5) for name in STAGES if name != "compensate"})
     comparison = compared("threads", fewer, transport=ps.InProc())
     without = [name for name, predicted, _ in comparison.rows if predicted is None]

@@ -15,13 +15,14 @@ import pytest
 import minips as ps
 from minips.engines import processes
 from minips.engines.supervisor import Supervisor
-from minips.lab.measure import trips
+from minips.lab.measure import pairs
 
 CONFIG = ps.Config(workers=3, servers=2, steps=5, batch_size=8)
 PROBLEM = ps.LinearRegression(*misfits.rows())
 forks = pytest.mark.skipif(not processes.FORKS, reason="processes that have imported NumPy do not fork here")
 
 
+@pytest.mark.soak
 @forks
 def test_forked_or_started_each_by_itself_a_run_is_the_same_to_the_bit(monkeypatch):
     forked = ps.train(PROBLEM, CONFIG)
@@ -111,6 +112,6 @@ def test_after_ctrl_c_within_a_briefing_the_child_leaves_without_a_word(monkeypa
         with monkeypatch.context() as patch:
             patch.setattr(type(child.pipe), ("send_bytes", "send")[sent], interrupted)
             with pytest.raises(KeyboardInterrupt):
-                child.brief(trips.attend, {})
+                child.assign(pairs.attend, {})
     assert child._process.exitcode == 0
     assert capfd.readouterr().err == ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
+import pages
 import pytest
 
 import minips as ps
@@ -191,11 +192,12 @@ def cases():
 
 
 def test_the_documents_have_the_time_for_which_a_hello_waits():
-    readme = (Path(ps.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     assert f"is free within {SOON_S:g} s because the session's last connection broke, the answer waits for that" in (
         " ".join(TEXT.split())
     )
-    assert f"that is started again at most {SOON_S:g} seconds sooner waits for it" in " ".join(readme.split())
+    assert f"that is started again at most {SOON_S:g} seconds sooner waits for it" in (
+        " ".join(pages.text("docs/clusters.md").split())
+    )
 
 
 def test_the_list_of_messages_has_their_fields():
@@ -289,7 +291,7 @@ def test_the_head_of_a_call_is_read_by_its_length_alone():
     frames = [msgpack.packb({"v": 3, "s": "msgpack", "c": "none"}), msgpack.packb([{"kind": "hello", "worker": 0}, []])]
     with ps.Server({"w": np.zeros(2)}, config, rejoin_s=0.01).serve(token="t") as server:
         for tag, zeros in ((0, b"abc"), (1, bytes(3)), (2, bytes(3)), (4, bytes(3)), (255, b"\xff" * 3)):
-            wire = auth.proved(ps.Tcp().dial(server.address, WAIT_S), "t", server.address, WAIT_S)
+            wire = auth.authenticate(ps.Tcp().dial(server.address, WAIT_S), "t", server.address, WAIT_S)
             body = b"".join(framing.pieces(tag, frames))
             wire.write([body[:1] + zeros + body[4:]])
             assert wire.receive(WAIT_S)[0] == 0

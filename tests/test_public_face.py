@@ -1,4 +1,4 @@
-"""What tools see of minips: type checkers, ``dir``, ``help``; and what the README promises."""
+"""What tools see of minips: type checkers, ``dir``, ``help``; and what the pages promise."""
 
 import ast
 import dataclasses
@@ -9,16 +9,32 @@ import pydoc
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+import pages
 import pytest
 
 import minips as ps
 from minips.stage import stage_class
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+NAMESPACES = {
+    "aggregator": ps.aggregators,
+    "compressor": ps.compressors,
+    "consistency": ps.consistency,
+    "engine": ps.engines,
+    "exchange": ps.exchanges,
+    "memory": ps.memories,
+    "optimizer": ps.optimizers,
+    "quantizer": ps.quantizers,
+    "schedule": ps.schedules,
+    "serializer": ps.serializers,
+    "shards": ps.shards,
+    "topology": ps.topologies,
+    "transport": ps.transports,
+}
 VALUES = [
     ps.Config,
     ps.Codec,
@@ -29,6 +45,8 @@ VALUES = [
     *(stage_class(kind, name) for kind in ps.kinds() for name in ps.names(kind)),
 ]
 OTHER_IDIOMS = """
+import dataclasses
+
 config = ps.Config(transport="inproc", push={"quantizer": "sign"}, link={"latency_s": 0.01}, exchange={"name": "ring"})
 config = dataclasses.replace(config, consistency="ssp", delays=ps.Delays(slow={1: 5.0}), pull=ps.Codec())
 codec = ps.Codec("topk", "errorfeedback")
@@ -42,6 +60,20 @@ run = ps.train(problem, config, engine="threads", stop=lambda: False)
 run = ps.train(problem, config, engine=ps.Simulated(topology="ring"))
 accuracy: float | None = run.accuracy
 version: str = ps.__version__
+small: ps.Quantizer = ps.quantizers.TopK(fraction=0.1)
+fast: ps.Engine = ps.engines.Simulated(topology=ps.topologies.Tree())
+ring: ps.Exchange = ps.exchanges.RingAllReduce()
+local: ps.Transport = ps.transports.Pipe()
+named: ps.Tensors = {"w": np.zeros(3)}
+
+class Half(ps.quantizers.Quantizer):
+    name = "half"
+
+    def encode(self, x: ps.Array, rng: np.random.Generator | None) -> ps.Parts:
+        return {"half": x / 2}
+
+    def decode(self, parts: ps.Parts) -> ps.Array:
+        return 2 * ps.part(parts, "half")
 
 async def step(client: ps.Client) -> str:
     w = (await client.push_pull({"w": np.ones(3)}))["w"]
@@ -58,6 +90,9 @@ ps.cost.predikt
 ps.lab.plotts
 ps.testing.chek
 ps.datasets.digitz
+ps.quantizers.TopKK
+ps.engines.Simulatd
+ps.topologies.Treee
 ps.Simulated(computes=3.0)
 ps.Config(consistancy="asp")
 ps.Config(consistency=3)
@@ -68,22 +103,31 @@ ps.Config().workers = 3
 """
 
 
-def test_mypy_takes_every_idiom_of_the_readme_and_refuses_every_mistake(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) >= 5
-    (tmp_path / "idioms.py").write_text("\n".join(blocks) + OTHER_IDIOMS)
+def test_mypy_takes_every_idiom_of_the_pages_and_refuses_every_mistake(tmp_path):
+    programs = {f"page_{Path(page).stem}": pages.blocks(page, "python") for page in pages.GUIDE}
+    programs = {name: "\n".join(blocks) for name, blocks in programs.items() if blocks}
+    assert len(programs) >= 6
+    for name, program in programs.items():
+        (tmp_path / f"{name}.py").write_text(program + OTHER_IDIOMS * (name == "page_README"))
     (tmp_path / "mistakes.py").write_text(MISTAKES)
-    command = [sys.executable, "-m", "mypy", "--strict", "-m", "idioms", "-m", "mistakes"]
+    modules = [word for name in (*programs, "mistakes") for word in ("-m", name)]
+    command = [sys.executable, "-m", "mypy", "--strict", *modules]
     environment = {**os.environ, "MYPYPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
     errors = re.findall(r"(\w+)\.py:(\d+): error: ", done.stdout)
     assert errors == [("mistakes", str(line)) for line in range(2, MISTAKES.count("\n") + 1)], done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("heading", "least"), [("What a peer with the token", 10), ("More than one machine", 5)])
-def test_each_promise_and_measurement_names_what_exists(heading, least):
-    (section,) = re.findall(rf"^## {heading}(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
-    rows = re.findall(r"^\| (?!promise|measured|---)(.+?) \| (?:.+ \| )?(.+) \|$", section, flags=re.MULTILINE)
+@pytest.mark.parametrize(
+    ("name", "heading", "least"),
+    [
+        ("SECURITY.md", "What minips protects", 11),
+        ("docs/clusters.md", "What was measured where", 5),
+    ],
+)
+def test_each_promise_and_measurement_names_what_exists(name, heading, least):
+    section = pages.section(name, heading)
+    rows = re.findall(r"^\| (?!against|measured|---)(.+?) \| (?:.+ \| )?(.+) \|$", section, flags=re.MULTILINE)
     assert len(rows) >= least
     for promise, held in rows:
         path = ""
@@ -98,9 +142,116 @@ def test_each_promise_and_measurement_names_what_exists(heading, least):
 
 def test_dir_lists_the_public_names_and_nothing_else():
     listed = dir(ps)
+    namespaces = {name for name, value in vars(ps).items() if value in NAMESPACES.values()} | {"topologies"}
+    assert len(namespaces) == len(NAMESPACES)
     assert listed == sorted(set(listed))
-    assert {name for name in listed if not name.startswith("__")} == {*ps.__all__, "cost", "lab", "testing"}
+    submodules = {"cost", "lab", "testing", *namespaces}
+    assert {name for name in listed if not name.startswith("__")} == {*ps.__all__, *submodules}
     assert [name for name in listed if not hasattr(ps, name)] == []
+
+
+@pytest.mark.parametrize("kind", ps.kinds())
+def test_the_namespace_of_a_kind_has_all_its_stages_and_lists_nothing_else_that_python_made(kind):
+    namespace = NAMESPACES[kind]
+    listed = dir(namespace)
+    assert listed == sorted(set(namespace.__all__))
+    classes = [stage_class(kind, name) for name in ps.names(kind)]
+    ours = [cls for cls in classes if re.match(r"minips\.(?!lab\b)", cls.__module__)]
+    assert ours
+    for cls in ours:
+        assert getattr(namespace, cls.__name__) is cls
+        assert cls.__name__ in listed
+    bases = {one for cls in ours for one in cls.__mro__ if vars(one).get("kind") == kind}
+    assert {base.__name__ for base in bases} <= {*listed}
+    for name in listed:
+        assert getattr(ps, name, None) in (None, getattr(namespace, name))
+
+
+def imports_of(code):
+    """Each ``(module, name)`` that this code imports of minips, and each ``(ps, name)`` that it uses."""
+    other = "import" in code and "import minips as ps" not in code  # where ps is a name of the program's own
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from ((one.name, None) for one in node.names if one.name.partition(".")[0] == "minips")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "minips":
+            yield from ((node.module, one.name) for one in node.names)
+        elif isinstance(node, ast.Attribute) and not other:
+            *names, last = ast.unparse(node).split(".")
+            if names[:1] == ["ps"] and len(names) <= 2 and all(map(str.isidentifier, names)):
+                value = getattr(ps, names[1], None) if names[1:] else ps
+                yield from [(value.__name__, last)] if inspect.ismodule(value) else []
+
+
+def public_names(module):
+    try:
+        return dir(importlib.import_module(module))
+    except ModuleNotFoundError:  # such as torch, without PyTorch
+        lines = re.findall("^__all__.*", Path(find_spec(module).origin).read_text(), flags=re.MULTILINE)
+        return re.findall(r'"(\w+)"', " ".join(lines))
+
+
+def blocks_of(page):
+    """The Python of a page, block by block; of sessions what is typed."""
+    for language, block in re.findall(r"^```(python|pycon)\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE):
+        typed = re.findall(r"^(?:>>>|\.\.\.) ?(.*)$", block, flags=re.MULTILINE)
+        yield block if language == "python" else "\n".join(typed)
+
+
+def programs():
+    """What users read and copy, by the file that it is in."""
+    for path in (ROOT / "examples").rglob("*.py"):
+        yield path, path.read_text(encoding="utf-8")
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]:
+        yield from ((path, block) for block in blocks_of(path.read_text(encoding="utf-8")))
+    for path in (ROOT / "minips").rglob("*.py"):
+        session = r"^ *>>> ((?:from|import) minips\b.*)$"
+        yield from ((path, line) for line in re.findall(session, path.read_text(encoding="utf-8"), flags=re.MULTILINE))
+
+
+def test_what_users_copy_imports_nothing_but_what_is_stable():
+    (table,) = re.findall(
+        r"^## What is stable\n(.*?)^## ", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.DOTALL | re.MULTILINE
+    )
+    stable = {*re.findall(r"`(minips(?:\.\w+)*)`", table), *(one.__name__ for one in NAMESPACES.values())}
+    assert {"minips", "minips.cost", "minips.testing", "minips.stages.quantizers"} <= stable
+    seen = set()
+    for path, code in programs():
+        for module, name in imports_of(code):
+            where = f"{path.relative_to(ROOT)}: {module}, {name}"
+            assert module in stable, f"{where}: CONTRIBUTING.md does not list the module as stable"
+            assert name is None or name in public_names(module), f"{where}: the name is not public"
+            seen.add((path.name, module))
+    assert {"nano.py", "own_quantizer.py", "recipes.md", "README.md", "alone.py"} <= {file for file, _ in seen}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["from minips.stage import Array", "from minips.stages.quantizers.base import part", "import minips.core.codec"],
+)
+def test_a_private_module_is_seen(line):
+    ((module, _),) = imports_of(line)
+    assert module not in {"minips", *(one.__name__ for one in NAMESPACES.values())}
+
+
+def test_every_type_checker_takes_every_listed_name_as_public():
+    """By the rules of a package with ``py.typed``, an import counts under the same name or in ``__all__`` only."""
+    tree = ast.parse((ROOT / "minips" / "__init__.py").read_text(encoding="utf-8"))
+    imported = {
+        one.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+        if one.asname == one.name
+    }
+    assigned = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if hasattr(target, "id")
+    }
+    listed = {name for name in dir(ps) if not name.startswith("__")}
+    assert listed - {*ps.__all__, *imported, *assigned} == set()
 
 
 def test_dir_leaves_out_the_lab_where_it_cannot_be_imported(monkeypatch):
@@ -128,6 +279,26 @@ def test_help_has_type_unit_default_and_limits_of_a_field_in_one_line():
     assert "  timeout_s: float (s) = 60.0, above 0, at most 1e+06: the longest that a message waits for others" in lines
     assert "  transport: Transport = Tcp(): how frames move" in lines
     assert len(lines) < 40
+
+
+def test_help_has_each_field_of_a_config_in_one_of_three_groups():
+    lines = inspect.getdoc(ps.Config).splitlines()
+    titles = ["What is sent:", "Who waits and steps:", "The machine:"]
+    assert [line for line in lines if line.endswith(":") and not line.startswith(" ")] == titles
+    fields = re.findall(r"^  (\w+): ", "\n".join(lines[lines.index(titles[0]) :]), flags=re.MULTILINE)
+    assert sorted(fields) == sorted(field.name for field in dataclasses.fields(ps.Config))
+
+
+def test_a_field_that_no_group_names_has_its_line_too():
+    @dataclasses.dataclass(frozen=True)
+    class More(ps.Config):
+        """A config with one more field."""
+
+        note: str = ps.option("", "a remark")
+
+    said = inspect.getdoc(More)
+    assert said.endswith("Fields:\n  note: str = '': a remark")
+    assert "The machine:\n  workers: " in said
 
 
 def test_every_field_of_a_run_has_its_line():

@@ -14,7 +14,7 @@ from minips.stage import build, missing, names, stage_class
 from minips.stages.quantizers import contractive
 from minips.stages.quantizers.base import LARGEST_BYTES, part, shape_tag, zeros_for
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
-from minips.stages.quantizers.sparse import kept, places
+from minips.stages.quantizers.sparse import random_indices, sent_count
 from minips.stages.serializers import Packet
 from minips.testing import check
 from minips.testing.quantizers import SHAPES
@@ -141,7 +141,7 @@ def test_sign_is_one_bit_a_value():
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 1.0])
 def test_topk_is_a_sort_that_stops_early(seed, fraction):
     x = normal((20, 30), seed, "f8")
-    k = kept(fraction, x.size)
+    k = sent_count(fraction, x.size)
     expected, order = np.zeros(x.size), np.argsort(np.abs(x).reshape(-1))[::-1][:k]
     expected[order] = x.reshape(-1)[order]
     y = through(ps.TopK(fraction=fraction), x)
@@ -171,7 +171,7 @@ def test_topk_with_equal_magnitudes_keeps_the_bound_with_equality():
     ],
 )
 def test_topk_keeps_the_fraction_as_it_is_written(fraction, size, k):
-    assert kept(fraction, size) == k
+    assert sent_count(fraction, size) == k
 
 
 @pytest.mark.parametrize(("size", "itemsize"), [(256, 1), (257, 2), (65_536, 2), (65_537, 4)])
@@ -276,7 +276,7 @@ def test_the_relative_variance_is_that_of_the_draws_and_makes_a_contraction(quan
     assert_variance(draws(quantizer, x, 7), omega * square(x))
     for scaled in (x, 1e-200 * x, 1e150 * x):
         assert quantizer.relative_variance(scaled) == pytest.approx(omega, rel=1e-6)
-    assert quantizer.relative_variance(np.zeros(5)) in (0, omega, 5 / kept(0.3, 5) - 1)
+    assert quantizer.relative_variance(np.zeros(5)) in (0, omega, 5 / sent_count(0.3, 5) - 1)
     rng, left = np.random.default_rng(8), []
     for _ in range(N):
         left.append(square(x - quantizer.decode(quantizer.encode(contractive(quantizer, x), rng))))
@@ -320,7 +320,7 @@ def test_ternary_is_unbiased_with_the_variance_of_wen(seed):
 @pytest.mark.parametrize("fraction", [0.02, 0.3, 0.7, 1.0])
 def test_randomk_is_unbiased_when_scaled_with_its_variance(fraction):
     x = heavy(4)
-    k = kept(fraction, x.size)
+    k = sent_count(fraction, x.size)
     errors = draws(ps.RandomK(fraction=fraction), x, 5)
     scale = x.size / k
     assert_unbiased(errors, (scale - 1) * x**2, max(scale - 1, 1) * np.abs(x))
@@ -330,7 +330,7 @@ def test_randomk_is_unbiased_when_scaled_with_its_variance(fraction):
 @pytest.mark.parametrize("fraction", [0.02, 0.3, 0.7, 1.0])
 def test_randomk_unscaled_keeps_k_values_and_loses_its_share(fraction):
     x = heavy(4)
-    k = kept(fraction, x.size)
+    k = sent_count(fraction, x.size)
     errors = draws(ps.RandomK(fraction=fraction, unbiased=False), x, 6)
     assert np.isin(errors, [0, *-x]).all()
     assert_variance(errors, (1 - k / x.size) * square(x))
@@ -342,7 +342,7 @@ def test_randomks_places_are_uniform_and_distinct(count):
     ``(d−1)/d · Σ(O − Np)²/(Np(1−p))`` is χ² with d − 1 degrees of freedom: from 5.4 to 43.8 in 998 of 1000 cases."""
     size, drawn = 20, []
     for seed in range(N):
-        chosen = places(seed, size, count)
+        chosen = random_indices(seed, size, count)
         assert chosen.size == count
         assert np.all(np.diff(chosen) > 0)
         drawn.append(chosen)
@@ -353,22 +353,22 @@ def test_randomks_places_are_uniform_and_distinct(count):
 
 @pytest.mark.parametrize(("size", "count"), [(0, 0), (1, 1), (7, 0), (7, 7), (1000, 10), (1000, 999), (10**6, 400_000)])
 def test_randomks_places_come_again_with_the_seed(size, count):
-    chosen = places(2**63 - 1, size, count)
-    assert np.array_equal(chosen, places(2**63 - 1, size, count))
+    chosen = random_indices(2**63 - 1, size, count)
+    assert np.array_equal(chosen, random_indices(2**63 - 1, size, count))
     assert np.array_equal(chosen, np.unique(chosen))
     assert chosen.size == count
     assert chosen.min(initial=0) >= 0
     assert chosen.max(initial=0) < max(size, 1)
     if 0 < count < size and size > 7:
-        assert not np.array_equal(chosen, places(0, size, count))
+        assert not np.array_equal(chosen, random_indices(0, size, count))
 
 
 def test_randomks_places_are_those_that_the_docstring_says():
     words = np.random.PCG64(5).random_raw(100)
     candidates = [(int(word) >> 32) * 50 >> 32 for word in words]
-    assert places(5, 50, 12).tolist() == sorted(list(dict.fromkeys(candidates))[:12])
+    assert random_indices(5, 50, 12).tolist() == sorted(list(dict.fromkeys(candidates))[:12])
     left_out = list(dict.fromkeys(candidates))[:12]
-    assert places(5, 50, 38).tolist() == [place for place in range(50) if place not in left_out]
+    assert random_indices(5, 50, 38).tolist() == [place for place in range(50) if place not in left_out]
 
 
 def test_randomk_scaled_stays_within_its_dtype():

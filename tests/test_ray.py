@@ -13,7 +13,7 @@ import hosts
 import pytest
 
 import minips as ps
-from minips.engines.actor import shifted
+from minips.engines.actor import shift_times
 from minips.engines.on_ray import found_cluster
 from minips.results.trace import Trace
 
@@ -66,15 +66,15 @@ def test_times_are_converted_to_the_supervisors_clock():
         "applied": 8,
         "trace": trace,
     }
-    moved = shifted("result", report, 10.0)
+    moved = shift_times("result", report, 10.0)
     assert moved["changed_at"] == 13.0
     assert moved["losses"] == [(11.0, 0, 2.3)]
     assert moved["events"] == [(11.5, "so it was")]
     assert moved["applied"] == 8
     assert [(span.start, span.seconds) for span in moved["trace"]] == [(12.0, 0.5)]
     assert report["changed_at"] == 3.0
-    assert shifted("finished", None, 10.0) is None
-    assert shifted("result", None, 10.0) is None
+    assert shift_times("finished", None, 10.0) is None
+    assert shift_times("result", None, 10.0) is None
 
 
 def test_a_cluster_is_found_without_ray(tmp_path, monkeypatch):
@@ -156,7 +156,7 @@ def test_a_cluster_of_two_hosts(cluster):
 @needs_ray
 @needs_hosts
 @needs_cables
-def test_the_commands_of_the_readme_train_on_a_cluster(cluster):
+def test_the_commands_of_the_page_train_on_a_cluster(cluster):
     first, _ = cluster
     *_, train = hosts.commands("ray start", first.address)
     first.run(*first.in_shell(f"{train} --steps 10 --save run.npz"))

@@ -1,4 +1,4 @@
-"""The list of files under "Read it" in the README: closed, in order, and as long as it says."""
+"""The page docs/reading.md: its list is in order, closed, and no longer than it may be; and no page counts lines."""
 
 import ast
 import importlib
@@ -6,37 +6,35 @@ import re
 import subprocess
 import sys
 import tomllib
-from fnmatch import fnmatch
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 import pytest
+import sizes
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / sizes.PAGE).read_text(encoding="utf-8")
+LISTED = sizes.reading()
 CONTRACT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-MOST = {"core": (16, 3_600), "all": (32, 6_200)}
-"""The most files, and their lines."""
-CONTRACTS = ("minips/stage.py", "minips/seeds.py", "minips/stages/consistency.py", "minips/stages/*/base.py")
-"""The only files of the second part that the core uses: a stage, the draws, and each kind's contract."""
-LEFT_OUT = {
-    ".": ("files", "halves", "intake", "literals", "words"),
-    "drivers": ("starting",),
-    "core": ("alone", "fields", "limits", "local", "membership", "rows", "tables"),
-    "results": ("run", "saved", "status", "steps"),
-    "stages": ("schedules", "shards"),
-    "stages/memories": ("feedback",),
-    "stages/quantizers": ("casts", "sparse"),
-    "stages/serializers": ("wellformed",),
-    "stages/transports": ("tcp", "link", "patience"),
-}
-"""Words, codecs alone, data as it is given, writing, checks, limits, delays, tables, results, stages: files that the
-list uses.
-"""
+MOST = {"core": 16, "all": 32}
+"""The most files. tests/sizes.json has the most lines."""
 WAY = """
 import sys, threading
+from dataclasses import dataclass
 import numpy as np
 import minips as ps
+
+@ps.register
+@dataclass(frozen=True)
+class Own(ps.MsgPack):
+    name = "own"
+
+    def dumps(self, packet):
+        return super().dumps(packet)
+
+    def loads(self, frames):
+        return super().loads(frames)
 
 entered = set()
 
@@ -45,7 +43,8 @@ def note(frame, event, arg):
 
 threading.setprofile(note), sys.setprofile(note)
 problem = ps.SoftmaxRegression(np.eye(4, dtype="f4"), np.arange(4) % 2)
-config = ps.Config(workers=1)
+codec = ps.Codec(serializer=sys.argv[2])
+config = ps.Config(workers=1, push=codec, pull=codec)
 with ps.Server(problem.init(np.random.default_rng(0)), config).serve() as server:
     with ps.connect(server.address, config, token=server.token) as client:
         params = client.pull().result(10)
@@ -59,22 +58,6 @@ sys.setprofile(None)
 for names in (ways, connecting):
     print(*sorted(name for name in names if name.startswith(sys.argv[1])))
 """
-
-
-@cache
-def listed():
-    """The files of both parts by their numbers, and those of the first."""
-    (section,) = re.findall(r"^## Read it\n(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
-    core, besides = section.split("What one gradient meets besides")
-    rows = [
-        {int(number): path for number, path in re.findall(r"^\| (\d+) \| \[`.+?`\]\((minips/.+?)\) \|", part, re.M)}
-        for part in (core, besides)
-    ]
-    return rows[0] | rows[1], set(rows[0].values())
-
-
-def lines(paths):
-    return sum((ROOT / path).read_text(encoding="utf-8").count("\n") for path in paths)
 
 
 def home(module, name):
@@ -93,76 +76,115 @@ def home(module, name):
         return Path(place.__file__)
 
 
+@cache
 def imported(path):
-    """The files of minips whose names this one uses, wherever in it they are imported."""
-    found = set()
+    """The names of minips that this file uses, wherever in it they are imported, by the file where each is written."""
+    found = defaultdict(set)
     for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "minips":
-            found |= {str(home(node.module, name.name).relative_to(ROOT)) for name in node.names}
+            for name in node.names:
+                found[home(node.module, name.name).relative_to(ROOT).as_posix()].add(name.name)
         assert not (isinstance(node, ast.Import) and any(name.name.startswith("minips") for name in node.names))
+    found.pop(path, None)
     return found
 
 
-def left_out(path):
-    room = str(Path(path).parent.relative_to("minips"))
-    return Path(path).stem in LEFT_OUT.get(room, ())
+def left_out():
+    return re.findall(r"^\| \[`.+?`\]\(\.\./(.+?)\) \| [\w`].+\. \|$", sizes.section(PAGE, "Left out"), re.MULTILINE)
 
 
-def test_the_list_is_as_long_as_it_says_and_no_longer():
-    files, core = listed()
-    assert sorted(files) == list(range(1, len(files) + 1))
-    assert len(set(files.values())) == len(files)
-    for part, most in ((core, MOST["core"]), (files.values(), MOST["all"])):
-        assert (len(part) <= most[0], lines(part) <= most[1]) == (True, True), (len(part), lines(part))
-    words = sum(len((ROOT / path).read_text(encoding="utf-8").split()) for path in core)
-    package = lines(path.relative_to(ROOT) for path in (ROOT / "minips").rglob("*.py"))
-    for sentence, counted in {
-        r"one file of (\d+) lines": [lines(["examples/nano.py"])],
-        r"(\d+) files, ([\d,]+) lines, ([\d,]+) words": [len(core), lines(core), words],
-        r"with the core, (\d+) files, ([\d,]+) lines:": [len(files), lines(files.values())],
-        r"the package, ([\d,]+) lines in all": [package],
-    }.items():
-        told = [int(text.replace(",", "")) for text in re.search(sentence, README).groups()]
-        assert told == pytest.approx(counted, rel=0.005), sentence
+def test_the_list_has_each_file_once_by_its_name_and_number():
+    rows = re.findall(r"^\|(?: (\d+) \|)? \[`(.+?)`\]\(\.\./minips/(.+?)\) \| ", PAGE, re.MULTILINE)
+    numbers = [int(number) for number, _, _ in rows if number]
+    assert numbers == list(range(1, len(LISTED.numbered) + 1))
+    assert [label for _, label, _ in rows] == [path for _, _, path in rows]
+    paths = [f"minips/{path}" for _, _, path in rows]
+    assert paths == [*LISTED.all, *left_out()]
+    assert len(set(paths)) == len(paths)
+    assert (len(LISTED.core) <= MOST["core"], len(LISTED.all) <= MOST["all"]) == (True, True)
+    assert re.search(r"\(\.\./(examples/nano\.py)\)", PAGE)
+    assert LISTED.core[-1] == "minips/core/loop.py"
 
 
-def test_the_list_is_closed_and_no_file_uses_a_later_one():
-    files, core = listed()
-    seen = set()
-    for number in sorted(files):
-        used = imported(files[number]) - {files[number]}
-        later = {path for path in used - seen if not left_out(path)}
-        assert later == set(), f"{files[number]} uses what is not listed before it"
-        if files[number] in core:
-            outside = {path for path in used & seen - core if not any(fnmatch(path, one) for one in CONTRACTS)}
-            assert outside == set(), f"{files[number]} of the core uses another file than its own and the contracts"
-        seen.add(files[number])
-    contracts = {number for number, path in files.items() if any(fnmatch(path, one) for one in CONTRACTS)}
-    assert contracts == set(range(1, 11))
-    assert files[max(files)] == "minips/core/loop.py"
-    assert imported("minips/core/loop.py") <= {files[number] for number in range(1, 24)}
+def test_no_file_uses_a_later_one_but_for_the_names_that_the_page_explains():
+    ahead = {
+        (number, later): names
+        for number, path in enumerate(LISTED.numbered, 1)
+        for later, other in enumerate(LISTED.numbered, 1)
+        if later > number and (names := imported(path).get(other))
+    }
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (`.+?`) \| \w.+\. \|$", sizes.section(PAGE, "Names that come before their file"), re.M
+    )
+    told = {(int(number), int(later)): set(re.findall(r"`(\w+)`", names)) for number, later, names in rows}
+    assert told == ahead
 
 
-def test_the_layers_are_those_that_the_readme_draws():
-    (drawn,) = re.findall(r"^`(benchmarks → .*)`\.$", README, flags=re.MULTILINE)
+def test_the_list_is_closed():
+    used = set().union(*map(imported, LISTED.all))
+    assert used - {*LISTED.all} == {*left_out()}
+    assert {*LISTED.lookups} <= used
+
+
+def test_the_core_uses_no_numbered_file_but_its_own():
+    for path in LISTED.core:
+        assert imported(path).keys() & {*LISTED.rest} == set(), path
+
+
+def test_the_contracts_are_to_be_looked_up():
+    bases = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("minips/stages/*/base.py")}
+    assert bases | {"minips/stage.py", "minips/stages/consistency.py"} <= {*LISTED.lookups}
+
+
+@pytest.mark.parametrize("serializer", ["msgpack", "own"], ids=["planned", "general"])
+def test_a_gradient_enters_no_file_that_is_not_listed(serializer):
+    done = subprocess.run(
+        [sys.executable, "-c", WAY, str(ROOT / "minips"), serializer],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    entered, connecting = (
+        {Path(name).relative_to(ROOT).as_posix() for name in row.split()} for row in done.stdout.splitlines()
+    )
+    assert "minips/stages/transports/endpoints.py" in connecting - {*LISTED.all}
+    assert {"minips/core/shard.py", "minips/drivers/client.py"} <= entered
+    planned = serializer == "msgpack"
+    assert ("minips/stages/serializers/base.py" in entered) == (not planned)
+    assert "minips/core/plan.py" in entered or not planned
+    (also,) = re.findall(r"On the general way a gradient also enters\s+([^.]+(?:\.py[^.]+)+), or", PAGE)
+    general = {f"minips/{name}" for name in re.findall(r"`(.+?)`", also)}
+    assert general <= {*left_out()}
+    assert entered - {*LISTED.all} == (set() if planned else general)
+
+
+def test_the_layers_are_those_that_the_page_draws():
+    (drawn,) = re.findall(r"^`(benchmarks → .*)`\.$", PAGE, flags=re.MULTILINE)
     (layers,) = [one["layers"] for one in CONTRACT if one["type"] == "layers"]
     rooms = [name.removeprefix("minips.") for layer in layers for name in layer.split(" : ")]
     assert [room for room in rooms if room in drawn.split(" → ")] == drawn.split(" → ")
 
 
-def test_what_is_left_out_is_used():
-    files, _ = listed()
-    used = set().union(*map(imported, files.values())) - set(files.values())
-    assert used == {str(Path("minips", where, f"{name}.py")) for where, names in LEFT_OUT.items() for name in names}
+ROUND = "(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?"
+COUNT = re.compile(rf"(?:\d[\d,.]*k?|\b(?:{ROUND}))\s+(?:\w+\s+)?lines\b")
+FORTY = "Write a server in forty lines"
+"""The title of a lesson."""
 
 
-def test_a_gradient_enters_no_file_that_is_not_listed():
-    done = subprocess.run(
-        [sys.executable, "-c", WAY, str(ROOT / "minips")], capture_output=True, text=True, check=True, timeout=60
-    )
-    entered, connecting = (
-        {str(Path(name).relative_to(ROOT)) for name in row.split()} for row in done.stdout.splitlines()
-    )
-    assert "minips/stages/transports/endpoints.py" in connecting - set(listed()[0].values())
-    assert {"minips/core/shard.py", "minips/drivers/client.py"} <= entered
-    assert entered - set(listed()[0].values()) == set()
+def prose():
+    """The pages and the package's docstring, without the code in them: an example may print how many lines it has."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "lessons").glob("*.md")]
+    for path in (*pages, ROOT / "minips/core/PROTOCOL.md"):
+        if path.name != "CHANGELOG.md":  # which tells of what was
+            text = path.read_text(encoding="utf-8")
+            prose = re.sub(r"^ *(```+|~~~+).*?^ *\1|`[^`\n]*`", "…", text, flags=re.DOTALL | re.MULTILINE)
+            yield path.name, prose.replace(FORTY, "…").replace("*", "")
+    yield "minips", importlib.import_module("minips").__doc__
+
+
+def test_no_page_counts_lines_but_those_of_nano():
+    counts = [(name, " ".join(count.split())) for name, text in prose() for count in COUNT.findall(text)]
+    nano = (ROOT / "examples" / "nano.py").read_text(encoding="utf-8").count("\n")
+    assert (Path(sizes.PAGE).name, f"{nano} lines") in counts
+    assert {count for _, count in counts} == {f"{nano} lines"}

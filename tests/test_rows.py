@@ -110,7 +110,7 @@ def test_a_readers_arrays_stay_and_without_readers_nothing_is_copied():
 @pytest.mark.parametrize("checks", ["client", "server"])
 def test_wrong_rows_are_refused_with_nothing_changed(wrong, words, checks, monkeypatch):
     if checks == "server":  # a client of another make
-        monkeypatch.setattr("minips.drivers.client.checked_rows", lambda gradients, like, tables: dict(gradients))
+        monkeypatch.setattr("minips.drivers.client.check_rows", lambda gradients, like, tables: dict(gradients))
         monkeypatch.setattr("minips.core.rows.TablePart.cut", lambda part, x: x)
         if isinstance(wrong, ps.Rows):
             wrong = wrong._replace(ids=np.array(wrong.ids))

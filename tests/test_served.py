@@ -177,7 +177,7 @@ def test_of_an_older_client_the_memory_begins_anew_and_the_run_says_so(tmp_path,
     monkeypatch.setattr(Client, "resume", lambda client: resume(client) if client.worker else None)
     run = serve(config, tmp_path / "again.npz", resume=first)
     assert sorted(text for _, text in run.events) == [
-        f"server {i}: worker 0 did not ask for what it had left: its memories begin anew" for i in range(2)
+        f"server {i}: worker 0 did not fetch its saved state: its memories begin anew" for i in range(2)
     ]
     assert run.updates == 24
     assert [worker is None for worker in run.state["workers"]] == [True, False]
@@ -192,7 +192,7 @@ def test_a_connection_that_breaks_before_the_first_push_costs_nothing_that_was_l
         client._connections[0].channel._wire.shutdown()
         kept = resume(client)
         client._connections[0].channel._wire.shutdown()
-        client.begin(client.protocol.say("alive"), timed=False).result(WAIT_S)
+        client.begin(client.protocol.ask_all("alive"), timed=False).result(WAIT_S)
         return kept
 
     with pytest.MonkeyPatch.context() as patch:
@@ -230,7 +230,7 @@ def test_a_state_that_nobody_could_go_on_from_is_refused_and_the_worker_has_left
         arrays = saved.to_arrays(whole if state == "nested" else state)
         if state == "nested":
             arrays["minips"] = np.frombuffer(b"[" * 100_000 + b"]" * 100_000, np.uint8)
-        with pytest.raises(ValueError, match="What this worker leaves is "):
+        with pytest.raises(ValueError, match="The state that this worker leaves is "):
             client.say("bye", arrays, state=True)
         assert (server.report()["left"], server.shard.live, server.connected) == ([None], set(), 0)
 
@@ -261,7 +261,7 @@ def test_a_memory_that_cannot_travel_stays_behind_and_the_run_says_so(kept, monk
         until(lambda: server.events)
         [(_, event)] = server.events
     assert (run.updates, run.state["workers"]) == (4, [None])
-    assert event.startswith("worker 0 has left: its memories stay behind: ")
+    assert event.startswith("worker 0 has left: its memories were not saved: ")
 
 
 def test_a_server_without_an_end_keeps_nothing_of_its_workers():
@@ -274,7 +274,7 @@ def test_a_server_without_an_end_keeps_nothing_of_its_workers():
 # A process for each
 
 
-@pytest.mark.parametrize("way", ["serve", "train"])
+@pytest.mark.parametrize("way", ["serve", pytest.param("train", marks=pytest.mark.soak)])
 def test_a_served_run_that_ctrl_c_has_stopped_goes_on_from_the_command_line(way, tmp_path):
     options = ["--workers", "2", "--servers", "2", "--quantizer", "topk", "--memory", "errorfeedback"]
     with served(tmp_path, *options, "--steps", "100000", "--save", "run.npz") as (server, address, work):

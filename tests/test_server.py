@@ -493,7 +493,7 @@ def test_a_server_carries_out_every_need_of_a_session():
         result = server._carry_out(session(server._lock))
         timer.join()
         assert (result, server._lock.locked()) == (42, False)
-        with pytest.raises(RuntimeError, match="A server's session has no other party; it wanted Receive"):
+        with pytest.raises(RuntimeError, match="A server's session has no other party, but it needs Receive"):
             server._carry_out(one_need(Receive(0)))
 
 
@@ -606,8 +606,8 @@ def test_a_server_keeps_a_gradient_of_each_worker_and_four_copies_more():
             started = [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
         (process,) = started
         params = {"w": np.zeros(values, "f4")}
-        server.brief(roles.serve, {"config": config, "params": params, "index": 0, "token": "t"})
-        address = supervisor.hear(server, "ready", WAIT_S)
+        server.assign(roles.serve, {"config": config, "params": params, "index": 0, "token": "t"})
+        address = supervisor.receive(server, "ready", WAIT_S)
         before = process.memory_info().rss - 2 * gradient["w"].nbytes  # the parameters, and as they were shipped
         threads = [threading.Thread(target=work, args=(address, worker)) for worker in range(workers)]
         most = before

@@ -43,7 +43,7 @@ def leaving(
     """The training loop, in which worker 1 says goodbye in the middle of the run."""
     seen = yield from falling_silent(worker, overlap, over, seen)
     if worker.worker == 1:
-        yield Call(worker.say("bye"))
+        yield Call(worker.ask_all("bye"))
     return seen
 
 
@@ -259,14 +259,14 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
         try:
             other.at_once(protocol.hello())
             told.append(server.protocol.attendance.present[1].secret)
-            other.at_once(protocol.say("bye"))
+            other.at_once(protocol.ask_all("bye"))
         except ValueError as error:
             told.append(str(error))
 
     def began(server: central.SimServer, state: Any) -> None:
         begin(server, state)
         for when in (2.5, 20.5, 42.0):
-            server.clockwork.at(when, partial(come, server))
+            server.events.at(when, partial(come, server))
 
     monkeypatch.setattr(central.SimServer, "begin", began)
     run = ps.train(Pull(), THREE, engine=ps.Simulated(compute_s=1.0))

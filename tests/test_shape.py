@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pages
 import pytest
-from course_page import PAGE, with_tables
+from course_page import PAGE, PARTS, with_tables
 from minutes import CORE_MIN, HOMEWORK_MIN, Minutes, filled, minutes, pieces
 from test_lessons import LESSONS, headings, lesson
 
+import minips_course
 from minips.lab.course.lessons import arguments
 
 SHORT, LONG = 10, 16
@@ -71,7 +73,9 @@ def test_ends_with_five_lines_a_quiz_homework_and_further(path: Path) -> None:
     order = [name for name in re.findall(r"^## (.+)$", markdown(book.cells), re.MULTILINE)]
     assert order[-4:] == ["Remember", "Quiz", "Homework", "Further"]
     assert len(re.findall(r"^- .+", markdown(section(book, "Remember")), re.MULTILINE)) == 5
-    assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [path.stem[:2]]
+    assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [
+        minips_course.LESSONS[int(path.stem[:2])]
+    ]
     further = markdown(section(book, "Further"))
     assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
     last = further.strip().splitlines()[-1]
@@ -141,9 +145,13 @@ def test_the_courses_page_says_what_the_lessons_say() -> None:
 
 
 @each_lesson
-def test_the_readme_calls_it_by_its_title(path: Path) -> None:
+def test_the_courses_page_calls_it_by_its_title(path: Path) -> None:
     title = lesson(path).cells[0].source.splitlines()[0].removeprefix("# ")
-    assert f"| [{path.stem[:2]} {title}](lessons/{path.name}) |" in (path.parents[1] / "README.md").read_text()
+    assert f"| [{path.stem[:2]} {title}]({path.name}) |" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_readme_has_a_line_for_each_part_of_the_course() -> None:
+    assert re.findall(r"^\| \[(.+?)\]\(lessons/README\.md#", pages.text("README.md"), re.MULTILINE) == [*PARTS]
 
 
 def test_what_the_page_says_is_not_here_no_lesson_runs() -> None:

@@ -149,9 +149,9 @@ class Wrong(ps.Shards):
     [
         ("losing", r"shards of \[.*\] rows do not hold each of 40 rows once"),
         ("twice", "rows do not hold each of 40 rows once"),
-        ("too many", "gave 2 index arrays for 1 workers"),
+        ("too many", "returned 2 index arrays for 1 workers"),
         ("empty", r"a worker has no rows: the shards have \[0, 40\]"),
-        ("lists", "a shard is an array of row numbers"),
+        ("lists", "a shard must be a one-dimensional array of row numbers"),
         ("two global draws", "the shards differ for the same draws"),
         ("changing", "read-only"),
     ],

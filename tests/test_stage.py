@@ -11,7 +11,7 @@ import pytest
 import minips as ps
 from minips import stage
 from minips.stage import Value, build, is_finite, kinds, names, option, stage_class
-from minips.words import BOUNDS, nearest
+from minips.words import BOUNDS, suggestion
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def test_a_widget_finds_what_it_needs(cls):
 
 
 def test_nearest_without_a_near_one():
-    assert nearest("zzz", ["exact", "topk"]) == "Known: exact, topk."
+    assert suggestion("zzz", ["exact", "topk"]) == "Known: exact, topk."
 
 
 @pytest.mark.parametrize(("kind", "name"), [(5, 5), ("quantizer", 5), ([], "topk"), ("quantizer", None)], ids=repr)
@@ -318,7 +318,7 @@ def test_a_stage_is_read_from_text_with_stages_within(kind, text, stage):
     ],
 )
 def test_what_is_no_fields_is_refused_in_a_sentence(fields):
-    with pytest.raises(ValueError, match=r"Expected field=value, .* name\(field=value, …\) for a stage within; got "):
+    with pytest.raises(ValueError, match=r"Expected field=value, .* name\(field=value, …\) for a nested stage; got "):
         build("optimizer", f"sgd:{fields}")
 
 

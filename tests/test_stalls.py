@@ -17,7 +17,7 @@ import minips as ps
 from benchmarks import stalls
 from benchmarks.stalls import TOKEN, WAIT_S, Peer, bare
 from minips.stage import missing
-from minips.stages.transports.auth import proved
+from minips.stages.transports.auth import authenticate
 from minips.stages.transports.wire import CALL
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how far a connection has come")
@@ -78,7 +78,7 @@ def half_a_greeting(transport, address):
 
 
 def no_first_call(transport, address):
-    return proved(transport.dial(address, WAIT_S), TOKEN, address, WAIT_S)
+    return authenticate(transport.dial(address, WAIT_S), TOKEN, address, WAIT_S)
 
 
 def half_a_head(transport, address):
@@ -167,7 +167,8 @@ def test_twenty_peers_that_stall_in_each_way_are_dropped(transport):
     stalled(transport, 20, WAYS, (1.0, 3.0, 5.0), 30.0)
 
 
-@first
+@pytest.mark.soak
+@each
 def test_who_waits_for_others_or_is_idle_is_not_dropped(transport):
     patient = transport.with_({"stranger_s": 1.0, "stalled_s": 1.0})
     config = ps.Config(workers=2, consistency="bsp", transport=patient, optimizer=ps.SGD(lr=1.0))
@@ -224,21 +225,22 @@ class StopsTheServer:
 
 
 STOPPED = [cls() for cls in (ps.Zmq, ps.Http, ps.Tcp, ps.SharedMemory, ps.Grpc, ps.Pyro, ps.Thrift) if not missing(cls)]
-STOPPED = [pytest.param(t, marks=() if t.name == "zmq" else pytest.mark.soak, id=t.name) for t in STOPPED]
+STOPPED = [pytest.param(t, marks=() if t.name == "tcp" else pytest.mark.soak, id=t.name) for t in STOPPED]
 
 
 @pytest.mark.parametrize("transport", STOPPED)
 def test_who_proves_itself_and_calls_while_the_server_is_stopped_is_served(transport):
     with serving(transport, 0.5, 1.0, 0.5) as (process, address):
         wire = StopsTheServer(transport.dial(address, WAIT_S), process, 0.8)
-        with contextlib.closing(proved(wire, TOKEN, address, WAIT_S)):
+        with contextlib.closing(authenticate(wire, TOKEN, address, WAIT_S)):
             for _ in range(2):
                 wire.send(CALL, [b"a"])
                 tag, frames = wire.receive(WAIT_S)
                 assert (tag, [*map(bytes, frames)]) == (CALL, [b"yes"])
 
 
-@first
+@pytest.mark.soak
+@each
 def test_a_slow_sender_is_not_dropped(transport):
     with serving(transport) as (_, address), contextlib.closing(Peer(transport, address)) as peer:
         message = peer.call(bytes(9_000))

@@ -9,15 +9,15 @@ import socket
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
+import pages
 import pytest
 import trustme
 
 import minips as ps
 from minips.stages.transports import tls
-from minips.stages.transports.certificates import files, issued
+from minips.stages.transports.certificates import files, issue_certificate
 from minips.stages.transports.framing import pieces
 from minips.stages.transports.wire import CALL
 from minips.testing.transports import Watched, check_transport
@@ -44,8 +44,8 @@ def test_the_contract_holds(papers):
 
 
 def test_a_run_makes_its_own_certificate_for_one_address():
-    certificate, key = issued("127.0.0.1")
-    other, _ = issued("127.0.0.2")
+    certificate, key = issue_certificate("127.0.0.1")
+    other, _ = issue_certificate("127.0.0.2")
     with files(certificate + key, certificate, other) as (mine, known, stranger):
         transport = ps.Tcp(certificate=mine, authority=known)
         with transport.serve(lambda frames: frames) as endpoint:
@@ -62,9 +62,8 @@ def test_a_run_makes_its_own_certificate_for_one_address():
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl command")
-def test_the_certificate_that_the_readme_makes(tmp_path):
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^openssl req .*\n .*$", readme, flags=re.MULTILINE)
+def test_the_certificate_that_the_page_makes(tmp_path):
+    (command,) = re.findall(r"^openssl req .*\n .*$", pages.text("docs/clusters.md"), flags=re.MULTILINE)
     subprocess.run(
         command.replace("10.0.0.1", "127.0.0.1"), shell=True, cwd=tmp_path, check=True, capture_output=True, timeout=60
     )

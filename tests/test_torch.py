@@ -232,7 +232,7 @@ def test_rows_and_losses_that_pytorch_refuses_are_told_in_a_sentence():
         for computed in (ours.loss_and_gradient, ours.loss):
             with pytest.raises(error, match=words):
                 computed(ours.init(rng))
-    with pytest.raises(ValueError, match=r"PyTorch has no tensor of X, which is >f4"):
+    with pytest.raises(ValueError, match=r"PyTorch has no tensor type for X, which is >f4"):
         TorchProblem(cnn, entropy, X.astype(">f4"), Y)
     ours = problem()
     params = ours.init(rng)

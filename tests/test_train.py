@@ -23,7 +23,7 @@ from minips.engines import local
 from minips.engines.supervisor import Supervisor
 from minips.engines.worker import batch, compute
 from minips.stage import missing
-from minips.words import reason
+from minips.words import message_of
 
 ROWS = misfits.rows()
 SINGLE = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=150, features=7, classes=3))
@@ -339,7 +339,7 @@ def test_a_run_that_ends_by_itself_was_not_stopped():
 def test_a_worker_that_fails_is_one_clear_error(engine, problem, words):
     with pytest.raises(RuntimeError, match=words) as caught:
         ps.train(problem, TCP, engine=engine)
-    assert "loss_and_gradient" in caught.value.__notes__[0] or "in checked" in caught.value.__notes__[0]
+    assert "loss_and_gradient" in caught.value.__notes__[0] or "in check_gradients" in caught.value.__notes__[0]
     assert_nothing_is_left()
 
 
@@ -566,7 +566,7 @@ def test_all_children_together_have_one_farewell():
         def __init__(self, who):
             self.who = who
 
-        def say(self, word, value=None):
+        def send(self, word, value=None):
             pass
 
         def end(self, timeout):
@@ -669,12 +669,12 @@ def test_what_another_worker_said_before_one_fails_is_shown(capfd):
         both.wait(10)
 
     def says(line):
-        line.say("log", "here I am")
+        line.send("log", "here I am")
         both.wait(10)
 
     with Supervisor(THREADS.start) as supervisor:
         for child, role in zip(supervisor.start("worker 0", "worker 1"), (fails, says), strict=True):
-            child.brief(role, {})
+            child.assign(role, {})
         both.wait(10)
         with pytest.raises(RuntimeError, match="worker 0 failed"):
             supervisor.wait(lambda: False, 10)
@@ -832,7 +832,7 @@ def ended(engine, how, **changes):
         ps.train(problem, config, engine=engine)
     assert_nothing_is_left()
     what = misfits.ENDS[how]()
-    return raised.value, f"{type(what).__name__}: {reason(what)}"
+    return raised.value, f"{type(what).__name__}: {message_of(what)}"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

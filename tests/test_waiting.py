@@ -3,7 +3,7 @@
 import pytest
 
 import minips as ps
-from minips.lab.course.waiting_14 import Log, virtual_s
+from minips_course.wait.waiting import Log, virtual_s
 
 RULES = [ps.BSP(), ps.BSP(backup=1), ps.SSP(staleness=2), ps.ASP()]
 

@@ -67,7 +67,10 @@ def test_the_calls_are_really_gone(site: Path, tmp_path: Path) -> None:
     assert outcome([sys.executable, "-c", words], None, tmp_path) == "True True True\n"
 
 
-@pytest.mark.parametrize("transport", ["tcp", "pipe", "inproc"])
+SOAK = pytest.mark.soak
+
+
+@pytest.mark.parametrize("transport", [pytest.param("tcp", marks=SOAK), "pipe", pytest.param("inproc", marks=SOAK)])
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_without_posix_calls_a_run_comes_to_the_same_bits(
     engine: str, transport: str, site: Path, tmp_path: Path

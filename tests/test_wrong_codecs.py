@@ -34,7 +34,7 @@ class Kept(ps.Memory):
         state["error"] = np.asarray(p - sent)
 
 
-@refused("a fresh state gives another result; keep all in the state")
+@refused("a fresh state gives another result; keep everything in the state")
 class InTheClass(Kept):
     errors = {}
 
@@ -45,7 +45,7 @@ class InTheClass(Kept):
         super().update(p, sent, self.errors)
 
 
-@refused("a fresh state gives another result; keep all in the state|compensate gave")
+@refused("a fresh state gives another result; keep everything in the state|compensate returned")
 class ByTheStatesPlace(Kept):
     """Forgets where the states are copies, as after a resume."""
 
@@ -58,7 +58,7 @@ class ByTheStatesPlace(Kept):
         super().update(p, sent, self.errors.setdefault(id(state), {}))
 
 
-@refused("a fresh state gives another result; keep all in the state")
+@refused("a fresh state gives another result; keep everything in the state")
 class ClearedWhereTheStateIsEmpty(Kept):
     """Looks like a fresh start, but another tensor is sent meanwhile."""
 
@@ -80,14 +80,14 @@ class Noisy(Kept):
         return np.asarray(x + np.random.default_rng().normal(), x.dtype)
 
 
-@refused("writes into an array that it was given; copy first")
+@refused("writes into an array that was passed to it; copy first")
 class AddsInPlace(Kept):
     def compensate(self, x, state):
         x += state.get("error", 0)
         return x
 
 
-@refused("writes into an array that it was given; copy first")
+@refused("writes into an array that was passed to it; copy first")
 class WritesIntoTheOldState(Kept):
     def update(self, p, sent, state):
         state.setdefault("error", np.zeros_like(p))[...] = p - sent
@@ -112,19 +112,19 @@ class KeepsAList(Kept):
         state["errors"] = [*state.get("errors", []), p - sent]
 
 
-@refused("compensate gave float64 of shape")
+@refused("compensate returned float64 of shape")
 class Widens(Kept):
     def compensate(self, x, state):
         return np.asarray(x + state.get("error", np.zeros(x.shape)))
 
 
-@refused("compensate gave a float32, not an array")
+@refused("compensate returned a float32, not an array")
 class GivesAScalar(Kept):
     def compensate(self, x, state):
         return x + state.get("error", x.dtype.type(0))
 
 
-@refused(r"compensate gave float32 of shape \(4,\) for float32 of shape \(2, 2\)")
+@refused(r"compensate returned float32 of shape \(4,\) for float32 of shape \(2, 2\)")
 class Flattens(Kept):
     def compensate(self, x, state):
         return super().compensate(x.reshape(-1), state)
@@ -136,13 +136,15 @@ class Normalises(Kept):
         return np.asarray(x / (state["error"] if "error" in state else x.dtype.type(1)))
 
 
-@refused("it is called stateless and wrote")
+@refused("it is marked stateless but wrote")
 class CalledStateless(Kept):
     stateless = True
 
 
-@refused("it is called stateless and changed what is sent")
+@refused("it is marked stateless but changed the array to send")
 class HalvesStatelessly(ps.NoMemory):
+    stateless = True
+
     def compensate(self, x, state):
         return np.asarray(x / 2)
 
@@ -155,7 +157,7 @@ class RateOfTheReceiver(ps.Delta):
         state["known"] = np.asarray(state.get("known", 0) + sent * sent.dtype.type(self.rate))
 
 
-@refused("the receiver restored what no entry of the sender's state is")
+@refused("the receiver restored an array that is not in the sender's state")
 class ForgetsAtTheReceiver(ps.Delta):
     def restore(self, received, state):
         return received.copy()
@@ -209,19 +211,19 @@ def changed(packet, change):
     return ps.Packet(packet.header, tensors)
 
 
-@refused(r"the part '\(\)' was .* and is .* of shape \(1,\)")
+@refused(r"the part '\(\)' was .* and became .* of shape \(1,\)")
 class LosesZeroDimensions(Hexadecimal):
     def dumps(self, packet):
         return to_json(changed(packet, np.atleast_1d))
 
 
-@refused("the part .* was float16 of shape .* and is float32")
+@refused("the part .* was float16 of shape .* and became float32")
 class LosesHalfFloats(Hexadecimal):
     def dumps(self, packet):
         return to_json(changed(packet, lambda x: x.astype("f4") if x.dtype == np.float16 else x))
 
 
-@refused("the part .* was bool of shape .* and is uint8")
+@refused("the part .* was bool of shape .* and became uint8")
 class LosesTruths(Hexadecimal):
     def dumps(self, packet):
         return to_json(changed(packet, lambda x: x.view("u1") if x.dtype == bool else x))
@@ -246,7 +248,7 @@ class SortsTheTensors(Hexadecimal):
         return to_json(ps.Packet(packet.header, dict(sorted(packet.tensors.items()))))
 
 
-@refused("dumps changed the packet: the header's .* was .* and is None")
+@refused("dumps changed the packet: the header's .* was .* and became None")
 class EmptiesTheHeader(Hexadecimal):
     def dumps(self, packet):
         frames = to_json(packet)
@@ -287,7 +289,7 @@ class KeyOfTheReceiver(Hexadecimal):
         return of_json([bytes(byte ^ self.key for byte in bytes(frame)) for frame in frames])
 
 
-@refused("loads ran code that stood in the frames")
+@refused("loads ran code from the frames")
 class PicklesUnsaid(ps.Serializer):
     def dumps(self, packet):
         return [pickle.dumps((packet.header, packet.tensors))]
@@ -299,7 +301,7 @@ class PicklesUnsaid(ps.Serializer):
             raise ValueError("not pickled") from error
 
 
-@refused("loads ran code that stood in the frames")
+@refused("loads ran code from the frames")
 class Evaluates(Hexadecimal):
     def dumps(self, packet):
         (frame,) = to_json(ps.Packet({}, packet.tensors))
@@ -320,7 +322,7 @@ class TrustsItsFrames(Hexadecimal):
         return restore(header, index, lambda entry: np.frombuffer(bytes.fromhex(entry[2]), entry[0]).reshape(entry[1]))
 
 
-@refused("dumps gave a bytes, not a list of frames")
+@refused("dumps returned a bytes, not a list of frames")
 class GivesOneFrame(Hexadecimal):
     def dumps(self, packet):
         return to_json(packet)[0]
@@ -358,7 +360,7 @@ class IgnoresTheLimit(Bz2):
         return super().decompress(buffer, 10**9)
 
 
-@refused(r"a bomb of .*: it is refused, once \d+ bytes were made of it; stop at the limit")
+@refused(r"a bomb of .*: it is refused, but only after \d+ bytes were made; stop at the limit")
 class LooksTooLate(Bz2):
     def decompress(self, buffer, limit):
         data = super().decompress(buffer, 10**9)
@@ -444,12 +446,12 @@ class LevelOfTheReceiver(Bz2):
         return super().decompress(buffer[1:], limit)
 
 
-@refused("identity is True, and compress makes other bytes")
+@refused("identity is True, but compress returns other bytes")
 class CalledTheSame(Bz2):
     identity = True
 
 
-@refused("compress gave a list, not bytes")
+@refused("compress returned a list, not bytes")
 class GivesNumbers(Bz2):
     def compress(self, buffer):
         return list(super().compress(buffer))
@@ -461,7 +463,7 @@ class FailsAtNothing(Bz2):
         return super().compress(bytes([buffer[0]]) + buffer[1:])
 
 
-@refused("decompress gave a str, not bytes")
+@refused("decompress returned a str, not bytes")
 class GivesText(Bz2):
     def decompress(self, buffer, limit):
         return super().decompress(buffer, limit).decode("latin-1")

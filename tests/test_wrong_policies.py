@@ -52,7 +52,7 @@ class ClearsTheLast(Middle):
         return super().mean(pieces)
 
 
-@refused("is another one for the same contributions in reverse order")
+@refused("differs for the same contributions in reverse order")
 class HalvesAsItGoes(Middle):
     def mean(self, pieces):
         mean = pieces[0]
@@ -61,7 +61,7 @@ class HalvesAsItGoes(Middle):
         return np.asarray(mean, pieces[0].dtype)
 
 
-@refused("is another one for the same contributions in reverse order")
+@refused("differs for the same contributions in reverse order")
 class KeepsTheLast(Middle):
     def mean(self, pieces):
         return pieces[-1].copy()
@@ -95,7 +95,7 @@ class OneResultForAll(Middle):
         return {name: self.results[name, g.dtype.str] for name, g in contributions[0].gradients.items()}
 
 
-@refused("differs the second time; the same pushes give the same bits")
+@refused("differs the second time; the same pushes must give the same bits")
 class MomentumInTheClass(Middle):
     last = {}
 
@@ -122,7 +122,7 @@ class ClipsByTheNorm(Middle):
         return np.asarray(y / max(1, float(np.linalg.norm(y))), y.dtype)
 
 
-@refused("it reads the contributions' rows, which workers tell only where weighs is True")
+@refused("it reads the contributions' rows, which workers report only if weighs is True")
 class WeighsUnsaid(Middle):
     def combine(self, contributions):
         total = sum(one.rows for one in contributions)
@@ -132,7 +132,7 @@ class WeighsUnsaid(Middle):
         }
 
 
-@refused("tables is True, and elementwise is not")
+@refused("tables is True but elementwise is not")
 class TablesAlone(Middle):
     elementwise = False
     tables = True
@@ -160,7 +160,7 @@ class IndexesByWorker(Middle):
         return super().combine([one for one in contributions if weights[one.worker]])
 
 
-@refused("least is 0, not a number from 1")
+@refused("least is 0; expected a number from 1")
 class NeedsNobody(Middle):
     least = 0
 
@@ -188,7 +188,7 @@ class Ahead(ps.Consistency):
         return clock - slowest <= self.most
 
 
-@refused("it is False, so that even the slowest worker would wait, for ever")
+@refused("it is False, so even the slowest worker would wait, for ever")
 class WaitsForTheSlower(Ahead):
     def may_pull(self, clock, slowest):
         return clock < slowest
@@ -200,7 +200,7 @@ class EndsAtAThousand(Ahead):
         return clock <= 1000 and super().may_pull(clock, slowest)
 
 
-@refused("it is True, and False once the slowest has come one clock further")
+@refused("it is True, but False once the slowest is one clock further")
 class WaitsOnceCaughtUp(Ahead):
     def may_pull(self, clock, slowest):
         return clock <= slowest or clock - slowest != 2
@@ -219,7 +219,7 @@ class SaysNothing(Ahead):
             return False
 
 
-@refused("changes from call to call; it must have no state")
+@refused("changes from call to call; it must not have state")
 class EverySecondTime(Ahead):
     calls = []
 
@@ -228,25 +228,25 @@ class EverySecondTime(Ahead):
         return clock <= slowest or len(self.calls) % 2 == 0
 
 
-@refused("it is 0; it takes None, or 1 to")
+@refused("it is 0; expected None, or 1 to")
 class RoundsOfNothing(Ahead):
     def quorum(self, workers):
         return 0
 
 
-@refused("it is 2; it takes None, or 1 to 1 pushes")
+@refused("it is 2; expected None, or 1 to 1 pushes")
 class RoundsOfTwo(Ahead):
     def quorum(self, workers):
         return 2
 
 
-@refused(r"it is 0.5; it takes None|it is 1.0; it takes None")
+@refused(r"it is 0.5; expected None|it is 1.0; expected None")
 class RoundsOfHalf(Ahead):
     def quorum(self, workers):
         return workers / 2
 
 
-@refused("it is True; it takes None")
+@refused("it is True; expected None")
 class RoundsOfTruth(Ahead):
     def quorum(self, workers):
         return True
@@ -272,7 +272,7 @@ class LooksAtTheFirst(Ahead):
         return view.clocks[0] <= view.slowest + self.most
 
 
-@refused("at pull 20 of a run: it is False, so that even the slowest worker would wait, for ever")
+@refused("at pull 20 of a run: it is False, so even the slowest worker would wait, for ever")
 class AllowsTwentyPulls(Ahead):
     def may_pull(self, view):
         view.state["pulls"] = view.state.get("pulls", 0) + 1
@@ -285,7 +285,7 @@ class LooksAtTheThird(Ahead):
         return view.clocks[view.worker] <= max(view.slowest, view.clocks[2]) + self.most
 
 
-@refused("the second run has other answers than the first; keep everything in view.state")
+@refused("the second run's answers differ from the first's; keep everything in view.state")
 class RemembersRuns(Ahead):
     pulls = []
 
@@ -330,7 +330,7 @@ class ReturnsThem(Descent):
         return {name: p - self.lr * grads[name] for name, p in params.items()}
 
 
-@refused("it changed the gradient of 'bias'; compute with a copy|it changed the gradient of 'scalar'")
+@refused("it changed the gradient of 'bias'; work on a copy|it changed the gradient of 'scalar'")
 class ScalesTheGradient(Descent):
     def step(self, params, grads, state):
         for name, p in params.items():
@@ -348,7 +348,7 @@ class KeepsTheGradient(Descent):
             p -= self.lr * 0.5 * (grads[name] + last)
 
 
-@refused("keep everything in the state|step_into makes other values|ends elsewhere")
+@refused("keep everything in the state|step_into and step give different values|ends elsewhere")
 class InTheClass(Descent):
     velocities = {}
 
@@ -356,7 +356,7 @@ class InTheClass(Descent):
         return self.velocities
 
 
-@refused("step_into makes other values|ends elsewhere")
+@refused("step_into and step give different values|ends elsewhere")
 class ByTheArraysPlace(Descent):
     """Finds the memory of an array by its address."""
 
@@ -399,7 +399,7 @@ class ByLayers(ps.Optimizer):
             p -= p.dtype.type(0.1 / (1 + float(np.linalg.norm(grads[name])))) * grads[name]
 
 
-@refused("end elsewhere than one. Where that is meant, set elementwise = False in the class")
+@refused("end elsewhere than one. If that is intended, set elementwise = False in the class")
 class ByLayersUnsaid(ByLayers):
     pass
 
@@ -417,14 +417,14 @@ class DividesByTheNorm(Descent):
             p -= self.lr * grads[name] / (1 + np.linalg.norm(grads[name]))
 
 
-@refused("step_into makes other values of 'scalar' than step")
+@refused("step_into and step give different values of 'scalar'")
 class StepsIntoOther(Descent):
     def step_into(self, new, params, grads, state):
         for name, p in params.items():
             new[name][...] = p - self.lr * grads[name]
 
 
-@refused("step_into changed the parameters that it starts from")
+@refused("step_into changed the parameters it starts from")
 class StepsIntoBoth(Descent):
     def step_into(self, new, params, grads, state):
         self.step(params, grads, state)
@@ -432,7 +432,7 @@ class StepsIntoBoth(Descent):
             new[name][...] = p
 
 
-@refused("differs in a second run; keep everything in the state|step_into makes other values")
+@refused("differs in a second run; keep everything in the state|step_into and step give different values")
 class Noisy(Descent):
     def step(self, params, grads, state):
         for name, p in params.items():
@@ -468,7 +468,7 @@ class Halving(Schedule):
         return 0.5 ** (clock // 100)
 
 
-@refused("it is -.*, not a number from 0")
+@refused("it is -.*; expected a number from 0")
 class BelowZero(Halving):
     def factor(self, clock):
         return 1 - clock / 100
@@ -480,7 +480,7 @@ class DividesByTheClock(Halving):
         return 1 / clock
 
 
-@refused("it gives other factors when it is asked in another order")
+@refused("its factors depend on the order of calls")
 class CountsItsCalls(Halving):
     calls = []
 
@@ -489,7 +489,7 @@ class CountsItsCalls(Halving):
         return 1 / len(self.calls)
 
 
-@refused("it is np.float32.*, not a number|it is np.float32")
+@refused("it is np.float32.*; expected a number|it is np.float32")
 class NumpysNumber(Halving):
     def factor(self, clock):
         return np.float32(1)
@@ -507,7 +507,7 @@ class EndsWithNothing(Halving):
         return 1.0 if clock < 100 else None
 
 
-@refused("gives other factors")
+@refused("its factors depend on the order of calls")
 class DrawsOne(Halving):
     def factor(self, clock):
         return float(np.random.default_rng().random())
@@ -525,7 +525,7 @@ class Grows(Halving):
         return 2.0**clock if clock < 1000 else float("inf")
 
 
-@refused("it is True at clock 0, not a number")
+@refused("it is True at clock 0; expected a number")
 class SaysYes(Halving):
     def factor(self, clock):
         return clock < 100
@@ -563,13 +563,13 @@ class CountsFromOne(InTurn):
         return np.array_split(np.arange(1, len(y) + 1), workers)
 
 
-@refused("a shard is an array of row numbers")
+@refused("a shard must be a one-dimensional array of row numbers")
 class GivesMasks(InTurn):
     def split(self, y, workers, rng):
         return [np.arange(len(y)) % workers == worker for worker in range(workers)]
 
 
-@refused("a shard is an array of row numbers")
+@refused("a shard must be a one-dimensional array of row numbers")
 class GivesSlices(InTurn):
     def split(self, y, workers, rng):
         return [range(worker, len(y), workers) for worker in range(workers)]
@@ -597,7 +597,7 @@ class Rotates(InTurn):
         return np.array_split(np.roll(np.arange(len(y)), len(self.turns)), workers)
 
 
-@refused("writes into an array that it was given")
+@refused("writes into an array that was passed to it")
 class SortsTheTargets(InTurn):
     def split(self, y, workers, rng):
         y.sort(axis=0)
@@ -627,7 +627,7 @@ class NeedsNumbers(InTurn):
         return np.array_split(np.argsort(-y, axis=0).reshape(-1)[: len(y)], workers)
 
 
-@refused("it gave 2 index arrays for 3 workers|it gave 2 index arrays for 1")
+@refused("it returned 2 index arrays for 3 workers|it returned 2 index arrays for 1")
 class AlwaysTwo(InTurn):
     def split(self, y, workers, rng):
         return np.array_split(np.arange(len(y)), 2)

@@ -123,7 +123,7 @@ class InnerOfTheReceiver(ps.Quantizer):
         return self.inner.error_bound(x)
 
 
-@refused("other arrays were encoded since: it raised ValueError: cannot reshape")
+@refused("other arrays were encoded in between: it raised ValueError: cannot reshape")
 class ShapeInTheClass(ps.Quantizer):
     seen = {}
 
@@ -155,20 +155,20 @@ class OneResultForAll(Steps):
         return kept
 
 
-@refused("read-only.*writes into an array that it was given; copy first")
+@refused("read-only.*writes into an array that was passed to it; copy first")
 class ScalesInPlace(Steps):
     def encode(self, x, rng):
         x /= self.step
         return super().encode(x, rng)
 
 
-@refused("decode gave float64; `shape_tag` and `zeros_for` keep the dtype")
+@refused("decode returned float64; `shape_tag` and `zeros_for` keep the dtype")
 class LosesTheDtype(Steps):
     def decode(self, parts):
         return part(parts, "codes") * part(parts, "step", float, (1,))[0]
 
 
-@refused(r"float32 of shape \(\).*decode gave the shape \(1,\)")
+@refused(r"float32 of shape \(\).*decode returned the shape \(1,\)")
 class LosesZeroDimensions(ps.Exact):
     def encode(self, x, rng):
         return {"values": np.atleast_1d(x)}
@@ -208,13 +208,13 @@ class BoundsTooLittle(Steps):
         return self.step / 4
 
 
-@refused("relative_variance gave None, not a number from 0")
+@refused("relative_variance returned None; expected a number from 0")
 class SaysNoVariance(Steps):
     def relative_variance(self, x):
         return None
 
 
-@refused("error_bound gave inf, neither a number from 0 nor None")
+@refused("error_bound returned inf; expected None or a number from 0")
 class BoundsNothing(Steps):
     def error_bound(self, x):
         return float("inf")
@@ -238,7 +238,7 @@ class CountsTooFew(Steps):
         return 4 * int(np.prod(shape))
 
 
-@refused(r"decoded_shape says \(0, .*\), and decode gives")
+@refused(r"decoded_shape says \(0, .*\), but decode returns")
 class TellsAnotherShape(Steps):
     def decoded_shape(self, parts):
         return part(parts, "like").shape
@@ -267,7 +267,7 @@ class TrustsItsParts(Steps):
         return np.asarray(parts["codes"] * parts["step"][0], parts["like"].dtype)  # no `part`
 
 
-@refused("decode gave NaN or infinity|invalid value")
+@refused("decode returned NaN or infinity|invalid value")
 class DividesByZero(ps.Quantizer):
     def encode(self, x, rng):
         scale = np.abs(x).max(initial=0)
@@ -368,7 +368,7 @@ class ForgetsTheFactor(ps.RandomK):
         return ps.RandomK(self.fraction, unbiased=False).encode(x, rng)
 
 
-@refused("relative_variance gave nan, not a number from 0")
+@refused("relative_variance returned nan; expected a number from 0")
 class DividesByTheNorm(Dithered):
     def relative_variance(self, x):
         return super().relative_variance(x) if x.any() else float("nan")

@@ -82,7 +82,7 @@ class ArrivesAsAnother(Mine):
         return ArrivesAsAnother, (7,)
 
 
-@refused("another name.* put @register above it|is not what is registered|There is no quantizer named 'another name'")
+@refused("another name.* put @register above it|is not the class registered|There is no quantizer named 'another name'")
 class RenamesItself(Mine):
     def __post_init__(self):
         object.__setattr__(self, "name", "another name")

@@ -1,4 +1,4 @@
-"""Codecs alone, in any program: the two ends of a link that nobody serves, and one message as a file."""
+"""Codecs alone, in any program: the two ends of a link without a server, and one message as a file."""
 
 import reprlib
 import zlib
@@ -13,7 +13,6 @@ from minips.core.partition import named_arrays
 from minips.results import saved
 from minips.results.trace import Trace
 from minips.stage import Array, Buffer, Frames, Tensors
-from minips.stages.quantizers import Exact
 from minips.stages.transports.framing import (
     ALIGNMENT,
     HEAD,
@@ -25,10 +24,10 @@ from minips.stages.transports.framing import (
     pieces,
     split,
 )
-from minips.words import told
+from minips.words import check_type, public_message
 
 SEAL = b"\x89mps"
-"""The first bytes of a file: no text begins with them, and no body of a stream, which has zeros there."""
+"""The first bytes of a file. Text never begins with them, nor does the body of a stream, which has zeros there."""
 CRC_BYTES = 4
 
 
@@ -41,7 +40,7 @@ class Sender:
     >>> receiver.decode(sender.encode({"w": np.float32([3, -1, 0])}))["w"]
     array([ 1.3333334, -1.3333334,  1.3333334], dtype=float32)
 
-    What it remembers goes into a file, and a fresh sender of the same codec goes on from there, to the same bits:
+    Its state goes into a file, from which a fresh sender of the same codec continues, to the same bits:
 
     >>> import io
     >>> file, again = io.BytesIO(), codec.sender()
@@ -60,13 +59,13 @@ class Sender:
         self._count = 0
 
     def encode(self, tensors: Mapping[str, Array]) -> Frames:
-        """The frames of these arrays, by name. NonFiniteError for NaN or infinity, ValueError for an array that does
-        not encode, TypeError for anything but a mapping of names.
+        """Encode named arrays into frames. NonFiniteError for NaN or infinity, ValueError for an array that does not
+        encode, TypeError for anything but a mapping of names.
         """
         codec = self._encoder.codec
 
         def exact(name: str) -> bool:
-            return bool(codec.quantizer_of(name) == Exact())
+            return bool(codec.quantizer_of(name).identity)
 
         arrays = named_arrays(tensors, "encode takes tensors", "tensor", exact)
         check_finite(arrays, "The tensor", "Look at the code that makes it.")
@@ -92,11 +91,11 @@ class Sender:
         return saved.to_arrays({**kept, **self._encoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Go on from the `state` of a sender whose codec has the same memory. ValueError, and nothing changed, for any
-        other.
+        """Continue from the `state` of a sender whose codec has the same memory. ValueError for any other, with nothing
+        changed.
         """
         encoder = self._encoder
-        kept = _kept("sender", state, encoder.codec.memory.name)
+        kept = _checked("sender", state, encoder.codec.memory.name)
         encoder.restore(kept)
         self._shapes, self._count = kept["shapes"], kept["count"]
 
@@ -104,7 +103,7 @@ class Sender:
 class Receiver:
     """A codec's receiving end: the states that restore its one sender's tensors, and the stages' spans in ``trace``.
 
-    With `Delta` it remembers what has come. That goes into a file, as a `Sender`'s state does, at the same message:
+    With `Delta` it remembers the arrays received. Its state goes into a file as a `Sender`'s does, at the same message:
 
     >>> import minips as ps
     >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.Delta())
@@ -123,9 +122,9 @@ class Receiver:
         self._count = 0
 
     def decode(self, frames: Frames) -> Tensors:
-        """The arrays of these frames, by name. Decode messages in the order of encoding. ValueError, with nothing
-        changed, where the frames are malformed or, with a memory that restores, another message comes first. TypeError
-        for anything but a list of bytes.
+        """Decode frames into named arrays. Messages are decoded in the order of encoding. ValueError, with nothing
+        changed, where the frames are malformed or, with a memory that restores, another message is due. TypeError for
+        anything but a list of bytes.
         """
         _check_frames(frames)
         packet, _ = self._unpack(frames, self.codec, self.trace)
@@ -147,12 +146,19 @@ class Receiver:
         return saved.to_arrays({**kept, **self._decoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Go on from the `state` of a receiver whose codec has the same memory. ValueError, and nothing changed, for
-        any other.
+        """Continue from the `state` of a receiver whose codec has the same memory. ValueError for any other, with
+        nothing changed.
         """
-        kept = _kept("receiver", state, self.codec.memory.name)
+        kept = _checked("receiver", state, self.codec.memory.name)
         self._decoder.restore(kept)
         self._count = kept["count"]
+
+
+def trace_of(end: str, given: Trace | None) -> Trace:
+    """The trace that was given to this end, or a fresh one. TypeError for anything else."""
+    trace = Trace(end) if given is None else given
+    check_type(end, trace, Trace, "a Trace")
+    return trace
 
 
 def _check_frames(frames: object) -> None:
@@ -167,13 +173,13 @@ def _check_frames(frames: object) -> None:
     raise TypeError(f"decode takes the frames that encode gave, a list of bytes; got {reprlib.repr(frames)}.")
 
 
-def _kept(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
-    """The values in the state of such an end. ValueError where it is of another end or memory, or malformed."""
+def _checked(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
+    """The values in the state of such an end. ValueError where it belongs to another end or memory, or is malformed."""
     kept = saved.from_arrays(state, "This state")
     theirs, other = kept.get("end"), kept.get("by")
     if theirs and (theirs, other) != (end, memory):
         got = f"the state of a {theirs} with the memory {other!r}"
-        raise ValueError(f"A {end} with the memory {memory!r} goes on from the state of another one; got {got}.")
+        raise ValueError(f"A {end} with the memory {memory!r} continues from the state of another one; got {got}.")
     try:
         fits = bool(theirs) and type(kept["count"]) is int and all(type(one) is dict for one in kept["memory"].values())
         if end == "sender":
@@ -190,20 +196,26 @@ def dumps(codec: Any, tensors: Mapping[str, Array], seed: int | Sequence[int]) -
     """As `Codec.dumps`."""
     if not codec.memory.stateless:
         raise ValueError(f"dumps makes one message, {codec.memory!r} remembers all: use sender() and receiver().")
-    return sealed(codec.sender(seed).encode(tensors))
+    return seal(codec.sender(seed).encode(tensors))
 
 
 def loads(codec: Any, data: Buffer) -> Tensors:
     """As `Codec.loads`."""
     try:
         receiver: Receiver = codec.receiver()
-        return receiver.decode(unsealed(memoryview(data).cast("B")))
+        return receiver.decode(unseal(memoryview(data).cast("B")))
     except (ValueError, TypeError, BufferError) as error:
-        raise ValueError(f"Codec.dumps writes no such bytes: {told(error, 'They are not a message.')}") from error
+        why = public_message(error, "They are not a message.")
+        raise ValueError(f"Codec.dumps writes no such bytes: {why}") from error
 
 
-def sealed(frames: Frames) -> bytes:
-    """A body for a file: `SEAL` stands in place of tag and zeros, a CRC-32 of all other bytes behind the lengths."""
+def seal(frames: Frames) -> bytes:
+    """A body for a file, which begins with a head: the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes),
+    their lengths (8 bytes each), and the CRC-32 of all other bytes (4 bytes, `zlib.crc32`), all little-endian. The
+    frames come next. Zeros pad the head and each frame to a multiple of 64 bytes.
+
+    Older files are read, too: four zeros stand in place of the first bytes, and there is no CRC-32.
+    """
     check_count(len(frames))
     _, *body = pieces(0, frames)
     head = SEAL + len(frames).to_bytes(4, "little") + lengths_of(frames)
@@ -214,8 +226,8 @@ def sealed(frames: Frames) -> bytes:
     return b"".join([head, crc.to_bytes(CRC_BYTES, "little"), zeros, *body])
 
 
-def unsealed(file: memoryview) -> Frames:
-    """The frames of a sealed body, as views of it, or of one with tag 0. ValueError where a byte has changed."""
+def unseal(file: memoryview) -> Frames:
+    """The frames of a sealed body, or of one with tag 0, as views of it. ValueError where a byte has changed."""
     start = bytes(file[: len(SEAL)])
     if start == bytes(len(SEAL)):
         return split(file)[1]

@@ -6,6 +6,10 @@ Every encoded message describes itself. Its first frame is a small msgpack map, 
 the names of serializer and compressor; the packet names the memory and each tensor's quantizer. So a receiver decodes
 any sender's messages without a shared configuration. Memories and random draws make encoders and decoders stateful: one
 decoder has one sender; an encoder with a memory has one receiver, one without may have several.
+
+Exact arrays in `MsgPack`'s frames are *planned*: where names, dtypes and shapes are those of the message before, a
+`Plan` writes and reads the same bytes without the stages. Its arrays are timed as the quantizer's work, its header as
+the serializer's. Subclasses that override a stage's methods are not planned. `Run.summary` counts planned messages.
 """
 
 import math
@@ -13,15 +17,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache, partial
 from typing import Any
 
 import msgpack
 import numpy as np
 
-from minips.core.alone import Receiver, Sender, dumps, loads
+from minips.core.alone import Receiver, Sender, dumps, loads, trace_of
 from minips.core.fields import ENVELOPE, check_fields
-from minips.core.limits import Limits, check_bytes, check_declared, check_shape, check_stages, inflated, of_anything
-from minips.core.message import PROTOCOL_VERSION, Header, Message
+from minips.core.limits import Limits, check_declared, check_shape, check_stages, compressed, inflated, of_anything
+from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
 from minips.core.plan import Plan
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
@@ -29,11 +34,10 @@ from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
 from minips.stages.quantizers import Exact, Parts, Quantizer, RandomK, contractive
 from minips.stages.serializers import MsgPack, Packet, Serializer
-from minips.words import check_seed, check_type, told
+from minips.words import check_seed, public_message
 
 ENVELOPE_BYTES = 2**16
-_STATELESS, _OPEN = ENCODE[1:], DECODE[:2]
-_PLAIN, _EXACT = (MsgPack.name, NoCompression.name), Exact()
+_ARRAYS = (np.ndarray, np.generic)
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +61,7 @@ class Codec(Value):
         for quantizer in quantizers:
             if isinstance(quantizer, RandomK) and quantizer.unbiased and not self.memory.stateless:
                 raise ValueError(
-                    f"{self.memory!r} needs a contraction, and {quantizer!r} is none: its variance grows without bound "
+                    f"{self.memory!r} needs a contraction, and {quantizer!r} is not: its variance grows without bound "
                     "in a memory. Scaled to a contraction it is RandomK(unbiased=False): use that, or no memory."
                 )
 
@@ -76,28 +80,21 @@ class Codec(Value):
     @property
     def lossless(self) -> bool:
         """True where the receiver gets exactly the sender's values, and no memory is kept."""
-        return self.quantizer == _EXACT and self.memory.stateless
+        quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
+        return self.memory.stateless and all(quantizer.identity for quantizer in quantizers)
 
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> Sender:
         """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
-        trace = Trace("sender") if trace is None else trace
-        check_type("sender", trace, Trace, "a Trace")
         check_seed("sender", seed)
-        return Sender(Encoder(self, np.random.default_rng(seed), trace))
+        return Sender(Encoder(self, np.random.default_rng(seed), trace_of("sender", trace)))
 
     def receiver(self, trace: Trace | None = None) -> Receiver:
         """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
-        trace = Trace("receiver") if trace is None else trace
-        check_type("receiver", trace, Trace, "a Trace")
-        return Receiver(self, Decoder(trace), unpack)
+        return Receiver(self, Decoder(trace_of("receiver", trace)), partial(unpack, plan=Plan()))
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
-        """These arrays, by name, as one ``bytes``; ``seed`` is that of random draws. ValueError with a memory.
-
-        The head is the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes), their lengths (8 bytes each),
-        and the CRC-32 of all other bytes (4 bytes, `zlib.crc32`), all little-endian. The frames come next. Zeros pad
-        the head and each frame to a multiple of 64 bytes. ``loads`` reads older files, too: four zeros stand in place
-        of the first bytes, and there is no CRC-32.
+        """These arrays, by name, as one ``bytes`` with a CRC-32; ``seed`` is that of random draws. ValueError with a
+        memory. Its format: `minips.core.alone.sealed`.
         """
         return dumps(self, tensors, seed)
 
@@ -120,10 +117,7 @@ class _End:
 
     def mark(self) -> Mark:
         """The memories' states now, for `go_back`. Cheap: memories replace arrays and never write into them."""
-        states = {}
-        for name, state in self._states.items():
-            states[name] = {**state}
-        return states
+        return {name: {**state} for name, state in self._states.items()}
 
     def go_back(self, mark: Mark) -> None:
         """Set the memories back to the mark."""
@@ -145,19 +139,16 @@ class Encoder(_End):
         super().__init__()
         self.codec, self.rng, self.trace = codec, rng, trace
         self.most: float = math.inf  # bytes of a message before it is compressed
-        self._quantizers: dict[str, Quantizer] = {}
-        self._envelope = envelope(codec, {})
-        plain = codec.lossless and codec.compressor.identity and type(codec.serializer) is MsgPack
-        self._plan = Plan(self._envelope) if plain else None
-        self._compensating = 0.0
+        self._quantizer_of, self._envelope = cache(codec.quantizer_of), envelope(codec, {})
+        planned = codec.lossless and codec.serializer.indexed and codec.compressor.identity
+        self._plan = Plan(self._envelope) if planned else None
+        self._spans, self._compensating = ("" if codec.memory.stateless else ENCODE[0], *ENCODE[1:]), 0.0
 
     def encode(self, message: Message) -> Frames:
         """The frames of a message. The tensors must be finite."""
         now, memory = self.trace.now, self.codec.memory
         began, header = now(), {**message.header, "memory": memory.name}
-        if self._plan and (planned := self._plan.write(header, message.tensors)):
-            done = now()
-            self.trace.laps(_STATELESS, (began, began, done, done))
+        if self._plan and (planned := self._plan.write(header, message.tensors, self.trace, began)):
             return planned
         codec, self._compensating = self.codec, 0.0
         mark = {} if memory.stateless else self.mark()
@@ -167,19 +158,14 @@ class Encoder(_End):
             packet = Packet(header, tensors)
             check_stages("A message", [x.nbytes for _, parts in tensors.values() for x in parts.values()], codec)
             frames = codec.serializer.dumps(packet)
-            serialized = now()
             if self._plan:
-                self._plan.learn(bytes(frames[0]), len(frames) - 1, packet)
-            if not codec.compressor.identity:
-                check_bytes("A message", sum(map(len, frames)), "a receiver", self.most)
-                frames = compressed(codec.compressor, frames)
+                self._plan.learn(frames, packet)
+            serialized = now()
+            frames = frames if codec.compressor.identity else compressed(codec.compressor, frames, self.most)
         except BaseException:
             self.go_back(mark)
             raise
-        if memory.stateless:  # there is nothing to compensate
-            self.trace.laps(_STATELESS, (began, quantized, serialized, now()))
-        else:
-            self.trace.laps(ENCODE, (began, began + self._compensating, quantized, serialized, now()))
+        self.trace.laps(self._spans, (began, began + self._compensating, quantized, serialized, now()))
         return [self._envelope, *frames]
 
     def state(self) -> dict[str, Any]:
@@ -193,18 +179,13 @@ class Encoder(_End):
         """One tensor: its quantizer's name and its parts."""
         began, self._compensating = self.trace.now(), 0.0
         quantized = self._quantized({name: x})[name]
-        if self.codec.memory.stateless:
-            self.trace.laps(("quantize",), (began, self.trace.now()))
-        else:
-            self.trace.laps(("compensate", "quantize"), (began, began + self._compensating, self.trace.now()))
+        self.trace.laps(self._spans[:2], (began, began + self._compensating, self.trace.now()))
         return quantized
 
     def _quantized(self, tensors: Tensors) -> dict[str, tuple[str, Parts]]:
         memory, now, quantized = self.codec.memory, self.trace.now, {}
         for name, x in tensors.items():
-            quantizer = self._quantizers.get(name)
-            if quantizer is None:
-                quantizer = self._quantizers[name] = self.codec.quantizer_of(name)
+            quantizer = self._quantizer_of(name)
             if not memory.stateless:
                 state, began = self._states[name], now()
                 p = memory.compensate(x, state)
@@ -214,7 +195,9 @@ class Encoder(_End):
                 parts = quantizer.encode(x, self.rng)
                 for part in parts.values() if isinstance(parts, dict) else (None,):
                     if not isinstance(part, _ARRAYS):
-                        raise TypeError(f"encode gave {_kinds(parts)}, expected a dict of arrays.")
+                        kinds = sorted({type(x).__name__ for x in parts.values()}) if isinstance(parts, dict) else ()
+                        got = f"a dict of {', '.join(kinds)}" if kinds else type(parts).__name__
+                        raise TypeError(f"encode gave {got}, expected a dict of arrays.")
             except Exception as error:  # the quantizer may be the user's own
                 raise ValueError(
                     f"The tensor {name!r} does not encode with {quantizer!r}: {type(error).__name__}: {error}"
@@ -234,7 +217,7 @@ class Decoder(_End):
         super().__init__()
         self.trace = trace
 
-    def decode(self, packet: Packet | Message, like: Mapping[str, Array] | None = None) -> Message:
+    def decode(self, packet: Packet | Message, like: Like = None) -> Message:
         """The message of a packet, or one that a plan has read already. ValueError where parts do not fit together or
         are not for tensors of the shapes of ``like``.
         """
@@ -242,8 +225,7 @@ class Decoder(_End):
             return packet
         check_declared(packet, like)
         began = self.trace.now()
-        name = packet.header.get("memory", "none")
-        memory: Any = DEFAULTS.get(("memory", str(name))) or default_stage("memory", str(name))
+        memory: Any = default_stage("memory", str(packet.header.get("memory", "none")))
         tensors: Tensors = {}
         for name, (quantizer, parts) in packet.tensors.items():
             try:
@@ -253,7 +235,7 @@ class Decoder(_End):
                     raise TypeError(f"Its decode gave {type(x).__name__}, expected an array.")
             except Exception as error:
                 words = f"The tensor {name!r:.99} does not decode with {quantizer:.99}"
-                raise ValueError(f"{words}: {told(error, 'Its parts do not fit.')}") from error
+                raise ValueError(f"{words}: {public_message(error, 'Its parts do not fit.')}") from error
             check_shape(name, x, like)  # before a memory adds it to what it keeps
             tensors[name] = x  # type: ignore[assignment]
         if not memory.stateless:
@@ -269,30 +251,14 @@ class Decoder(_End):
 
 
 def encode_plainly(message: Message, codec: Codec) -> Frames:
-    """The frames of a message whose arrays are no gradients: exact, with the codec's serializer and compressor."""
+    """The frames of a message whose arrays are not gradients: exact, with the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
 
-def compressed(compressor: Compressor, frames: Frames) -> Frames:
-    """The frames, each compressed. An empty frame stays empty. ValueError for one that the compressor cannot take."""
-    for frame in frames if compressor.most_bytes < math.inf else ():
-        check_bytes("A frame", len(frame), repr(compressor), compressor.most_bytes)
-    return [compressor.compress(frame) if len(frame) else frame for frame in frames]
-
-
-_ARRAYS = (np.ndarray, np.generic)
-
-
-def _kinds(parts: object) -> str:
-    if not isinstance(parts, dict):
-        return type(parts).__name__
-    return f"a dict of {', '.join(sorted({type(part).__name__ for part in parts.values()}))}"
-
-
 def envelope(codec: Codec, stamp: Header) -> bytes:
-    """The first frame of a message: what a receiver needs to read the others, and in an answer the ``stamp``, the
-    fields for one worker.
+    """The first frame of a message: it tells how to read the others and, in an answer, has the ``stamp``, the fields
+    for one worker.
     """
     return bytes(
         msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
@@ -305,10 +271,15 @@ def wrap(codec: Codec, stamp: Header, answer: Frames) -> Frames:
 
 
 def unpack(
-    frames: Frames, codec: Codec, trace: Trace, plan: Plan | None = None, limits: Limits | None = None
+    frames: Frames,
+    codec: Codec,
+    trace: Trace,
+    plan: Plan | None = None,
+    limits: Limits | None = None,
+    like: Like = None,
 ) -> tuple[Any, Header]:
     """Frames to packet, or to the message that a ``plan`` reads, and the envelope. ValueError where they are malformed,
-    name an unknown stage or exceed the ``limits``, those of a codec alone for None.
+    name an unknown stage or exceed the ``limits``, those of a codec alone for None. Only arrays like these are planned.
 
     ``codec`` is the receiver's own: a serializer that can run code is accepted only where that codec names it.
     """
@@ -320,7 +291,7 @@ def unpack(
     try:
         fields = fields if first == known else msgpack.unpackb(first[:ENVELOPE_BYTES])
     except Exception as error:
-        raise ValueError("The first frame is not a minips envelope: it is no map in MessagePack.") from error
+        raise ValueError("The first frame is not a minips envelope: it is not a map in MessagePack.") from error
     try:
         for name, value in fields.items() if first != known else ():
             if name in ENVELOPE and not ENVELOPE[name].fits[type(value)](value):
@@ -330,8 +301,7 @@ def unpack(
         check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
-    if plan and names == _PLAIN and (message := plan.read(frames)):
-        trace.laps(_OPEN, (began, began, trace.now()))
+    if plan and names == plan.names and (message := plan.read(frames, trace, began)):
         return message, fields
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
@@ -340,17 +310,19 @@ def unpack(
             f"The serializer {serializer.name} can run code, so it is taken only where the receiver's own config "
             f"names it; this one names {codec.serializer.name}."
         )
+    plan = plan if serializer.indexed and compressor.identity else None
     limits = limits or of_anything()
     opened = frames[1:] if compressor.identity else inflated(compressor, frames[1:], limits.nbytes)
     decompressed = trace.now()
-    if plan and names == _PLAIN and opened:
+    if plan and opened:
         opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read
-    limits.check_head(names[0], opened)
+    limits.check_head(serializer, opened)
     packet = serializer.loads(opened)
     limits.check_count(packet.tensors)
-    trace.laps(_OPEN, (began, decompressed, trace.now()))
-    if plan and names == _PLAIN:
-        plan.learn(bytes(opened[0]), len(opened) - 1, packet)
+    trace.laps(DECODE[:2], (began, decompressed, trace.now()))
+    if plan:
+        plan.names = names
+        plan.learn(opened, packet, like)
         if len(fields) == 3 and len(first) <= ENVELOPE_BYTES:  # without a stamp, which differs from message to message
             plan.opening = first, fields
     return packet, fields

@@ -1,4 +1,4 @@
-"""All-reduces: round a ring, up and down a tree, by halves, in two shots. Their contract is `AllReduce`."""
+"""All-reduces: around a ring, up and down a tree, by halves, in two shots. Their contract is `AllReduce`."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from minips.stage import register
 @register
 @dataclass(frozen=True)
 class RingAllReduce(AllReduce):
-    """Round a ring: n − 1 hops that add, n − 1 that hand round, S/n bytes each; every link is busy all the time.
+    """Around a ring: n − 1 hops that add, n − 1 that pass sums on, S/n bytes each; every link is busy all the time.
 
     A rank sends ``2(n−1)/n · S`` bytes in all, nearly the least possible. Rank r owns piece r + 1 (mod n).
     Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
@@ -79,7 +79,7 @@ class HalvingDoubling(AllReduce):
         _check(rank, workers)
         if workers & (workers - 1):
             raise ValueError(
-                f"Recursive halving-doubling wants a power of two of workers, got {workers}. "
+                f"Recursive halving-doubling needs a power of two of workers, got {workers}. "
                 "Take another number, or a ring or a tree."
             )
         halving = []

@@ -30,14 +30,18 @@ def check_seconds(what: str, seconds: object, more: str = "") -> None:
 class Config(Value):
     """One experiment. A stage may be given by its name, with or without fields, or as a dict of its name and fields.
 
-    >>> Config(workers=2)
-    Config(workers=2)
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
     >>> Config.from_dict(Config().to_dict()) == Config()
     True
     """
 
+    _GROUPS = {  # of help, in its order
+        "What is sent": "push pull exchange transport",
+        "Who waits and steps": "consistency aggregator optimizer steps epochs batch_size sampling shards accumulate "
+        "local overlap seed",
+        "The machine": "workers servers placement link delays timeout_s",
+    }
     push: ValueField[Codec] = option(Codec(), "from worker to server, or to the next worker")
     pull: ValueField[Codec] = option(Codec(), "from server to worker")
     transport: StageField[Transport] = option(Tcp(), "how frames move")
@@ -47,19 +51,14 @@ class Config(Value):
     workers: int = option(4, "processes that compute gradients", minimum=1, step=1)
     servers: int = option(1, "processes that hold the parameters", minimum=1, step=1)
     placement: str = option(
-        "ranges",
-        "which rows of a table each server holds: neighbours (ranges), or each servers-th (modulo)",
-        choices=("ranges", "modulo"),
+        "ranges", "rows of a table: neighbours (ranges) or each servers-th (modulo)", choices=("ranges", "modulo")
     )
     steps: int = option(200, "clocks of all the workers; with local steps, gradient steps of each", minimum=1, step=1)
     epochs: int | None = option(None, "passes of each worker over its rows, in place of steps", minimum=1)
-    batch_size: int | None = option(
-        32, "rows of one gradient; None or more than there are: all of the worker's rows", minimum=1
-    )
+    batch_size: int | None = option(32, "rows of one gradient; None or too many: all the worker's rows", minimum=1)
     sampling: str = option(
         "batch",
-        "the rows of a batch: drawn anew from all of the worker's (batch), or from those that the pass over them has "
-        "left (epoch); within a batch no row comes twice",
+        "rows of a batch, none twice: drawn from all of the worker's (batch), or from those its pass has left (epoch)",
         choices=("batch", "epoch"),
     )
     shards: StageField[Shards] = option(Contiguous(), "which rows are whose")

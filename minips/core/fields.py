@@ -1,7 +1,7 @@
-"""The fields of a message's envelope and header, by which both sides check what comes: one table for all of them.
+"""The fields of a message's envelope and header, in one table, by which both sides check messages.
 
-The check stands where messages are read, since it is made for each (`ServerProtocol.answer`, `ServerRecord.read_stamp`,
-`unpack`); `check_fields` then says what is wrong. PROTOCOL.md has the tables.
+`ServerProtocol.answer`, `ServerRecord.read_stamp` and `unpack` check each message as they read it; `check_fields` then
+says what is wrong. PROTOCOL.md has the tables.
 """
 
 import reprlib
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
-    """The values of a field: in words and, for each type that its value may have, as a test of the value."""
+    """The values that a field may have: in words and, for each type, as a test of the value."""
 
     words: str
     fits: Mapping[type, Callable[[Any], object]]
@@ -30,7 +30,7 @@ def _layout(layout: Mapping[Any, Any]) -> bool:
     return listed and all({*map(type, shape + rest)} <= {int} and type(dtype) is str for shape, dtype, *rest in parts)
 
 
-_WHOLE, _ANY = range(2**63), type  # of any value, type returns what is true
+_WHOLE, _ANY = range(2**63), type  # type(value) is true for any value
 _NIL = {type(None): _ANY}
 COUNT = Field("a whole number from 0 to 2⁶³ − 1", {int: _WHOLE.__contains__})
 RANK = Field("a worker's number, or -1,", {int: range(-1, 2**63).__contains__})
@@ -59,7 +59,7 @@ REQUESTS: dict[str, Fields] = {
     "state": _ALL,
     "bye": {**_ALL, "diverged": REASON, "failed": REASON, "state": FLAG},
 }
-"""By kind, the fields of a request; `NEEDED` names those that it must have. There are no others."""
+"""The fields of a request, by kind; `NEEDED` names the required ones. There are no others."""
 _SAID = ("worker", "clock", "version")
 NEEDED = {
     kind: {"kind", *(name for name in _SAID if name in fields and kind != "status")}
@@ -77,11 +77,11 @@ ANSWERS: dict[str, Fields] = {
     "state": {**_STAMP, "leave": FLAG, "applied": COUNT},
     "status": {"index": COUNT, "servers": COUNT, "applied": COUNT, "version": COUNT, "done": FLAG},
 }
-"""By the kind of the request, the fields that an answer must have; its others are passed over."""
+"""The required fields of an answer, by the kind of the request; others are ignored."""
 
 
 def check_fields(what: str, header: Any, fields: Fields, needed: Iterable[str], others: bool = False) -> None:
-    """ValueError where a field of a header is missing or does not fit; or is another one, without ``others``."""
+    """ValueError where a field of a header is missing, does not fit or, without ``others``, is unknown."""
     if type(header) is not dict:
         raise ValueError(f"{what} is a map; got {reprlib.repr(header)}.")
     for name, value in {**dict.fromkeys(needed), **header}.items():
@@ -94,7 +94,7 @@ def check_fields(what: str, header: Any, fields: Fields, needed: Iterable[str], 
 
 
 def check_request(header: Mapping[str, Any]) -> None:
-    """ValueError where this is no header of a request."""
+    """ValueError where this is not the header of a request."""
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in REQUESTS:
         *kinds, last = REQUESTS

@@ -1,59 +1,61 @@
-"""The most that one message can need, and may have: computed from the tensors, the config and its stages.
+"""The largest message that a run can need, and that is allowed: computed from the tensors, the config and its stages.
 
 `check_run` compares the two before a run begins.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minips.core.exchange import PS
-from minips.core.message import Message, unlike
+from minips.core.message import Like, Message, mismatch
 from minips.core.partition import Layout, Layouts, named_arrays, partition
 from minips.core.rows import TablePart
 from minips.results import saved
 from minips.stage import DEFAULTS, Array, Frames, Tensors, default_stage
 from minips.stages.compressors.base import BombError, Compressor, check_size
-from minips.stages.serializers import MsgPack, Packet
-from minips.stages.serializers.wellformed import MOST_PARTS, quoted
+from minips.stages.quantizers.base import Parts
+from minips.stages.serializers import Packet, Serializer
+from minips.stages.serializers.wellformed import MOST_PARTS, quote
 from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes, too_large
-from minips.words import reason
+from minips.words import message_of
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
-"""For all that does not grow with the tensors."""
+"""For everything that does not grow with the tensors."""
 VALUE_BYTES = 32
-"""For a value in any format: a double takes up to 25 bytes as JSON, and its place in a sparse tensor 8."""
+"""For a value in any format: a double takes up to 25 bytes as JSON, its index in a sparse tensor 8."""
 TENSOR_BYTES, NAME_BYTES = 2**11, 48
-"""For what a message says of a tensor and its parts, and for each character of its name."""
+"""For the description of a tensor and its parts, and for each character of its name."""
 ROW_BYTES, HEAD_ROW_BYTES = 64, 20
-"""For the number of a row, pushed and pulled, in any format and in MessagePack."""
+"""For the number of a row, pushed and pulled: in any format, and in MessagePack."""
 MOST_ROW_VALUES = 2**20
-"""A pull brings at most so many values of a tensor by rows, or as many as the tensor has where it has more."""
+"""A pull by rows brings at most so many values of a tensor, or as many as the tensor has if it has more."""
 MAX_BYTES = 2**31
-"""Of a message, decompressed, where no transport says its limit: over `InProc`, and of a codec alone."""
+"""The limit of a decompressed message where the transport states none: over `InProc`, and of a codec alone."""
 
 
 MOST_BREAKS = 20
-"""A message over which so many connections have broken is not sent once more."""
+"""A message over which so many connections have error_after_breaks is not sent again."""
 
 
 class Limits(NamedTuple):
-    """The most that one message can need at one receiver, who knows its tensors."""
+    """The largest message that one receiver, which knows its tensors, can need."""
 
     nbytes: int = MAX_BYTES
-    """Of all its frames, decompressed."""
+    """Bytes of all its frames, decompressed."""
     head: int = MAX_BYTES
-    """Of the frame in MessagePack that says what the others are."""
+    """Bytes of the frame in MessagePack that describes the others."""
     tensors: int = MAX_BYTES
 
     def over(self, transport: Any) -> "Limits":
-        """These limits for what comes over a transport."""
+        """These limits for messages over a transport."""
         return self._replace(nbytes=min(self.nbytes, most_bytes(transport)))
 
-    def check_head(self, serializer: str, frames: Frames) -> None:
+    def check_head(self, serializer: Serializer, frames: Frames) -> None:
         """ValueError where the head of a packet in MessagePack is too large."""
-        if serializer == MsgPack.name and frames and len(frames[0]) > self.head:
+        if serializer.indexed and frames and len(frames[0]) > self.head:
             raise ValueError(f"The second frame has {len(frames[0])} bytes, and the tensors here need {self.head}.")
 
     def check_count(self, tensors: Sized) -> None:
@@ -63,13 +65,13 @@ class Limits(NamedTuple):
 
 
 def most_bytes(transport: Any) -> int:
-    """The most bytes of a message that one end takes, as they come and decompressed: the operator's limit."""
+    """The most bytes that one end accepts in a message, as received and decompressed: the operator's limit."""
     most: int = getattr(transport, "max_message_bytes", MAX_BYTES)
     return most
 
 
 def of_anything(transport: Any = None) -> Limits:
-    """The limits of an end that does not know the tensors; of a codec alone for None."""
+    """The limits of an end that does not know the tensors; for None, those of a codec alone."""
     return Limits(most_bytes(transport))
 
 
@@ -83,8 +85,8 @@ def of_answers(layout: Layouts, transport: Any = None) -> Expected:
 
 
 def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves: bool) -> Limits:
-    """The limits of a server with this layout of the ``whole`` tensors, with which workers may leave their state.
-    `of_anything` where a stage of that is not minips' own: it may keep anything.
+    """The limits of a server with this layout of the ``whole`` tensors; workers may leave their state there.
+    `of_anything` where a stage of that state is not minips' own, as it may keep anything.
     """
     inner = config.local.optimizer if config.local else None
     uses: list[tuple[Any, Callable[[Any, Array, dict[str, Any]], object]]] = [
@@ -97,16 +99,16 @@ def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves
     if not all(stage is None or type(stage).__module__.startswith("minips.") for stage, _ in uses):
         return of_anything(config.transport)
     sent, received, stepped = (_arrays(stage, use) for stage, use in uses)
-    seen = 2 if config.overlap or not config.pull.lossless else 0  # what a worker has seen, and what came since
+    seen = 2 if config.overlap or not config.pull.lossless else 0  # parameters seen, and those that came since
     wholes = (2 + config.overlap) * stepped if index == 0 else 0
     return _limits(layout, whole, sent + received + seen, wholes).over(config.transport)
 
 
 def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] = (), trained: bool = True) -> Tensors:
     """The parameters as arrays in this machine's byte order. ValueError where they cannot travel as the config says:
-    for their names, dtypes or tables, for more servers than values or rows, or for messages of more bytes than a stage
-    takes or than the operator's limit allows. Where the workers are not ``trained`` by minips, only pushes have to fit,
-    and not the operator's limit: they may pull tensor by tensor, over transports of their own.
+    for their names, dtypes or tables, for more servers than values or rows, or for messages larger than a stage or the
+    operator's limit allows. Where the workers are not ``trained`` by minips, only pushes have to fit, and not the
+    operator's limit: such workers may pull tensor by tensor, over transports of their own.
     """
     whole, servers = named_arrays(params, "A run takes its parameters", "parameter"), isinstance(config.exchange, PS)
     _check_tables(config, tables, whole)
@@ -128,7 +130,7 @@ def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] 
 
 
 def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Array]) -> None:
-    """ValueError where these cannot be tables among ``params``, or a stage of the config does not know rows."""
+    """ValueError where these cannot be tables among ``params``, or a stage of the config does not support rows."""
     for name in (tables,) if isinstance(tables, str) else tables:
         if name not in params or not np.ndim(params[name]):
             raise ValueError(f"tables names tensors that have rows, of {', '.join(params)}; got {name!r}.")
@@ -146,8 +148,8 @@ def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Arr
 
 
 def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
-    """ValueError where an array of this name and dtype would not come back with that dtype. Floats of up to 8 bytes do;
-    others are tried.
+    """ValueError where the codec would change the dtype of this array. Floats of up to 8 bytes keep theirs; others are
+    tried.
     """
     if dtype.kind == "f" and dtype.itemsize <= 8:
         return
@@ -160,7 +162,7 @@ def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
     for stage, tried in stages:
         try:
             carried = tried().dtype == dtype
-        except Exception:  # in the words of a library, or of NumPy
+        except Exception:  # with the text of a library, or of NumPy
             carried = False
         if not carried:
             raise ValueError(
@@ -170,7 +172,7 @@ def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
 
 
 def _remembered(memory: Any, x: Array) -> Array:
-    """The array that a memory's receiver makes of an array that is sent three times."""
+    """The array that a memory's receiver restores from an array sent three times."""
     mine, theirs = dict[str, Array](), dict[str, Array]()
     for _ in range(3):
         p = memory.compensate(x, mine)
@@ -180,7 +182,7 @@ def _remembered(memory: Any, x: Array) -> Array:
 
 
 def _serialized(serializer: Any, quantizer: Any, x: Array) -> Array:
-    """An array that has gone through a serializer, in parts."""
+    """An array after a round trip through a serializer, in parts."""
     parts = quantizer.encode(x, np.random.default_rng(0))
     packet = serializer.loads(serializer.dumps(Packet({}, {"x": (quantizer.name, parts)})))
     return np.asarray(quantizer.decode(packet.tensors["x"][1]))
@@ -215,7 +217,7 @@ def _messages(config: Any, whole: Tensors, tables: Collection[str]) -> list[list
 
 
 def _check_message(what: str, codec: Any, parts: Sequence[tuple[str, Layout]], most: float) -> None:
-    """ValueError where these pieces, quantized, have more bytes than a stage takes or the transport allows."""
+    """ValueError where these pieces, quantized, have more bytes than a stage or the transport allows."""
     sizes = []
     for name, part in parts:
         shape = part.shape if part.whole else (part.values,)
@@ -225,7 +227,7 @@ def _check_message(what: str, codec: Any, parts: Sequence[tuple[str, Layout]], m
 
 
 def check_stages(what: str, sizes: Sequence[int], codec: Any) -> None:
-    """ValueError where arrays of these bytes are more than a packet holds, or than a stage of the codec takes."""
+    """ValueError where arrays of these sizes are too many for a packet, or too large for a stage of the codec."""
     if len(sizes) >= MOST_PARTS:
         raise ValueError(
             f"A message of {len(sizes)} parts of tensors is larger than the {MOST_PARTS - 1} that are allowed. Join "
@@ -244,6 +246,16 @@ def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
         )
 
 
+def compressed(compressor: Compressor, frames: Frames, most: float = math.inf) -> Frames:
+    """The frames, each compressed. An empty frame stays empty. ValueError where they have more than ``most`` bytes in
+    all, or one has more than the compressor can take.
+    """
+    check_bytes("A message", sum(map(len, frames)), "a receiver", most)
+    for frame in frames:
+        check_bytes("A frame", len(frame), repr(compressor), compressor.most_bytes)
+    return [compressor.compress(frame) if len(frame) else frame for frame in frames]
+
+
 def inflated(compressor: Compressor, frames: Frames, most: int) -> Frames:
     """The frames, each decompressed. ValueError where they make more than ``most`` bytes in all."""
     opened: Frames = []
@@ -252,7 +264,7 @@ def inflated(compressor: Compressor, frames: Frames, most: int) -> Frames:
         for frame in frames:
             opened.append(compressor.decompress(frame, left) if len(frame) else frame)
             left -= len(opened[-1])
-            check_size(0, left)  # of a compressor that does not look at its limit
+            check_size(0, left)  # for a compressor that ignores its limit
     except BombError:
         came = sum(map(len, frames))
         raise BombError(
@@ -261,16 +273,16 @@ def inflated(compressor: Compressor, frames: Frames, most: int) -> Frames:
     return opened
 
 
-def broken(error: ConnectionError, frames: Frames, breaks: int, transport: Any) -> Exception:
-    """The error of a message over which this many connections have broken, one after the other; a TooLargeError where
-    the next one would break, too. Not every library says why it hangs up.
+def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, transport: Any) -> Exception:
+    """The error for a message over which so many connections have broken in a row: a TooLargeError where the next one
+    would break, too. Not every library says why it hangs up.
     """
     most, sent = most_bytes(transport), stream_nbytes([*map(len, frames)])
     if sent > most:
         return too_large([sent], most)
     if breaks < MOST_BREAKS:
         return error
-    words = f"{reason(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
+    words = f"{message_of(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
     return TooLargeError(f"{words}: is it larger than the server's max_message_bytes, or its answer than this end's?")
 
 
@@ -286,8 +298,8 @@ def pieces_of(layout: Layouts) -> Tensors:
     return pieces
 
 
-def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
-    """ValueError where the parts of a packet are for other tensors than these, before memory is taken for them."""
+def check_declared(packet: Any, like: Like) -> None:
+    """ValueError where the parts of a packet describe other tensors than these. Allocates nothing for them."""
     if like is None:
         return
     if not packet.tensors.keys() <= like.keys():
@@ -296,24 +308,39 @@ def check_declared(packet: Any, like: Mapping[str, Array] | None) -> None:
         decoder: Any = DEFAULTS.get(("quantizer", quantizer)) or default_stage("quantizer", quantizer)
         shape = decoder.decoded_shape(parts)
         if shape is not None and shape != like[name].shape:
-            raise ValueError(f"The parts of {name!r} are for the shape {quoted(shape)}; expected {like[name].shape}.")
+            raise ValueError(f"The parts of {name!r} are for the shape {quote(shape)}; expected {like[name].shape}.")
 
 
-def check_shape(name: str, x: Any, like: Mapping[str, Array] | None) -> None:
-    """ValueError where a decoded tensor has not the shape of the one in ``like``."""
+def check_shape(name: str, x: Any, like: Like) -> None:
+    """ValueError where a decoded tensor's shape differs from that in ``like``."""
     if like is not None and x.shape != like[name].shape:
-        raise unlike(name, x, like[name].dtype, like[name].shape)
+        raise mismatch(name, x, like[name].dtype, like[name].shape)
 
 
 def check_plain(packet: Packet | Message) -> None:
-    """ValueError where arrays that are no gradients are quantized: parts can stand for arrays of any size."""
+    """ValueError where arrays that are not gradients are quantized: parts can stand for arrays of any size."""
     for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
-        if quantizer != "exact":
-            raise ValueError(f"{quoted(name)} is no gradient: it travels exactly, not with {quoted(quantizer)}.")
+        if not is_exact(quantizer):
+            raise ValueError(f"{quote(name)} is not a gradient: it travels exactly, not with {quote(quantizer)}.")
+
+
+def is_exact(quantizer: str) -> bool:
+    """True where there is a quantizer of this name here whose one part is the array."""
+    try:
+        return bool(default_stage("quantizer", quantizer).identity)
+    except Exception:  # of the user's own class, or for a name that is not known
+        return False
+
+
+def is_plain(name: str, quantizer: str, parts: Parts, like: Like) -> bool:
+    """True where the only part of a tensor is its array, with a shape that is expected."""
+    if not is_exact(quantizer) or [*parts] != ["values"]:
+        return False
+    return like is None or (name in like and parts["values"].shape == like[name].shape)
 
 
 def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
-    """ValueError for more rows of a tensor of this shape than one pull may bring; they may come several times."""
+    """ValueError for more rows of a tensor of this shape than one pull may bring; a row may be repeated."""
     width = int(np.prod(shape[1:], dtype=object))
     most = max(shape[0] if shape else 0, MOST_ROW_VALUES // max(width, 1))
     if rows > most:
@@ -321,7 +348,7 @@ def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
 
 
 def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: int) -> Limits:
-    """For a push, or so many arrays for each piece and each whole tensor."""
+    """The limits of a push, or of so many arrays for each piece and each whole tensor."""
     own, every = pieces_of(layout), dict(whole) if wholes else {}
     rows = sum(part.shape[0] if part.shape else 0 for part in layout.values())
     values, all_values = (sum(x.size for x in tensors.values()) for tensors in (own, every))
@@ -336,7 +363,7 @@ def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: in
 
 
 def _arrays(stage: Any, use: Callable[[Any, Array, dict[str, Any]], object]) -> int:
-    """The arrays that a stage keeps of a tensor, counted after it has been used a few times on one value."""
+    """The number of arrays that a stage keeps for a tensor, found by using it a few times on one value."""
     state: dict[str, Any] = {}
     for clock in range(3 if stage else 0):
         state["clock"] = clock

@@ -9,14 +9,14 @@ from minips.stage import StageField, Value, option
 from minips.stages.optimizers import SGD, Optimizer
 
 LEAST_LR = 0.5
-"""An outer learning rate below this is nearly always the default, left as it was."""
+"""An outer learning rate below this is nearly always the default, left in place by oversight."""
 
 
 @dataclass(frozen=True)
 class Delays(Value):
     """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
 
-    A worker waits for the rest of the time after its real work. ``exponential`` draws each step's time, seeded, with
+    After its real work a worker waits for the rest of that time. ``exponential`` draws each step's time, seeded, with
     that mean.
 
     >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
@@ -47,10 +47,10 @@ class LocalSteps(Value):
 
     From the parameters that it pulled, a worker makes ``steps`` steps of the inner ``optimizer`` and pushes the
     difference start − end as its gradient. The state of the inner optimizer is the worker's own: it survives exchanges,
-    a pause and a resume. ``Config.optimizer`` is the outer one. With ``SGD(lr=1)`` the servers average what the workers
-    came to: local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little") and FedAvg (McMahan et al. 2017,
-    algorithm 1). With Nesterov's momentum it is DiLoCo (Douillard et al. 2023, algorithm 1). A smaller rate moves the
-    parameters by that share of the way: a plain SGD below 0.5 brings a UserWarning. One local step with an outer
+    a pause and a resume. ``Config.optimizer`` is the outer one. With ``SGD(lr=1)`` the servers average the workers'
+    parameters: local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little") and FedAvg (McMahan et al.
+    2017, algorithm 1). With Nesterov's momentum it is DiLoCo (Douillard et al. 2023, algorithm 1). A smaller rate moves
+    the parameters by that share of the way: a plain SGD below 0.5 brings a UserWarning. One local step with an outer
     ``SGD(lr=1)`` is a run without local steps, but for the rounding.
 
     Counted in *gradient steps* of a worker: ``Config.steps``, ``every``, `Eval.step`, the losses' step, `Progress`, the
@@ -61,18 +61,18 @@ class LocalSteps(Value):
 
     Counted in *exchanges*: clock, version, `Run.updates` (pushes), the step of a trace's spans, staleness, the bound of
     SSP (``SSP(2)`` with 30 local steps lets workers be 60 gradient steps apart), the steps of memories, the clock of
-    the outer optimizer's schedule. A message waits for others for ``Config.timeout_s`` at most: all of the local steps
-    that they make meanwhile have to fit.
+    the outer optimizer's schedule. A message waits for others for at most ``Config.timeout_s``: all local steps that
+    they make meanwhile have to fit in.
 
-    With ``overlap`` a difference belongs to parameters of one exchange before (Liu et al. 2024, "Asynchronous Local-SGD
-    Training for Language Modeling"); an outer momentum without rounds (SSP, ASP) is unstable, by the same source.
+    With ``overlap`` a difference belongs to the previous exchange's parameters (Liu et al. 2024, "Asynchronous
+    Local-SGD Training for Language Modeling"); an outer momentum without rounds (SSP, ASP) is unstable, by that source.
     """
 
     steps: int = option(30, "gradient steps of a worker between two exchanges", minimum=1, step=1)
     optimizer: StageField[Optimizer] = option(SGD(), "the inner one: what a worker does with its gradients")
 
     def check(self, what: str, steps: int) -> None:
-        """ValueError where so many gradient steps are no whole number of exchanges."""
+        """ValueError where so many gradient steps are not a whole number of exchanges."""
         if steps % self.steps:
             less = max(steps // self.steps, 1) * self.steps
             raise ValueError(
@@ -82,8 +82,10 @@ class LocalSteps(Value):
 
 
 def warn_of_outer(local: LocalSteps | None, outer: Optimizer) -> None:
-    """UserWarning for local steps whose differences a plain outer SGD follows by less than half of their way."""
-    if local and type(outer) is SGD and not outer.momentum and outer.lr < LEAST_LR:
+    """UserWarning where a plain outer SGD follows the local steps' differences by less than half of the way."""
+    if not (isinstance(outer, SGD) and type(outer).step is SGD.step):  # a subclass may step otherwise
+        return
+    if local and not outer.momentum and outer.lr < LEAST_LR:
         warnings.warn(
             f"With local steps the optimizer is the outer one, and {outer!r} moves the parameters by {outer.lr:g} of "
             "the way that the workers have made. Use optimizer=ps.SGD(lr=1.0) for their average.",

@@ -1,7 +1,7 @@
 """The training loop of a worker, written once for real runs, simulations and predictions.
 
-A loop is a session whose needs are larger than those of a call: `Compute`, a gradient; `Call`, the result of another
-session; `Begin`, a session that runs beside the loop; `Await`, its result. The driver decides how long these take.
+A loop is a session with larger needs than a call's: `Compute`, a gradient; `Call`, the result of another session;
+`Begin`, a session that runs beside the loop; `Await`, its result. The driver decides how long these take.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from minips.stage import Tensors
 
 class Compute(NamedTuple):
     """The loss and the gradients at this clock, from the parameters that the worker has ``seen``; None where a
-    simulated straggler gives the gradient up, since its round was completed without it.
+    simulated straggler gives the gradient up because its round was completed without it.
     """
 
     clock: int
@@ -40,8 +40,8 @@ class Await(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The parameters that a worker computes its next gradient from, their versions by server, and with overlap the
-    parameters of the last answer, for the gradient after it.
+    """The parameters for a worker's next gradient, their versions by server and, with overlap, the parameters of the
+    last answer, for the gradient after it.
     """
 
     params: Tensors
@@ -52,8 +52,8 @@ class Seen(NamedTuple):
 def train_served(
     worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
-    """The loop of a worker with servers: gradient, push, pull, until the servers have said that the run is over, or
-    ``over()``. Returns what the worker has seen last; ``seen`` is that of a saved run.
+    """The loop of a worker with servers: gradient, push, pull, until the servers say that the run is over, or
+    ``over()``. Returns the last parameters that the worker has seen; ``seen`` holds those of a saved run.
 
     With ``overlap`` the worker computes gradient k + 1 while push k travels, from the answer to push k − 1.
     """
@@ -92,11 +92,11 @@ def train_together(
     seen: Any = None,
 ) -> Session[Any]:
     """The loop of a rank without servers: gradient and exchange at each of these clocks, until the last exchange.
-    Returns the copy of the parameters that the next gradient is computed from; ``seen`` is that of a saved run.
+    Returns the copy of the parameters for the next gradient; ``seen`` is that of a saved run.
 
-    ``copy()`` copies the rank's parameters of now. ``exchange(clock, computed)`` is the session of one step of all the
-    ranks, which returns True where it was the last. With ``overlap`` the next gradient is computed while the last one
-    is exchanged, as in `train_served`.
+    ``copy()`` copies the rank's current parameters. ``exchange(clock, computed)`` is the session of one step of all the
+    ranks; it returns True after the last step. With ``overlap`` the next gradient is computed while the last one is
+    exchanged, as in `train_served`.
     """
     travelling: Any = None
     for clock in clocks:
@@ -122,7 +122,7 @@ def carry_out_loop(
     begin: Callable[[Session[Any]], Any],
     wait: Callable[[Any], Any],
 ) -> Result:
-    """Carry a loop out here and now, in this thread; returns what it returns."""
+    """Carry a loop out at once, in this thread. Returns its result."""
     answer: Any = None
     while True:
         try:

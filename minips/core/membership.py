@@ -1,7 +1,7 @@
-"""Membership: a rank, a worker's number, is held by one session.
+"""Membership: one session holds a rank, a worker's number.
 
-A session is whoever knows its secret, which came with the answer to hello or from the engine. Others get the rank once
-the session has said goodbye, was silent for too long, or has had no connection for ``rejoin_s`` seconds.
+A session is identified by its secret, which came with the answer to hello or from the engine. Others get the rank
+once the session has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
 """
 
 import hmac
@@ -14,26 +14,26 @@ from minips.core.presence import Attendance, Attending, Presence
 from minips.core.shard import Shard
 
 REJOIN_S = 0.25
-"""Seconds for which a worker whose last connection broke still counts, where a server says nothing else."""
+"""Seconds for which a worker still counts after its last connection broke, unless the server says otherwise."""
 SOON_S = 0.5
-"""A hello waits for a rank that will be free within so many seconds, as of a process that is started again at once."""
+"""A hello waits for a rank that will be free within so many seconds, as when a process restarts at once."""
 _SECRET = re.compile("[0-9a-f]{32}")
 
 
 def check_secret(secret: object) -> None:
-    """ValueError for what is no session's secret; the sentence does not repeat it."""
+    """ValueError where this is not a session's secret; the sentence does not repeat it."""
     if not (isinstance(secret, str) and _SECRET.fullmatch(secret)):
         got = f"another text, of {len(secret)} characters" if isinstance(secret, str) else type(secret).__name__
-        raise ValueError(f"A session's secret is the 32 hexadecimal digits that hello was answered with; got {got}.")
+        raise ValueError(f"A session's secret is the 32 hexadecimal digits in the answer to hello; got {got}.")
 
 
 class Membership(Attendance):
-    """The attendance, and the sessions that hold the ranks. ``rank_secrets`` keep them for sessions yet to come."""
+    """The attendance, and the sessions that hold the ranks. ``rank_secrets`` reserve ranks for sessions yet to come."""
 
     def __init__(self, shard: Shard, silence_s: float, rejoin_s: float, rank_secrets: Sequence[str] = ()) -> None:
         super().__init__(shard, silence_s)
         self.rejoin_s, self.awaits = rejoin_s, False
-        """``awaits``: whether the server waits for all the workers to come before the run begins."""
+        """``awaits``: whether the server waits for all the workers before the run begins."""
         if len(rank_secrets) not in (0, shard.workers):
             raise ValueError(f"rank_secrets are one for each of {shard.workers} workers; got {len(rank_secrets)}.")
         for presence, secret in zip(self.present, rank_secrets, strict=False):
@@ -41,18 +41,18 @@ class Membership(Attendance):
             presence.secret = secret
 
     def admit(self, connection: Attending, header: Header) -> int:
-        """Admit a session that says hello over a connection: as the worker that it names or, where that is -1, as the
-        first free one. Returns the worker. ValueError, and nothing changed, where another session holds that rank.
+        """Admit a session that says hello over a connection: as the worker that it names or, for -1, as the first free
+        one. Returns the worker. ValueError, and nothing changed, where another session holds that rank.
         """
         worker, secret, other = header.get("worker"), header.get("secret"), connection.worker
         if secret is not None:
             check_secret(secret)
-        worker = self.shard.validate_worker(self._free(connection, secret) if worker == -1 else worker)
+        worker = self.shard.validate_worker(self._first_free(connection, secret) if worker == -1 else worker)
         presence = self.present[worker]
         if other != worker and connection in self.present[other].connections:
             raise ValueError(f"This connection is worker {other}'s. Say hello as worker {worker} over another one.")
         mine = self._is(presence, connection, secret)
-        if not mine and self._held(worker):
+        if not mine and self._is_held(worker):
             came = presence.connections or presence.lost_at is not None
             heard = f"was heard {self.shard.now() - presence.heard:.1f} s ago" if came else "has not come yet"
             raise ValueError(
@@ -61,7 +61,7 @@ class Membership(Attendance):
                 f"after {self.silence_s:g} s of silence, or {self.rejoin_s:g} s after its last connection breaks."
             )
         if not mine:
-            presence.connections.clear()  # of another session, which is silent
+            presence.connections.clear()  # of another session that is silent
             presence.secret, presence.rows = secret or secrets.token_hex(16), 0.0
         elif presence.parted and header.get("again"):
             raise ValueError(f"This session was worker {worker}, and has said goodbye.")
@@ -69,51 +69,51 @@ class Membership(Attendance):
         return worker
 
     def awaited(self) -> list[int]:
-        """The workers that have yet to come, if the server ``awaits`` them; none once all were there, or one pushed."""
+        """The workers yet to connect, if the server ``awaits`` them; none once all were connected, or one pushed."""
         begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
         absent = [worker for worker, presence in enumerate(self.present) if not presence.connections]
         return absent if self.awaits and not begun else []
 
     def free_soon(self, connection: Attending, header: Header) -> bool:
-        """True where a hello is to wait: lost sessions hold the rank that it names or, where that is -1, all that are
-        left, and one of them is free within `SOON_S`.
+        """True where a hello should wait: lost sessions hold the rank that it names or, for -1, all remaining ranks,
+        and one of these will be free within `SOON_S`.
         """
         worker, secret = header.get("worker"), header.get("secret")
         if secret is not None:
             check_secret(secret)
         ranks = range(len(self.present)) if worker == -1 else [self.shard.validate_worker(worker)]
-        if any(self._is(self.present[rank], connection, secret) or not self._taken(rank) for rank in ranks):
+        if any(self._is(self.present[rank], connection, secret) or not self._is_taken(rank) for rank in ranks):
             return False
         latest = self.shard.now() + SOON_S - self.rejoin_s
         lost = [self.present[rank].lost_at for rank in ranks]
         return any(at is not None and at <= latest for at in lost)
 
     def stranger(self, connection: Attending, worker: int) -> ValueError:
-        """The error for a request as this worker over a connection that is not of its session."""
+        """The error for a request as this worker over a connection of another session, or of none."""
         words = "is no longer that" if connection.worker == worker else "is not that"
         return ValueError(f"This connection {words} of worker {worker}: say hello first, with the session's secret.")
 
-    def _held(self, worker: int) -> bool:
-        """True where a session holds this rank, so that no other one is admitted."""
+    def _is_held(self, worker: int) -> bool:
+        """True where a session holds this rank, which keeps others out."""
         presence = self.present[worker]
         if presence.connections:
             return worker in self.shard.live  # or it is silent
         lost = presence.lost_at is not None and self.shard.now() - presence.lost_at >= self.rejoin_s
         return bool(presence.secret) and not (presence.parted or lost)
 
-    def _taken(self, worker: int) -> bool:
-        """True where a session holds this rank, or where one that is silent is still connected."""
-        return bool(self.present[worker].connections) or self._held(worker)
+    def _is_taken(self, worker: int) -> bool:
+        """True where a session holds this rank, or a silent one is still connected."""
+        return bool(self.present[worker].connections) or self._is_held(worker)
 
-    def _free(self, connection: Attending, secret: str | None) -> int:
-        """The worker of this session or else the first free one, of lost ones last; ValueError where there is none."""
+    def _first_free(self, connection: Attending, secret: str | None) -> int:
+        """This session's rank, else the first free one, those of lost workers last. ValueError where none is free."""
         ranks = sorted(enumerate(self.present), key=lambda pair: pair[1].lost_at is not None)
         mine = [worker for worker, presence in ranks if self._is(presence, connection, secret)]
-        free = [worker for worker, _ in ranks if not self._taken(worker)]
+        free = [worker for worker, _ in ranks if not self._is_taken(worker)]
         if not (mine or free):
             raise ValueError(f"All {len(ranks)} workers are connected already. Config.workers says how many there are.")
         return (mine or free)[0]
 
     def _is(self, presence: Presence, connection: Attending, secret: str | None) -> bool:
-        """True where a hello with this secret, or without one over this connection, is of the rank's session."""
+        """True where a hello with this secret, or without one over this connection, comes from the rank's session."""
         return connection in presence.connections if secret is None else hmac.compare_digest(presence.secret, secret)

@@ -2,12 +2,12 @@
 
 A **Message** is a header of plain values and named arrays. The client says
 
-    hello      {worker, secret, again, rows}              takes a rank; answered with its secret and the tensors' layout
-    push       {worker, clock, version, loss} + gradients   answered with its outcome, perhaps before its round ends
-    pull       {worker, names, rows}                      answered with parameters once the consistency model allows it
+    hello      {worker, secret, again, rows}              takes a rank; the answer has its secret and the layout
+    push       {worker, clock, version, loss} + gradients   the answer has its outcome, perhaps before its round ends
+    pull       {worker, names, rows}                      the answer has parameters, once consistency allows it
     push_pull  a push, and the pull after it, in one message
     alive      {worker}                                   shows that the worker is still connected
-    state      {worker}                                   asks for what this worker left in the resumed run
+    state      {worker}                                   asks for the state that this worker left in the resumed run
     bye        {worker, diverged, failed, state} + arrays   leaves, with a reason or its part of the run's state
     status     {}                                         asks for the progress of the run and its workers
 
@@ -16,15 +16,16 @@ has a stamp for its one worker, ``{clock, done, outcome, busy, waited}``, so tha
 `minips.core.fields` says what each field holds, and both sides check it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from minips.stage import Array, Tensors, is_finite
 
 PROTOCOL_VERSION = 3
-"""The one version that is understood."""
+"""The only version that minips speaks."""
 Header = dict[str, Any]
-
+Like = Mapping[str, Array] | None  # arrays with the names and shapes that are expected; None where any are
 
 ADVICE = "Lower the learning rate, or look for very large values, NaN or infinity in the data."
 AT_FIRST = (
@@ -38,18 +39,18 @@ class NonFiniteError(ValueError):
 
 
 class DivergedError(ArithmeticError):
-    """The run has diverged: its next update has no finite gradient, or would make parameters NaN or infinite."""
+    """The run has diverged: the gradient of its next update is not finite, or would make parameters NaN or infinite."""
 
 
 def check_finite(tensors: Tensors, what: str, advice: str = "") -> None:
-    """NonFiniteError with the tensor's name, and this advice, where one holds NaN or infinity."""
+    """NonFiniteError, with the tensor's name and this advice, where a tensor holds NaN or infinity."""
     for name, x in tensors.items():
         if not is_finite(x):
             words = f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed."
             raise NonFiniteError(f"{words} {advice}".rstrip())
 
 
-def unlike(name: str, g: Array, dtype: object, shape: tuple[int, ...]) -> ValueError:
+def mismatch(name: str, g: Array, dtype: object, shape: tuple[int, ...]) -> ValueError:
     """The error for a gradient whose shape or dtype is not its parameter's."""
     advice = "" if g.dtype == dtype else f" Convert it with .astype(np.{dtype})."
     return ValueError(f"The gradient of {name!r} must be {dtype} of shape {shape}; got {g.dtype} of {g.shape}.{advice}")

@@ -1,7 +1,7 @@
 """A server's parameters: arrays that readers may keep, and that updates replace.
 
-An update never writes where a reader may read. It writes to other arrays, which then replace the arrays before. The
-next update reuses those if no reader holds them, or a part of them, any more.
+An update never writes where a reader may read. It writes to other arrays, which then replace the current ones. The next
+update reuses the old arrays once no reader holds them, or a part of them.
 """
 
 import copy
@@ -19,7 +19,7 @@ from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.optimizers import Optimizer
 
 BLOCK = 2**18
-"""Values that are aggregated and applied at a time, so that the aggregate stays in a core's cache."""
+"""So many values are aggregated and applied at a time, so that the aggregate stays in a core's cache."""
 
 
 class Parameters:
@@ -40,16 +40,16 @@ class Parameters:
         """When the last update began, the seconds of aggregating, and the seconds of applying."""
         self._loans: dict[str, weakref.ref[Array]] = {}
         self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
-        """The arrays before these, and the loans of them: the next update writes there."""
+        """The previous arrays, and their loans: the next update writes there."""
         self._blocks: list[dict[str, slice] | None] = [None]  # None: all of the parameters at once
         if aggregator.elementwise and optimizer.elementwise and sum(x.size for x in self.arrays.values()) > BLOCK:
             self._blocks = [*_blocks(self.arrays)]
         self.states: list[dict[str, Any]] = [{} for _ in self._blocks]
-        """The optimizer's state, of each block."""
+        """The optimizer's state for each block."""
         np.empty(4 * BLOCK)  # freed at once: from now on glibc keeps a block's memory instead of unmapping it
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
-        """Let the optimizer resume from these states. ValueError where they are of other blocks."""
+        """Let the optimizer resume from these states. ValueError where they belong to other blocks."""
         if len(states) != len(self.states):
             raise ValueError(f"Expected the optimizer's state of {len(self.states)} blocks, got {len(states)}.")
         self.states = copy.deepcopy([*states])  # an optimizer writes into its arrays
@@ -96,7 +96,7 @@ class Parameters:
         return None
 
     def _free_arrays(self) -> Tensors:
-        """Arrays for the next parameters, with any values: those before these, if no reader holds them."""
+        """Arrays for the next parameters, with any values: the previous ones, unless a reader holds them."""
         spare, loans = self._spare
         for loan in loans.values():
             if loan() is not None:
@@ -126,7 +126,7 @@ def _blocks(params: Tensors) -> Iterator[dict[str, slice]]:
 
 
 def _views(tensors: Tensors, block: dict[str, slice]) -> Tensors:
-    """Views of a block of the flattened values; a tensor that is whole in it keeps its shape."""
+    """Views of a block of the flattened values; a tensor that lies whole in it keeps its shape."""
     return {
         name: tensors[name] if where == slice(None) else tensors[name].reshape(-1)[where]
         for name, where in block.items()

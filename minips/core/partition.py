@@ -1,7 +1,7 @@
 """The partition of the parameters' values over the servers.
 
 The values of all tensors, in the order of the dict, are cut into contiguous ranges of nearly equal bytes, one for each
-server. A tensor that lies in one range keeps its shape; a cut one travels as flat pieces.
+server. A tensor that lies in one range keeps its shape; one that is cut travels as flat pieces.
 """
 
 import math
@@ -29,12 +29,12 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Values of the whole tensor."""
+        """The number of values of the whole tensor."""
         return math.prod(self.shape)
 
     @property
     def values(self) -> int:
-        """Values here."""
+        """The number of values here."""
         return self.stop - self.start
 
     @property
@@ -53,8 +53,8 @@ Layouts = Mapping[str, Layout | TablePart]
 def partition(
     tensors: Mapping[str, Array], servers: int, tables: Collection[str] = (), placement: str = "ranges"
 ) -> list[dict[str, Layout | TablePart]]:
-    """The layout of each server. Of ``tables`` each holds whole rows: a range or, by ``"modulo"``, row i is at server
-    i mod ``servers``.
+    """The layout of each server. ``tables`` are split by whole rows: into ranges or, with ``"modulo"``, row i goes to
+    server i mod ``servers``.
 
     >>> [{name: (part.start, part.stop) for name, part in layout.items()}
     ...  for layout in partition({"w": np.zeros(6), "b": np.zeros(2)}, 2)]
@@ -66,7 +66,7 @@ def partition(
 def layout_at(
     tensors: Mapping[str, Array], servers: int, index: int, tables: Collection[str] = (), placement: str = "ranges"
 ) -> dict[str, Layout | TablePart]:
-    """The layout of one server alone: a server of many need not know the others'."""
+    """The layout of one server alone; it need not know the others'."""
     layout: dict[str, Layout | TablePart] = {}
     total, before = sum(x.nbytes for x in tensors.values()), 0
     for name, x in tensors.items():
@@ -84,8 +84,8 @@ def layout_at(
 
 
 def native(x: ArrayLike, what: str = "The array") -> Array:
-    """``x`` as an array in this machine's byte order, since a dtype's name does not tell the order. ValueError, which
-    says ``what`` it is, for a masked one.
+    """``x`` as an array in this machine's byte order, since a dtype's name does not tell the order. ValueError for a
+    masked array; ``what`` names it.
     """
     if isinstance(x, Rows):
         raise ValueError("Only a table takes ps.Rows: name it in Problem.tables, or in ps.Server(…, tables=…).")
@@ -94,7 +94,7 @@ def native(x: ArrayLike, what: str = "The array") -> Array:
 
 
 def named_arrays(given: object, takes: str, what: str, integers: Callable[[str], bool] = lambda _: False) -> Tensors:
-    """Named arrays of floats, or of integers where ``integers(name)``. TypeError or ValueError for any others."""
+    """The given arrays by name: floats, or integers where ``integers(name)``. TypeError or ValueError for others."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise TypeError(
             f'{takes} as a mapping of names to arrays, such as {{"w": np.zeros(3)}}; got {reprlib.repr(given)}.'
@@ -131,7 +131,7 @@ def join_state(parts: Sequence[Mapping[str, Any]], layouts: Sequence[Layouts]) -
 
 
 def join(pieces: list[Tensors], layouts: Sequence[Layouts], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
-    """Whole tensors from the pieces of all the servers, in the layouts' order; of a tensor in ``rows``, these rows."""
+    """Whole tensors from the pieces of all the servers, in the layouts' order; for a tensor in ``rows``, these rows."""
     whole: Tensors = {}
     for tensors, layout in zip(pieces, layouts, strict=True):
         for name, piece in tensors.items():

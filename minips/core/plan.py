@@ -2,9 +2,8 @@
 
 From one message of a sender to the next, arrays keep their names, dtypes and shapes; their values change, and a few
 numbers in the header. `MsgPack` writes the constant part into the index, the second half of the frame after the
-envelope, here called the head. A `Plan` keeps the last index of arrays that were sent exactly, without memory or
-compressor. It writes and reads messages with the same index at once; all others take the general way, stage after
-stage. Bytes and errors are the same on both ways.
+envelope, here called the head. A `Plan` keeps the last index of arrays that were sent exactly. It writes and reads
+messages with the same index at once; all others take the general way, stage after stage, to the same bytes and errors.
 """
 
 from typing import Any
@@ -12,14 +11,14 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from minips.core.message import Header, Message
-from minips.stage import Frames, Tensors
+from minips.core.limits import is_plain
+from minips.core.message import Header, Like, Message
+from minips.results.trace import DECODE, PLANNED, Trace
+from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
-_PAIR = b"\x92"
-"""The first byte of MessagePack's array of two."""
-LEARNED_BYTES = 2**22
-"""The longest head from which a plan learns: one of as many tensors as a message may have."""
+_PAIR = b"\x92"  # the first byte of MessagePack's array of two
+LEARNED_BYTES = 2**22  # the longest head from which a plan learns: one of as many tensors as a message may have
 
 
 class Plan:
@@ -32,12 +31,13 @@ class Plan:
     def __init__(self, envelope: bytes = b"") -> None:
         self._envelope = envelope
         self.opening: tuple[bytes | None, Header] = None, {}
-        """The envelope of a message that was read in the general way: its bytes and its fields."""
-        self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = b"\x90", {}
+        self.names: tuple[str, str] | None = None
+        """Of a message that was read in the general way: the envelope's bytes and fields; serializer and compressor."""
+        self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
-    def write(self, header: Header, tensors: Tensors) -> Frames | None:
+    def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:
         """The frames of a message that has the last index; None for any other."""
-        index, known = self._last
+        index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
         frames: Frames = [self._envelope, b""]
@@ -46,45 +46,48 @@ class Plan:
                 if (x.dtype, x.shape) != known[name]:
                     return None
                 frames.append(x.data.cast("B"))
-        except (TypeError, ValueError):  # the values are no contiguous plain numbers
+        except (TypeError, ValueError):  # the values are not contiguous plain numbers
             return None
+        quantized = trace.now()
         frames[1] = _PAIR + msgpack.packb(header) + index
+        trace.laps(PLANNED if tensors else ("", "serialize"), (began, quantized, trace.now()))
         return frames
 
-    def read(self, frames: Frames) -> Message | None:
+    def read(self, frames: Frames, trace: Trace, began: float) -> Message | None:
         """The message of frames that have the last index; None for any others."""
-        index, known = self._last
+        opened = trace.now()
+        index, known, changes = self._last
         try:
             head = frames[1]
             stop = len(head) - len(index)
-            if head[stop:] != index or head[:1] != _PAIR:
+            if head[stop:] != index or head[:1] != _PAIR or changes != CHANGES[0]:
                 return None
             header = msgpack.unpackb(head[1:stop])
             once = head[1] == 0x80 | len(header)  # the first byte of a map of so many: no key is there twice
-            if not once or header.get("memory", "none") != "none" or len(frames) != len(known) + 2:
+            exact = header.get("memory", "none") == "none" or DEFAULTS["memory", header["memory"]].stateless
+            if not (once and exact) or len(frames) != len(known) + 2:
                 return None
+            unpacked = trace.now()
             tensors: Tensors = {}
             for number, (name, (dtype, shape)) in enumerate(known.items(), 2):
                 x = tensors[name] = np.ndarray(shape, dtype, frames[number])
                 if x.nbytes != len(frames[number]):
                     return None
+            trace.laps(DECODE if tensors else (*DECODE[:2], ""), (began, opened, unpacked, trace.now()))
             return Message(header, tensors)
         except Exception:  # the general way says what is wrong
             return None
 
-    def learn(self, head: bytes, frames: int, packet: Packet) -> None:
-        """Keep the index of a head that was written or read in the general way, with so many ``frames`` after it, where
-        each frame is an exact array without a memory.
-        """
-        known = {}
+    def learn(self, frames: Frames, packet: Packet, like: Like = None) -> None:
+        """Keep the index of a packet that was written or read in the general way, of exact arrays like these."""
+        head, known = frames[0], {}
         for name, (quantizer, parts) in packet.tensors.items():
-            if quantizer != "exact" or [*parts] != ["values"] or not is_little(parts["values"].dtype):
+            if not (is_plain(name, quantizer, parts, like) and is_little(parts["values"].dtype)):
                 return
             known[name] = parts["values"].dtype, parts["values"].shape
-        plain = packet.header.get("memory", "none") == "none" and len(head) <= LEARNED_BYTES
-        if plain and known and frames == len(known):
+        if known and len(head) <= LEARNED_BYTES and len(frames) == len(known) + 1:
             unpacker = msgpack.Unpacker()
             unpacker.feed(head)
             unpacker.read_array_header()
             unpacker.skip()
-            self._last = head[unpacker.tell() :], known
+            self._last = bytes(head[unpacker.tell() :]), known, CHANGES[0]

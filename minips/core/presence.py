@@ -1,6 +1,6 @@
-"""The presence of a server's workers: the connections of each, and when the server last heard it.
+"""The presence of a server's workers: the connections of each, and when the server last heard from it.
 
-A worker's requests are taken over connections alone that have said hello as that worker, which `membership` admits.
+The server takes a worker's requests only over connections that said hello as that worker; `membership` admits them.
 """
 
 from minips.core.message import Header
@@ -11,12 +11,12 @@ class Attending:
     """A connection over which a worker may say hello."""
 
     worker = -1
-    """The worker that it has said hello as; -1 before."""
+    """The worker of its last hello; -1 before any."""
 
 
 class Presence:
-    """One worker as its server sees it: the connections on which it said hello, when the server last heard it, and the
-    bytes between the two; and the rows of its shard, if it has told them.
+    """One worker as its server sees it: the connections on which it said hello, when the server last heard from it, the
+    bytes between the two, and the rows of its shard, if its hello gave them.
     """
 
     def __init__(self, now: float) -> None:
@@ -25,27 +25,27 @@ class Presence:
         """Requests under way."""
         self.heard = now
         self.secret = ""
-        """That of the session that holds this rank, or held it last."""
+        """The secret of the session that holds this rank, or held it last."""
         self.lost_at: float | None = None
-        """When its last connection closed, where that was without a goodbye."""
+        """When its last connection closed, if it closed without a goodbye."""
         self.parted = False
-        """True where it has said goodbye; the server then refuses a hello of the session with ``again``."""
+        """True once it has said goodbye; the server then refuses the session's hellos with ``again``."""
         self.informed = False
         """True once an answer has told it that the run is over."""
         self.leaves = False
-        """True where it will leave its part of the run's state with its goodbye."""
+        """True where its goodbye will bring its part of the run's state."""
         self.rows = 0.0
         self.received = self.sent = 0
         """Bytes of frames."""
 
     def leave(self) -> None:
-        """Take a goodbye, which holds for all connections."""
+        """Note a goodbye, which ends all its connections."""
         self.connections.clear()
         self.lost_at, self.leaves, self.parted = None, False, True
 
 
 class Attendance:
-    """The presence of all the workers. The server's lock is held around each call; ``present`` may be read without."""
+    """The presence of all the workers. The server's lock is held around each call; reading ``present`` needs none."""
 
     def __init__(self, shard: Shard, silence_s: float) -> None:
         self.shard, self.silence_s = shard, silence_s
@@ -53,14 +53,14 @@ class Attendance:
         self.waiting: set[int] = set()
         """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
-        """When all the workers were first connected or, until then, the first one."""
+        """When all the workers were first connected or, until then, when the first one was."""
         self._complete = False
         self._clocks = [*shard.clocks]
         self._looked = shard.now()
 
     @property
     def connected(self) -> int:
-        """The number of workers that have a connection."""
+        """The number of connected workers."""
         return sum(1 for presence in self.present if presence.connections)
 
     def attend(self, connection: Attending, worker: int, hello: Header) -> None:
@@ -75,7 +75,7 @@ class Attendance:
             self.began_at, self._complete = now, True
 
     def gone(self) -> bool:
-        """True where workers have pushed here and all have left; for ``silence_s``, a lost one may still come back."""
+        """True where workers have pushed here and all have left; a lost one may come back within ``silence_s``."""
         latest, live = self.shard.now() - self.silence_s, self.shard.live
         here = any(
             (presence.connections and worker in live)
@@ -85,9 +85,9 @@ class Attendance:
         return self.shard.clocks != self._clocks and not here
 
     def silent(self) -> list[tuple[int, str]]:
-        """The connected workers that were silent for ``silence_s``, and a sentence on each. The driver asks every
-        quarter of that time. What it asks later is the time that this process was itself kept waiting, and does not
-        count; after a quarter more of that, the silence begins anew.
+        """The connected workers that have been silent for ``silence_s``, with a sentence on each. The driver asks every
+        quarter of that time. When it asks later, this process itself was kept waiting, and the delay does not count;
+        after a delay of more than a quarter, the silence begins anew.
         """
         shard, now, quarter = self.shard, self.shard.now(), self.silence_s / 4
         late, self._looked = max(now - self._looked - quarter, 0.0), now
@@ -100,7 +100,7 @@ class Attendance:
         return gone
 
     def lost(self, connection: Attending) -> float | None:
-        """Drop a connection that has closed. Returns the time where it was its worker's last: that may come back."""
+        """Drop a closed connection. Returns the time where it was its worker's last one: the worker may come back."""
         presence = self.present[connection.worker]
         if presence.connections == {connection}:
             presence.lost_at = self.shard.now()

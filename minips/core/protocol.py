@@ -1,16 +1,16 @@
 """The protocol between workers and servers, written once: real runs, simulations and predictions all follow it.
 
 A worker has a session for each call. The session encodes all messages of the call, then sends them all, then receives
-the answers in the order of the servers. A server has a session for each request. While a session runs from one need to
-the next, no other session of its party does; the work of a `Do` may run beside that of other sessions.
+the answers in the order of the servers. A server has a session for each request. While one session runs from one need
+to the next, the other sessions of its party stand still; the work of a `Do` may run beside that of other sessions.
 
 Worker and clock identify a push, which counts once. The server acknowledges a repetition without dequantizing it; a
-push that it refuses leaves the worker's clock, the parameters and the memories as they were. A worker whose push may or
-may not have been taken asks the server before its next call (``alive``, or ``hello`` where pulls have a memory): its
-clock there says which pushes were taken, and it sets its memories back to where they were before the others, so that
-both ends agree.
+push that it refuses leaves the worker's clock, the parameters and the memories as they were. A worker that does not
+know whether its push was taken asks the server before its next call (``alive``, or ``hello`` where pulls have a
+memory). Its clock there says which pushes were taken; it sets its memories back to before the others, so that both ends
+agree.
 
-Saved runs go through all of this as ``state``, ``restore``, ``resume`` and what a worker leaves; skip them at first.
+Skip the code for saved runs at first: ``state``, ``restore``, ``resume``, and the state that a worker leaves.
 """
 
 import math
@@ -34,18 +34,18 @@ from minips.core.plan import Plan
 from minips.core.presence import Attending
 from minips.core.rows import TablePart
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
-from minips.core.shard import Outcome, Shard, checked
-from minips.core.tables import Wanted, asked, chosen, layout_of, stated, tables_of, taken
+from minips.core.shard import Outcome, Shard, check_gradients
+from minips.core.tables import Wanted, add_row_numbers, decode_rows, layout_of, rows_at, select_tensors, tables_of
 from minips.results import saved
 from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors, default_stage
 from minips.stages.aggregators import Contribution
-from minips.words import reason, told
+from minips.words import message_of, public_message
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000
-"""A server without an end keeps at least this many of the last losses, grants and events, and at most twice as many."""
+"""A server without an end keeps the last losses, grants and events: at least this many, at most twice as many."""
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of an incoming message, and of an outgoing one."""
 
@@ -56,16 +56,16 @@ class ServerRecord:
     def __init__(self, config: Config, worker: int, index: int, trace: Trace) -> None:
         self.config, self.index, self.trace = config, index, trace
         self.secret = ""
-        """Of this worker's session, from the answer to hello or from the engine."""
+        """The secret of this worker's session, from the answer to hello or from the engine."""
         self.receive = Receive(index)
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
-        """Gives the frames of a message; in a prediction another function gives sizes."""
+        """Makes the frames of a message; in a prediction, their sizes."""
         self.decoder, self.plan = Decoder(trace), Plan()
         self.layout: Layouts = {}
         self.anything: Expected = of_anything(config.transport), None
         self.expected: Expected | None = None
-        """After `hello`, what a pull of whole tensors brings."""
+        """After `hello`, the limits and tensors of a pull of whole tensors."""
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
         self.holds_all = False
@@ -91,13 +91,13 @@ class ServerRecord:
             self.undo_pushes()
 
     def undo_pushes(self) -> None:
-        """Set the memories back to before the pushes from this clock on, which the server has not taken."""
+        """Set the memories back to before the pushes that the server has not taken: those from this clock on."""
         while self._marks and self._marks[-1][0] >= self.clock:
             self.encoder.go_back(self._marks.pop()[1])
 
     def read_stamp(self, kind: str, header: Header) -> None:
-        """Take this worker's clock and the end of the run from the answer to a request of this ``kind``: its header,
-        with the stamp. ValueError for one that lacks a field, or has one that does not fit.
+        """Read this worker's clock and the end of the run from the answer to a request of this ``kind``: its header,
+        with the stamp. ValueError where a field is missing or does not fit.
         """
         try:
             for name, (_, fits) in ANSWERS[kind].items():
@@ -113,7 +113,7 @@ class ServerRecord:
             self._marks.popleft()
 
     def state(self) -> dict[str, Any]:
-        """The codec's state for a saved run, for `restore`, without the pushes that the server has not taken."""
+        """The codec's state for a saved run, for `restore`, as before the pushes that the server has not taken."""
         encoder = self.encoder.state()
         if self._marks:
             encoder["memory"] = self._marks[0][1]
@@ -126,16 +126,16 @@ class ServerRecord:
         self.version = state["version"]
 
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
-        """The message of an answer's frames, and what its envelope says. ValueError where it is not as expected."""
+        """Decode an answer's frames into a message and the envelope's fields. ValueError where they do not fit."""
         limits, like = expected or self.anything
-        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits)
+        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
         return self.decoder.decode(packet, like), stamp
 
 
 class WorkerProtocol:
     """One worker's side of the protocol. Most methods return the session of a call; the docstring names the result.
 
-    ``rows`` are its shard's, told where given.
+    ``rows``, if given, is the number of rows in its shard of the data, which hello tells the servers.
     """
 
     def __init__(self, worker: int, servers: Sequence[ServerRecord], rows: float = 0) -> None:
@@ -162,7 +162,7 @@ class WorkerProtocol:
         return all(server.done for server in self.servers)
 
     def hello(self, index: int | None = None) -> Session[list[Message]]:
-        """Introduce this worker to all servers or, again over a new connection, to one. Returns the answers."""
+        """Say hello to all servers or, over a new connection, to one again. Returns the answers."""
         servers = self.servers if index is None else [self.servers[index]]
         told = self._rows if index is None else {"again": True, **self._rows}
         secrets = [{"secret": server.secret} if server.secret else {} for server in servers]
@@ -181,49 +181,49 @@ class WorkerProtocol:
                 self.like[name] = np.broadcast_to(np.empty((), part.dtype), part.shape)
         return answers
 
-    def say(self, kind: str, **fields: Any) -> Session[list[Message]]:
+    def ask_all(self, kind: str, **fields: Any) -> Session[list[Message]]:
         """Send all servers a message without tensors. Returns the answers."""
         return self._call(self.servers, [self._message(kind, **fields) for _ in self.servers])
 
-    def tell(self, index: int, kind: str, **fields: Any) -> Session[list[Message]]:
+    def ask_one(self, index: int, kind: str, **fields: Any) -> Session[list[Message]]:
         """Send one server a message without tensors. Returns a list of its answer."""
         return self._call([self.servers[index]], [self._message(kind, **fields)])
 
     def leave(self, parts: Sequence[Mapping[str, Any]]) -> Session[list[Message]]:
-        """Say goodbye to all servers, each of which keeps its part of this worker's state. Returns the answers."""
+        """Say goodbye to all servers; each keeps its part of this worker's state. Returns the answers."""
         goodbye = {"kind": "bye", "worker": self.worker, "state": True}
         return self._call(self.servers, [Message({**goodbye}, saved.to_arrays(part)) for part in parts])
 
     def agree(self) -> Session[None]:
-        """Ask the servers which of the pushes that failed here they have taken."""
+        """Ask the servers which of this worker's failed pushes they have taken."""
         for server in self.servers:
             if server.unsure:
-                again = not server.config.pull.memory.stateless  # an answer may be lost: reset the memories of pulls
-                yield from self.hello(server.index) if again else self.tell(server.index, "alive")
+                again = not server.config.pull.memory.stateless  # an answer may be lost: reset the pull memories
+                yield from self.hello(server.index) if again else self.ask_one(server.index, "alive")
                 server.clock, server.unsure = server.known_clock, False
                 server.undo_pushes()
 
     def push(
         self, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, pulls: bool, rows: Wanted = None
     ) -> Session[list[Message]]:
-        """Push gradients and, in the same message, pull, or these rows by name. Returns the answers."""
+        """Push gradients and, if ``pulls``, pull in the same message: all, or these rows. Returns the answers."""
         return self._call(self.servers, self._pushes("push_pull" if pulls else "push", gradients, loss, versions, rows))
 
     def pull(self, names: Sequence[str] | None = None, rows: Wanted = None) -> Session[list[Message]]:
-        """Pull all parameters, or those of these names, or these rows by name. Returns the answers."""
+        """Pull all parameters, or those with these names, or these rows by name. Returns the answers."""
         messages = []
         for server in self.servers:
             header: Header = {"kind": "pull", "worker": self.worker}
             if names is not None:
                 header["names"] = [name for name in names if name in server.layout]
             if rows:
-                header["rows"] = asked(rows, server.layout)
+                header["rows"] = rows_at(rows, server.layout)
             messages.append(Message(header))
         return self._call(self.servers, messages)
 
     def push_pull(self, loss: float, gradients: Mapping[str, Array], versions: Sequence[int]) -> Session[Tensors]:
-        """Push and pull in one message. Returns the parameters. ValueError, at once, for gradients of other ones."""
-        return self._joined(self.push(checked(gradients, self.like), float(loss), versions, pulls=True))
+        """Push and pull in one message. Returns the parameters. ValueError, at once, for gradients that do not fit."""
+        return self._joined(self.push(check_gradients(gradients, self.like), float(loss), versions, pulls=True))
 
     def pull_whole(self) -> Session[Tensors]:
         """Pull all parameters. Returns them."""
@@ -254,10 +254,10 @@ class WorkerProtocol:
             header: Header = {"kind": kind, "worker": self.worker, "loss": told_loss, "clock": clock}
             header["version"] = server.version if versions is None else versions[server.index]
             message = Message(header, gradients if server.holds_all else cut(gradients, server.layout))
-            yield stated(message, server.layout, rows) if self.tables or rows else message
+            yield add_row_numbers(message, server.layout, rows) if self.tables or rows else message
 
     def _call(self, servers: Sequence[ServerRecord], messages: Iterable[Message]) -> Session[list[Message]]:
-        """Send one message to each of these servers; returns their answers. Raises the first error after the last."""
+        """Send one message to each of these servers. Returns the answers, or raises the first error after the last."""
         messages = [*messages]
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
@@ -270,7 +270,7 @@ class WorkerProtocol:
             for number, server in enumerate(servers):
                 message = messages[number]
                 encode = partial(server.encode, message)
-                if kind == "hello":  # a compressed secret would be of another length each time
+                if kind == "hello":  # a compressed secret would have another length each time
                     encode = partial(encode_plainly, message, Codec(serializer=server.config.push.serializer))
                 elif message.tensors and not pushes:
                     encode = partial(encode_plainly, message, server.config.push)
@@ -323,9 +323,9 @@ class WorkerRecord:
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace)
         self.pushing, self.queued = False, 0
         self.kept: Mapping[str, Any] | None = None
-        """The worker's part of a run's state, from its goodbye until it resumes."""
+        """The worker's part of a saved run, from its goodbye until it resumes."""
         self.resuming = self.fetched = False
-        """True from `restore` until the worker resumes; and once the worker has fetched what it left."""
+        """True from `restore` until the worker resumes; and once the worker has fetched its part."""
 
     def state(self) -> dict[str, Any]:
         """The codec's state for a saved run, for `restore`."""
@@ -333,14 +333,14 @@ class WorkerRecord:
 
     def restore(self, state: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> None:
         """Resume from the state of a saved run. The worker resumes too, so its first hello changes nothing. ``kept`` is
-        its part, which it will fetch unless its engine provides it.
+        the worker's part; the worker fetches it, unless its engine provides it.
         """
         self.decoder.restore(state["decoder"])
         self.encoder.restore(state["encoder"])
         self.resuming, self.kept = True, kept
 
     def resume(self) -> bool:
-        """Accept the worker's first push or pull. False where it has not fetched what it left: both sides restart."""
+        """Accept the worker's first push or pull. False where it has not fetched its part: both sides restart."""
         restarts = self.kept is not None and not self.fetched
         self.resuming, self.kept = False, None
         if restarts:
@@ -348,10 +348,10 @@ class WorkerRecord:
         return not restarts
 
     def accept_hello(self, again: bool) -> None:
-        """Reset the codec for a worker that says hello on a new connection and has forgotten any earlier one.
+        """Reset the codec for a worker that says hello on a new connection and has forgotten its earlier ones.
 
-        ``again``: it has lost the connection only, so the memories of its pushes stay. Those of its pulls begin anew:
-        the last answer may not have arrived.
+        ``again``: it has only lost the connection, so its push memories stay. Its pull memories begin anew: the last
+        answer may not have arrived.
         """
         self.fetched = self.fetched and again
         if self.resuming and not again:
@@ -364,11 +364,11 @@ class WorkerRecord:
 
 
 class ServerProtocol:
-    """One server's side of the protocol: `answer` is the session of a request, `leave` that of a worker that is gone.
+    """One server's side of the protocol: `answer` is the session of a request, `leave` that of a departed worker.
 
     ``layout`` is this server's part of the parameters. The protocol calls ``changed()`` when waiting sessions may be
-    ready, and ``updated()`` after each update. Its driver asks the ``attendance`` for workers that are silent for
-    ``silence_s`` seconds of ``shard.now()``, or lost for ``rejoin_s``, and carries out `leave`.
+    ready, and ``updated()`` after each update. Its driver asks the ``attendance`` for workers that have been silent for
+    ``silence_s`` seconds of ``shard.now()``, or lost for ``rejoin_s``, and carries out `leave` for each.
     """
 
     def __init__(
@@ -389,7 +389,7 @@ class ServerProtocol:
         self._changed, self._updated, self._each = changed, updated, config.local_steps
         self.tables = tables_of(layout)
         self.values: float = sum(part.values for part in layout.values())
-        """The number of this server's parameters, on which the time of each `Do` depends."""
+        """The number of this server's parameters; the time of each `Do` depends on it."""
         self._attend = partial(Membership, shard, silence_s, rejoin_s, rank_secrets)
         self.attendance = self._attend()
         self._greeting = Codec(serializer=config.pull.serializer)
@@ -402,30 +402,30 @@ class ServerProtocol:
             "rejoin_s": float(rejoin_s),
         }
         self.origin: Header = {}
-        """The origin of these parameters, which status tells workers; they compare it with their own problem's."""
+        """The origin of these parameters, in answers to status; workers compare it with their own problem's."""
         self.losses: list[tuple[float, int, float]] = []
         """Rows of time, gradient step of all the workers, and the mean loss over that clock."""
         self.events: list[tuple[float, str]] = []
         self.changed_at, self._version = shard.now(), shard.version
         self._applied = 0
-        """Pushes that were applied before this server began."""
+        """Pushes applied before this server began."""
         self.restarted: list[int] = []
-        """Workers that resumed a saved run without what they had left."""
+        """Workers that rejoined a resumed run without their saved state."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         self.unpack: Callable[..., Any] = partial(
             unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits or of_anything(config.transport)
         )
-        """Gives the packet of a request's frames, and its envelope. A prediction replaces this and the next two, to
-        work on sizes.
+        """Turns a request's frames into its packet and envelope. A prediction replaces this and the next two, to work
+        on sizes.
         """
         self.encode: Callable[[Encoder, Message], Parcel] = Encoder.encode
-        """Gives the frames of an answer without a stamp."""
+        """Makes the frames of an answer without a stamp."""
         self.wrap: Callable[..., Parcel] = partial(wrap, config.pull)
-        """Gives the frames of an answer with its stamp."""
+        """Makes the frames of an answer with its stamp."""
         self._encoded: tuple[tuple[Any, ...], Frames | None] = (), None
-        """The version and names of the last shared answer, and its frames, which all pulls of the same ones share."""
+        """The version and names of the last shared answer, and its frames, for all pulls of the same tensors."""
         self._encoding, self.encodings = False, 0
-        """True while a session encodes a shared answer, for which other pulls wait; and the number encoded so far."""
+        """True while a session encodes a shared answer and other pulls wait for it; and the number encoded so far."""
 
     def state(self) -> dict[str, Any]:
         """The server's state for a saved run, for `restore`; without the parameters."""
@@ -433,8 +433,8 @@ class ServerProtocol:
         return {"shard": self.shard.state(), "links": records, "encoder": self._encoder.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from the state of a saved run, with None for each lost worker. ``left`` in it is what the workers
-        left, unless an engine provides it to them.
+        """Resume from the state of a saved run, with None for each lost worker. Its ``left`` holds the workers' parts,
+        unless an engine provides them.
         """
         self.shard.restore(state["shard"])
         self._applied, self._version = self.shard.applied, self.shard.version
@@ -459,13 +459,13 @@ class ServerProtocol:
         except (KeyError, TypeError):
             check_request(header)  # says which
         if header.get("memory", "none") != "none":
-            default_stage("memory", header["memory"])  # a ValueError where there is none of this name
+            default_stage("memory", header["memory"])  # ValueError for an unknown name
         if kind == "status":
-            return (yield Do((), self.values, partial(self._tell_status, header), alone=True))
+            return (yield Do((), self.values, partial(self._answer_status, header), alone=True))
         said, wrap_it = header.get("worker"), self.wrap
         if kind == "hello":
             if self.attendance.free_soon(connection, header):
-                with suppress(TimeoutError):  # `admit` says who holds the rank
+                with suppress(TimeoutError):  # `admit` says that the rank is held
                     yield Until(lambda: not self.attendance.free_soon(connection, header), -1)
             said, wrap_it = self.attendance.admit(connection, header), partial(wrap, self._greeting)
         worker = self.shard.validate_worker(said)
@@ -484,12 +484,12 @@ class ServerProtocol:
             presence.heard, presence.busy = self.shard.now(), presence.busy - 1
             if self.shard.updates is None:
                 self._forget()
-            if kind == "bye":  # after the server has kept what the worker leaves
+            if kind == "bye":  # after the server has kept the worker's part
                 presence.leave()
 
     def _answer(self, kind: Any, worker: int, header: Header, packet: Any) -> Session[tuple[Header, float, Parcel]]:
-        """Answer a worker's request. Returns the stamp, which the envelope brings to this worker only; the seconds that
-        the request has waited; the answer's frames.
+        """Answer a worker's request. Returns the stamp, which the envelope carries to this worker only; the seconds
+        that the request has waited; and the answer's frames.
         """
         record, shard = self.records[worker], self.shard
         outcome: Outcome | None = None
@@ -510,10 +510,10 @@ class ServerProtocol:
             event = f"worker {worker} has left at clock {shard.clocks[worker]}"
             yield from self.leave(worker, "" if failed or shard.updates is None else event)
             if header.get("state"):
-                record.kept = yield Do(DECODE, self.values, partial(self._left, packet))
+                record.kept = yield Do(DECODE, self.values, partial(self._read_part, packet))
         if record.resuming and (kind in PUSHES or kind in PULLS) and not record.resume():
             self.restarted.append(worker)
-        encoder = record.encoder  # this connection's: a later hello replaces it, and this request must not change that
+        encoder = record.encoder  # a later hello replaces it, and this request must not change the new one
         waited = 0.0
         if kind in PUSHES:
             outcome, waited = yield from self._push(worker, header, packet)
@@ -533,7 +533,7 @@ class ServerProtocol:
                 ) from None
             version, params = self.read(worker)
             if "names" in header or "rows" in header:
-                params = chosen(header, params, self.layout, self.config.pull)
+                params = select_tensors(header, params, self.layout, self.config.pull)
         message = Message({"kind": "reply", "version": version, **fields}, params)
         stamp = {"clock": shard.clocks[worker], "done": shard.done, "outcome": outcome}
         if kind == "state" and record.kept is not None:
@@ -561,8 +561,8 @@ class ServerProtocol:
         return stamp, waited, answer
 
     def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
-        """Take a push once. Returns its outcome and the seconds that it has waited. A request over an earlier
-        connection may still be taking the same push.
+        """Take a push exactly once. Returns its outcome and the seconds that it has waited. A request over an earlier
+        connection may be taking the same push meanwhile.
         """
         shard, record, began = self.shard, self.records[worker], self.shard.now()
         clock, version, loss = header["clock"], header["version"], header.get("loss")
@@ -610,22 +610,22 @@ class ServerProtocol:
         return outcome, waited
 
     def refusal(self, error: Exception) -> Exception:
-        """The error that a peer is told of: the same but for an unexpected one, whose words `events` keeps."""
-        if told(error, "") or isinstance(error, ConnectionError):
+        """The error to send to a peer: the same, except for an unexpected one, whose text goes to `events`."""
+        if public_message(error, "") or isinstance(error, ConnectionError):
             return error
         if len(self.events) < KEPT_ROWS:
-            words = f"{type(error).__name__}: {reason(error)}"[:200]
+            words = f"{type(error).__name__}: {message_of(error)}"[:200]
             self.events.append((self.shard.now(), f"a request could not be answered: {words}"))
         return RuntimeError("The server could not answer this request; its events say why.")
 
     def leave(self, worker: int, event: str = "", lost_at: float | None = None) -> Session[None]:
-        """Stop counting a worker that is not back since ``lost_at``; ``event`` is kept where the run counted on it."""
+        """Stop counting a worker that is not back since ``lost_at``. Keeps ``event`` where the run counted on it."""
         if self.attendance.present[worker].lost_at != lost_at:
             return
         if event and worker in self.shard.live and not self.shard.done:
             self.events.append((self.shard.now(), event))
         if self.shard.depart(worker):
-            with suppress(RuntimeError):  # there is no push to refuse, and waiting sessions are told why
+            with suppress(RuntimeError):  # there is no push to refuse, and waiting sessions learn why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
                 self._record()
         self._changed()
@@ -642,15 +642,15 @@ class ServerProtocol:
         """The gradients of a push. ValueError where they do not fit the parameters, or are not finite."""
         like = self.shard.parameters.arrays
         if self.tables or packet.header.get("of"):
-            return taken(packet, decoder, like, self.tables)
-        return checked(decoder.decode(packet, like).tensors, like)
+            return decode_rows(packet, decoder, like, self.tables)
+        return check_gradients(decoder.decode(packet, like).tensors, like)
 
     def _record(self) -> None:
-        """Keep, with the time, what the shard has recorded of an update, if it made one."""
+        """Keep the shard's record of an update, with the time, if it made one."""
         shard = self.shard
         if shard.version == self._version:
             return
-        self._version, self._encoded = shard.version, ((), None)  # the next update reuses that memory
+        self._version, self._encoded = shard.version, ((), None)  # the next update reuses the memory
         began, aggregating, applying = shard.parameters.times
         self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
         self.changed_at = shard.now()
@@ -661,14 +661,14 @@ class ServerProtocol:
             self._updated()
 
     def _forget(self) -> None:
-        """Drop the oldest rows that a server without an end has recorded."""
+        """Drop the oldest rows of a server without an end."""
         recorded: tuple[list[Any], ...] = self.losses, self.shard.grants, self.events
         if max(map(len, recorded)) >= 2 * KEPT_ROWS:
             for rows in recorded:
                 del rows[:-KEPT_ROWS]
 
-    def _tell_status(self, question: Header) -> Parcel:
-        """The answer to a status request with this header."""
+    def _answer_status(self, question: Header) -> Parcel:
+        """The answer to a status request."""
         header = {"kind": "reply", "memory": "none", **self.status().to_dict()}
         if question.get("config"):
             header |= {"config": self.config.public(), **({"problem": self.origin} if self.origin else {})}
@@ -677,18 +677,17 @@ class ServerProtocol:
     def _plain(self, message: Message) -> Parcel:
         return encode_plainly(message, self.config.pull)
 
-    def _left(self, packet: Any) -> Mapping[str, Any]:
-        """The part that a worker leaves with its goodbye. ValueError where it could not resume from that."""
-        words = "What this worker leaves"
+    def _read_part(self, packet: Any) -> Mapping[str, Any]:
+        """The part of the state that a worker leaves with its goodbye. ValueError where it could not resume from it."""
+        words = "The state that this worker leaves"
         check_plain(packet)
         part = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
         try:
             ServerRecord(self.config, 0, 0, UNTIMED).restore(part["link"])
             params, _, arrived = part["seen"] or ({}, (), None)
             for tensors in filter(None, (params, arrived)):
-                checked(tensors, self.shard.params)
+                check_gradients(tensors, self.shard.params)
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"{words} is nothing that it could go on from: {told(error, 'It lacks a key, or has other tensors.')}"
-            ) from error
+            why = public_message(error, "It lacks a key, or has other tensors.")
+            raise ValueError(f"{words} is not one to continue from: {why}") from error
         return part

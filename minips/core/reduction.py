@@ -1,12 +1,12 @@
-"""One rank's part of an all-reduce: the message that it sends at each hop, and its use of the one received. No I/O.
+"""One rank's part of an all-reduce: the message it sends at each hop, and its use of the one it receives. No I/O.
 
 Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
-errs at each of them; in a direct exchange there is none, for owners keep what comes until they have all. A complete sum
-is encoded once, by its owner, and handed round unchanged; the owner decodes it as the others do, so that all ranks end
+errs at each hop; a direct exchange has no partial sums, since owners keep arrivals until all are there. A complete sum
+is encoded once, by its owner, and passed on unchanged; the owner decodes it as the others do, so that all ranks end
 with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves the frames as the schedule says.
 
-There is a memory at every hop for each piece that leaves, and one at the owner. With error feedback, the sums that are
-handed round plus the residuals of all memories equal the sum of all gradients.
+There is a memory at every hop for each outgoing piece, and one at the owner. With error feedback, the sums that are
+passed on plus the residuals of all memories equal the sum of all gradients.
 """
 
 from collections import Counter, defaultdict
@@ -18,23 +18,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Codec, Decoder, Encoder, compressed, envelope, unpack
+from minips.core.codec import Codec, Decoder, Encoder, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
-from minips.core.limits import of_anything
+from minips.core.limits import compressed, of_anything
 from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.results.trace import DECODE, ENCODE, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
 
 Encoded = dict[str, tuple[str, Parts]]
-"""One piece by tensor name: the quantizer's name and its parts."""
+"""One piece, by tensor name: the quantizer's name and its parts."""
 _GATHER = -1
-"""The hop number of all hops that hand complete pieces round: they share one memory for each piece."""
+"""The number of all hops that pass complete pieces on: they share one memory for each piece."""
 
 
 class AllReduceState:
@@ -56,12 +56,12 @@ class AllReduceState:
         """The ranks that this one sends to."""
         self.step = 0
         self.ending = False
-        """True once this rank knows that any rank has begun this step with ``ending``; all know after the last hop."""
+        """True once this rank knows that some rank began this step with ``ending``; all know after the last hop."""
         self.diverged = ""
-        """Why this step has no finite mean, once this rank knows that; all know after the last hop."""
+        """Why this step has no finite mean, once this rank knows; all know after the last hop."""
         self._rank, self._workers, self._codec, self._trace, self._names = rank, workers, codec, trace, list(like)
         self._due = Counter(piece for hop in self.hops if hop.adds for piece in hop.receives)
-        """The messages that are added to each piece."""
+        """The number of messages that are added to each piece."""
         self._layouts, self._limits = partition(like, exchange.pieces(workers)), of_anything(config.transport)
         self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
         """Values of each piece."""
@@ -69,12 +69,12 @@ class AllReduceState:
         self._decoders: dict[tuple[int, int], Decoder] = defaultdict(partial(Decoder, trace))
         self._values: list[Tensors] = []
         self._came: dict[int, list[tuple[int, Tensors]]] = {}
-        """What has come to be added to each piece, with its sender."""
+        """The arrivals to add to each piece, each with its sender."""
         self._complete: dict[int, Encoded] = {}
 
     def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
-        """Start a step with this rank's gradients, which must be finite, and must not change before the last hop.
-        ``diverged`` says why this rank has no finite gradients; they are zeros then.
+        """Start a step with this rank's gradients, which must be finite and must not change before the last hop.
+        ``diverged`` says why this rank has no finite gradients; it then takes part with zeros.
         """
         self.step, self.ending, self.diverged, self._trace.step = step, ending, diverged, step
         self._values = [cut(gradients, layout) for layout in self._layouts]
@@ -104,7 +104,7 @@ class AllReduceState:
         return pack(Packet({**header, "memory": self._codec.memory.name}, tensors), self._codec, self._trace)
 
     def incoming(self, number: int, frames: Frames) -> None:
-        """Take the message of hop ``number``. ValueError where it belongs to another one."""
+        """Take the message of hop ``number``. ValueError where it belongs to another hop."""
         hop = self.hops[number]
         assert hop.source is not None
         packet, _ = unpack(frames, self._codec, self._trace, limits=self._limits)
@@ -138,14 +138,14 @@ class AllReduceState:
             return {name: np.asarray(whole[name] / self._workers) for name in self._names}
 
     def _add_up(self, piece: int) -> None:
-        """Add what has come to this rank's own values, in rank order."""
+        """Add the arrivals to this rank's own values, in rank order."""
         own = self._values[piece]
         terms = sorted([(self._rank, own), *self._came.pop(piece)], key=itemgetter(0))
         with self._trace.span("aggregate"), np.errstate(over="ignore"):
             self._values[piece] = {name: _sum([x[name] for _, x in terms]) for name in own}
 
     def _owned(self, piece: int) -> Encoded:
-        """A complete sum, encoded; its owner encodes it when it is first needed."""
+        """A complete sum, encoded; its owner encodes it when first needed."""
         if piece not in self._complete:
             self._complete[piece] = self._encode(_GATHER, piece)
             self._values[piece] = self._decode(_GATHER, piece, self._complete[piece])
@@ -174,7 +174,7 @@ class AllReduceState:
 
 def _sum(terms: Sequence[Array]) -> Array:
     """The sum of arrays in their order, of half floats in float32."""
-    return np.asarray(typed(reduce(np.add, map(wide, terms)), terms[0].dtype))
+    return np.asarray(as_dtype(reduce(np.add, map(widen, terms)), terms[0].dtype))
 
 
 class Part(Protocol):
@@ -212,7 +212,7 @@ def all_reduce(part: Part) -> Session[Any]:
             if hop.to is not None:
                 spans: tuple[str, ...] = ENCODE
                 if not hop.adds:
-                    # A complete sum that came in is passed on encoded as it is; an owner encodes its sum, decodes it.
+                    # A complete sum that came in is passed on as it is; an owner encodes its sum, and decodes it.
                     spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
                     complete.update(hop.sends)
                 parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))
@@ -227,7 +227,7 @@ def all_reduce(part: Part) -> Session[Any]:
 
 
 def rounds(hops: Sequence[Hop], direct: bool) -> list[list[tuple[int, Hop]]]:
-    """The hops with their numbers, in groups: a rank sends a group's messages, and then waits for those to it."""
+    """The numbered hops, in groups: a rank sends a group's messages, then waits for those addressed to it."""
     numbered = list(enumerate(hops))
     if not direct:
         return [[one] for one in numbered]

@@ -1,4 +1,4 @@
-"""Tables: tensors of which a step touches a few rows, which alone travel and change. A run without tables never comes
+"""Tables: tensors of which a step touches a few rows; only those travel and change. A run without tables never comes
 here.
 
 A worker pushes `Rows` of a table, and pulls rows by their numbers. A server holds a `TablePart`, whole rows, and steps
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips.core.parameters import Parameters
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_array
 from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
-from minips.stages.serializers.wellformed import quoted
+from minips.stages.serializers.wellformed import quote
 
 
 class Rows(NamedTuple):
     """The gradient of some rows of a table: their numbers, whole numbers in any order, of shape (k,), and their values,
-    of shape (k, …). The values of a number that is there more than once are added up, in order.
+    of shape (k, …). The values of a repeated number are added up, in order.
 
     >>> Rows([7, 2, 7], np.float32([[1], [2], [3]])).summed()
     Rows(ids=array([2, 7]), values=array([[2.],
@@ -39,9 +39,9 @@ class Rows(NamedTuple):
         if (ids[1:] > ids[:-1]).all():
             return Rows(ids, values)
         once, places = np.unique(ids, return_inverse=True)
-        total = wide(np.zeros((len(once), *values.shape[1:]), values.dtype))
+        total = widen(np.zeros((len(once), *values.shape[1:]), values.dtype))
         np.add.at(total, places, values)
-        return Rows(once, typed(total, values.dtype))
+        return Rows(once, as_dtype(total, values.dtype))
 
     @property
     def dtype(self) -> Any:
@@ -61,8 +61,8 @@ class Rows(NamedTuple):
 
 
 def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
-    """These rows of a tensor of this shape as an array. ValueError where they are no list of whole numbers, or where
-    there are no such rows, which it names.
+    """The numbers of rows of a tensor of this shape, as an array. ValueError where they are not a list of whole
+    numbers, or where such rows do not exist; it names them.
     """
     of = f" for {name!r}" if name else ""
     kinds = {*map(type, given)} if isinstance(given, list) else ()
@@ -70,7 +70,7 @@ def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
     ids = as_array(given if whole else "", "The array of row numbers")  # a list of texts could become a huge array
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise ValueError(
-            f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quoted(given)}{of}."
+            f"Rows are a list of whole numbers, which np.flatnonzero makes of a mask; got {quote(given)}{of}."
         )
     count = shape[0] if shape else 0
     if ids.size and not 0 <= ids.min() <= ids.max() < count:
@@ -85,7 +85,7 @@ def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
 
 class TablePart(NamedTuple):
     """A table's shape and dtype, and the rows that one server holds: each ``step``-th from ``start`` to ``stop``. It
-    stands in the place of a `Layout`.
+    takes the place of a `Layout`.
     """
 
     shape: tuple[int, ...]
@@ -101,11 +101,11 @@ class TablePart(NamedTuple):
 
     @property
     def values(self) -> int:
-        """Values here."""
+        """The number of values here."""
         return len(range(self.start, self.stop, self.step)) * prod(self.shape[1:])
 
     def rows(self, rows: Any) -> tuple[Array, Array]:
-        """The mask of those of these rows of the table that are on this server, and their places here."""
+        """The mask of these rows of the table that marks those on this server, and their places here."""
         ids = np.asarray(rows, np.intp)
         if (self.start, self.stop, self.step) == (0, self.shape[0], 1):
             return np.ones(len(ids), bool), ids
@@ -121,7 +121,7 @@ class TablePart(NamedTuple):
 
 
 def flat_rows(part: Any, rows: Any) -> tuple[Array, Array]:
-    """The mask of those flattened values of these rows that are on a server with this `Layout`, and their places."""
+    """The mask of these rows' flattened values that marks those on a server with this `Layout`, and their places."""
     width = prod(part.shape[1:])
     flat = (np.asarray(rows, np.intp)[:, None] * width + np.arange(width)).reshape(-1)
     here = (flat >= part.start) & (flat < part.stop)
@@ -129,7 +129,7 @@ def flat_rows(part: Any, rows: Any) -> tuple[Array, Array]:
 
 
 def take(part: Any, piece: Array, rows: Any) -> Array:
-    """Of these rows what is on a server, from its ``piece``: a table's rows, or a dense tensor's flattened values.
+    """A server's part of these rows, from its ``piece``: a table's rows, or a dense tensor's flattened values.
     ValueError for rows that do not exist.
     """
     ids, table = row_numbers(rows, part.shape), isinstance(part, TablePart)
@@ -137,7 +137,7 @@ def take(part: Any, piece: Array, rows: Any) -> Array:
 
 
 def put(part: Any, whole: Array, piece: Array, rows: Any) -> None:
-    """Write a server's ``piece`` into the whole table or, of the wanted ``rows``, into their array."""
+    """Write a server's ``piece`` into the whole table or, given the wanted ``rows``, into their array."""
     if isinstance(part, TablePart):
         whole[slice(*part[2:]) if rows is None else part.rows(rows)[0]] = piece
     else:
@@ -145,8 +145,8 @@ def put(part: Any, whole: Array, piece: Array, rows: Any) -> None:
 
 
 class TableParameters(Parameters):
-    """Parameters of which those named are tables. A contribution's gradient of a table is `Rows` of places here, each
-    once, ascending. Tables have one state of the optimizer, the last one.
+    """Parameters of which those named are tables. A contribution's gradient of a table is `Rows` whose numbers are
+    places here, each once, ascending. The tables share one optimizer state, the last in the list.
     """
 
     def __init__(self, names: Collection[str], params: Mapping[str, Array], *stages: Any) -> None:
@@ -161,7 +161,7 @@ class TableParameters(Parameters):
         return {name: lent[name] for name in self._names}
 
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
-        """As `Parameters.update`; of a table, only the rows that any contribution has touched take part."""
+        """As `Parameters.update`; of a table, only the rows that some contribution has touched take part."""
         tables, kept = self._tables.arrays, self.states[-1]
         ids, pieces = _touched(contributions, tables)
         near = copy(self._tables)  # parameters of the touched rows alone
@@ -184,7 +184,7 @@ class TableParameters(Parameters):
 
 
 def _touched(contributions: Sequence[Contribution], tables: Tensors) -> tuple[Tensors, list[Contribution]]:
-    """The rows of each table that any contribution has touched, and the contributions as tensors of them."""
+    """The rows of each table that some contribution has touched, and the contributions as tensors of these rows."""
     ids, gradients = {}, [dict[str, Array]() for _ in contributions]
     for name, table in tables.items():
         pushed = [Rows(*one.gradients[name]) for one in contributions]
@@ -199,7 +199,7 @@ def _touched(contributions: Sequence[Contribution], tables: Tensors) -> tuple[Te
 
 
 def _gathered(state: Mapping[str, Any], tables: Tensors, ids: Tensors) -> dict[str, Any]:
-    """An optimizer's state of these rows: of what it keeps under a table's name, shaped like it, the rows."""
+    """An optimizer's state for these rows: they are cut out of each array under a table's name and of its shape."""
     near = {}
     for key, kept in state.items():
         if key in tables and np.shape(kept) == tables[key].shape:
@@ -209,7 +209,7 @@ def _gathered(state: Mapping[str, Any], tables: Tensors, ids: Tensors) -> dict[s
 
 
 def _scatter(near: Mapping[str, Any], state: dict[str, Any], tables: Tensors, ids: Tensors) -> None:
-    """Write these rows' state back; what is new begins as zeros at all other rows."""
+    """Write these rows' state back; new arrays are zero at all other rows."""
     for key, kept in near.items():
         if isinstance(kept, dict):
             _scatter(kept, state.setdefault(key, {}), tables, ids)

@@ -1,12 +1,11 @@
 """The needs of a protocol session, and a driver that carries one out in one thread.
 
 A session is a generator without thread, socket, lock or clock. It yields its next need, and the driver resumes it with
-what it needed: `Do`, the result of some work; `Send`, a message that the driver sends to another party; `Receive`, the
-next message of one; `Until`, a condition that has come to hold. An error of the work, of an answer or of a wait is
-raised in the session.
+the result: `Do`, some work; `Send`, a message to another party; `Receive`, another party's next message; `Until`, a
+wait for a condition. An error in the work, the answer or the wait is raised in the session.
 
-A driver carries sessions out, and decides how and in which time: threads with sockets and the wall clock; a simulated
-cluster with the real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
+Drivers carry sessions out, each with its own clock: threads, with sockets and the wall clock; a simulated cluster, with
+real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
 """
 
 from collections.abc import Callable, Generator
@@ -15,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 Parcel = Any
-"""The content of a message: frames or, where nothing is computed, their number of bytes."""
+"""The content of a message: frames or, in predictions, their number of bytes."""
 Result = TypeVar("Result")
 NO_LOCK = nullcontext()
 
 
 @dataclass(eq=False, slots=True)
 class Do:
-    """Work on so many values; the driver resumes the session with the result of ``call``. A driver in virtual time
+    """Work on so many values; the driver resumes the session with the result of ``call``. In virtual time the driver
     charges these spans (``transfer`` is the processor's part of a message); in a real run codec, client and server
     record them. Other sessions of the same party may run meanwhile, unless the work runs ``alone``.
     """
@@ -64,11 +63,11 @@ Session = Generator[Any, Any, Result]
 
 
 def nothing() -> None:
-    """Work without a result, which may take time."""
+    """Work without a result; it may take time."""
 
 
 def _no_other(need: Send | Receive) -> Parcel:
-    raise RuntimeError(f"This session has no other party; it wanted {need!r}.")
+    raise RuntimeError(f"This session has no other party, but it needs {need!r}.")
 
 
 def carry_out(
@@ -77,8 +76,8 @@ def carry_out(
     receive: Callable[[Receive], Parcel] = _no_other,
     stepping: AbstractContextManager[Any] = NO_LOCK,
 ) -> Result:
-    """Carry out a session at once, in this thread. Returns its result. The conditions that it waits for must hold
-    already. ``stepping`` is held while the session runs from one need to the next.
+    """Carry out a session at once, in this thread. Returns its result. Its conditions must hold already. ``stepping``
+    is held while the session runs from one need to the next.
     """
     answer, error = None, None
     while True:

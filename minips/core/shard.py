@@ -8,11 +8,11 @@ with a push of every live worker. The round is then applied as one aggregate, in
 each push is applied at once, scaled by 1/workers, so that under plain SGD one clock of all the workers (as many applied
 pushes as there are workers) moves the parameters as far as one round. With momentum this holds once the velocity is
 steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
-moves n times as far, Adagrad about √n times. Divide ``weight_decay`` or ``lr`` by that.
+moves n times as far, Adagrad about √n times. Divide ``weight_decay`` or ``lr`` by that factor.
 
 An update that would make a parameter NaN or infinite is not applied: the run ends there, with the parameters before it.
-After an aggregator or an optimizer has raised, the shard is stuck: it refuses all new pushes, for the optimizer's state
-may have changed in part.
+Once an aggregator or an optimizer has raised, the shard is stuck: it refuses all new pushes, since part of the
+optimizer's state may have changed.
 """
 
 import copy
@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from minips.core.config import Config
-from minips.core.message import ADVICE, AT_FIRST, NonFiniteError, check_finite, unlike
+from minips.core.message import ADVICE, AT_FIRST, NonFiniteError, check_finite, mismatch
 from minips.core.parameters import Parameters
 from minips.core.partition import native
 from minips.core.rows import TableParameters
@@ -33,29 +33,29 @@ from minips.stage import ONE_THREAD, Array, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
 from minips.stages.optimizers import Optimizer
-from minips.words import reason
+from minips.words import message_of
 
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
-"""The outcome of a push: applied; held until its round is complete; dropped as late for its round; a repetition;
-over: it came after the end of the run, or ended the run, as its update would have made parameters NaN or infinite."""
+"""The outcome of a push: applied; held until its round is complete; dropped as late for its round; a duplicate; over:
+it came after the end of the run, or ended the run, as its update would have made parameters NaN or infinite."""
 
 OUTSTANDING = 64
-"""The late pushes of each worker that the shard remembers, to give a repetition the same outcome again."""
+"""The number of late pushes that the shard remembers for each worker, to give a repetition the same outcome."""
 
 _STATE = ("version", "rounds", "applied", "made", "clocks", "recent_losses", "policy_state")
 
 
 class Grant(NamedTuple):
-    """A pull that was granted: the worker, its clock, and the slowest clock."""
+    """A granted pull: the worker, its clock, and the slowest clock."""
 
     worker: int
     clock: int
     slowest: int
 
 
-def checked(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
+def check_gradients(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
     """These gradients, in the order of ``params`` and in this machine's byte order. ValueError where names, shapes or
-    dtypes are not those of the parameters, NonFiniteError where a value is NaN or infinite.
+    dtypes differ from the parameters', NonFiniteError where a value is NaN or infinite.
     """
     if gradients.keys() != params.keys():
         raise ValueError(f"Expected gradients of {', '.join(params)}; got {', '.join(gradients) or 'none'}.")
@@ -64,7 +64,7 @@ def checked(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
         given = gradients[name]
         g = given if type(given) is np.ndarray and given.dtype.isnative else native(given, f"The gradient of {name!r}")
         if g.shape != p.shape or g.dtype != p.dtype:
-            raise unlike(name, g, p.dtype, p.shape)
+            raise mismatch(name, g, p.dtype, p.shape)
         if g.size > ONE_THREAD or not isfinite(np.vdot(g, g)):  # a square of finite values may overflow
             check_finite({name: g}, "The gradient of")
         ordered[name] = g
@@ -74,10 +74,10 @@ def checked(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
 class Shard:
     """Parameters, and the rules by which they change.
 
-    ``updates`` counts pushes, not versions: so many end the run, applied ones and those that rounds lack, of workers
-    that have left; None for a shard without end. ``now()`` is the time that a consistency model sees. Each time that
-    ``every`` more pushes are applied (with rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls
-    wait for `go_on`.
+    ``updates`` counts pushes, not versions: the run ends after so many, applied ones and those that rounds lack because
+    workers have left; None for a shard without end. ``now()`` is the time that a consistency model sees. After every
+    ``every`` applied pushes (with rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls wait for
+    `go_on`, so that an engine can read parameters that do not change meanwhile.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class Shard:
         stages = aggregator, optimizer, now
         self.parameters = TableParameters(tables, params, *stages) if tables else Parameters(params, *stages)
         self.version = self.rounds = 0
-        """Updates; and complete rounds, where there are rounds: as many, unless the run resumed one without rounds."""
+        """Updates and, with rounds, complete rounds. The two differ only in a run resumed from one without rounds."""
         self.applied = 0
         self.made = 0
-        """The pushes that are applied, and those that complete rounds lacked of their quorum, of workers that left."""
+        """Applied pushes, plus those that complete rounds lacked of their quorum because workers had left."""
         self._counted = 0
         """The count for pauses: applied pushes or, with rounds, workers × complete rounds. All servers complete the
         same rounds, even where a worker was lost between two of them.
@@ -114,9 +114,9 @@ class Shard:
         self.duplicates = 0
         self.clocks = [0] * workers
         self._missed = [range(0)] * workers
-        """The clocks that each worker skipped while it was away, and at which the shard has no push of it yet."""
+        """The clocks that each worker skipped while it was away, and whose pushes the shard has not seen yet."""
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
-        """The clocks of each worker's last late pushes, for repetitions of them."""
+        """The clocks of each worker's last late pushes, by which the shard recognizes repetitions."""
         self._over = [0] * workers
         """The number of each worker's pushes with the outcome ``over``."""
         self.live = set(range(workers))
@@ -125,10 +125,10 @@ class Shard:
         self.grants: list[Grant] = []
         self.losses: list[tuple[int, float]] = []
         self.stuck = ""
-        """Why no further round can be completed: too few workers for the aggregator, or a stage that raised."""
+        """Why no further round can be completed: too few workers for the aggregator, or a stage raised."""
         self._failed = False
         self.done = False
-        """True once the run is over: its updates are made, it has diverged, or `end` was called."""
+        """True once the run is over: all its updates are made, it has diverged, or `end` was called."""
         self.diverged: str | None = None
         """Why the run has ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
@@ -150,17 +150,17 @@ class Shard:
 
     @property
     def missing(self) -> int:
-        """The pushes that complete rounds lacked of their quorum, of workers that had left."""
+        """The pushes that complete rounds lacked of their quorum because workers had left."""
         return self.made - self.applied
 
     @property
     def params(self) -> Tensors:
-        """The parameters as they are now, read-only. An update goes to other arrays."""
+        """The current parameters, read-only. Updates write to other arrays."""
         return self.parameters.lend()
 
     def state(self) -> dict[str, Any]:
         """The state for a saved run, for `restore`, without the parameters. It holds the pushes that wait for their
-        round, and no pushes after the end.
+        round, but none that came after the end.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
         kept = {name: getattr(self, name) for name in _STATE}
@@ -168,8 +168,8 @@ class Shard:
         return {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from the state of a saved run. ValueError where the optimizer's state is of other blocks."""
-        state = {"made": state["applied"], **state}  # earlier files have none
+        """Resume from the state of a saved run. ValueError where the optimizer's state has other blocks."""
+        state = {"made": state["applied"], **state}  # earlier files lack it
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
         if self.quorum is not None:  # the workers begin with the round under way; a run without rounds has counted none
@@ -184,11 +184,11 @@ class Shard:
 
     @property
     def paused(self) -> bool:
-        """True where pushes, and with rounds pulls, wait for `go_on`."""
+        """True while pushes, and with rounds also pulls, wait for `go_on`."""
         return self._counted >= self.pause_at and not self.done
 
     def pause(self, at: float | None = None) -> float:
-        """Pause at this count or (None) at the next clock of all the workers, unless one comes sooner; the count."""
+        """Pause at this count or (None) at the next clock of all the workers, unless sooner. Returns the count."""
         soon = (self._counted // self.workers + 1) * self.workers
         self.pause_at = min(self.pause_at, soon) if at is None else at
         return self.pause_at
@@ -202,7 +202,7 @@ class Shard:
         self.done = True
 
     def diverge(self, reason: str) -> None:
-        """End the run, which has diverged, with the parameters as they are."""
+        """End the run as diverged, with the parameters as they are."""
         if not self.done:
             self.diverged = reason
             self.end()
@@ -217,8 +217,8 @@ class Shard:
         return self._slowest
 
     def is_new(self, worker: int, clock: int) -> bool:
-        """True for a push that the shard has not taken yet: the worker's next one, or one that it skipped while away.
-        ValueError where pushes are missing before it.
+        """True for a push that the shard has not seen yet: the worker's next one, or one that it skipped while away.
+        ValueError where pushes before it are missing.
         """
         at = self.clocks[worker]
         if clock > at:
@@ -228,7 +228,7 @@ class Shard:
         return clock == at or clock in self._missed[worker]
 
     def repeated(self, worker: int, clock: int) -> Outcome:
-        """The outcome of a push that the shard has taken before: it was dropped, or it is a duplicate."""
+        """The outcome of a push that the shard has seen before: it was dropped, or it is a duplicate."""
         self.duplicates += 1
         return "late" if clock in self._dropped[worker] else "duplicate"
 
@@ -258,19 +258,19 @@ class Shard:
         if worker not in self.live:
             self.join(worker)
         if self.done:
-            return self._taken(contribution, "over")
+            return self._record(contribution, "over")
         if self.quorum is None:
             self._due = [contribution], contribution
             return None
         if clock < self.rounds:
             self.late += 1
             self._dropped[worker].append(clock)
-            return self._taken(contribution, "late")
+            return self._record(contribution, "late")
         self._held[worker] = contribution
-        return None if self._complete_round(contribution) else self._taken(contribution, "held")
+        return None if self._complete_round(contribution) else self._record(contribution, "held")
 
     def apply(self) -> Outcome:
-        """Make the update that is due, of its contributions as one aggregate. Returns the outcome of the push that has
+        """Make the update that is due, with its contributions as one aggregate. Returns the outcome of the push that
         completed it: ``over`` where the run has diverged instead.
         """
         (contributions, last), self._due = self._due, ([], None)
@@ -283,7 +283,7 @@ class Shard:
         except Exception as error:
             self._failed = True
             self.stuck = (
-                f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {reason(error)} "
+                f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {message_of(error)} "
                 f"(with {self.aggregator!r} and {self.optimizer!r})."
             )
             if rounds and last:
@@ -294,7 +294,7 @@ class Shard:
                 f"Update {self.version + 1} would make the parameter {lost!r} NaN or infinite, so it was not "
                 f"applied. {ADVICE}"
             )
-            return self._taken(last, "over") if last else "over"
+            return self._record(last, "over") if last else "over"
         for contribution in aged:
             self.staleness[contribution.staleness] += 1
             self.recent_losses.append(contribution.loss)
@@ -314,10 +314,10 @@ class Shard:
             mean = sum(self.recent_losses[: self.workers]) / self.workers
             self.losses.append((self.made // self.workers, mean))
             self.recent_losses = self.recent_losses[self.workers :]
-        return self._taken(last, "applied") if last else "applied"
+        return self._record(last, "applied") if last else "applied"
 
-    def _taken(self, contribution: Contribution, outcome: Outcome) -> Outcome:
-        """Count a push that has its outcome, and move its worker's clock."""
+    def _record(self, contribution: Contribution, outcome: Outcome) -> Outcome:
+        """Record a push's outcome, and move its worker's clock."""
         worker, clock = contribution.worker, contribution.clock
         self._over[worker] += outcome == "over"
         if clock in self._missed[worker]:
@@ -329,16 +329,16 @@ class Shard:
         return outcome
 
     def skip(self, worker: int) -> None:
-        """Move a worker that gives up a gradient, as its round was completed without it, to the round under way."""
+        """Move a worker to the round under way when it gives up a gradient whose round was completed without it."""
         if self.quorum is not None and self.clocks[self.validate_worker(worker)] < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
 
     def may_pull(self, worker: int) -> bool:
-        """True where the server may answer a pull of this worker now. After the end of the run it may answer all.
+        """True where the server may answer this worker's pull now. After the end of the run it may answer every pull.
 
-        In a pause with rounds it may answer none. Without rounds pulls do not mind the pause: only pushes change the
-        parameters, and the other servers may need this worker's next push to come to their pauses.
+        In a pause with rounds it may answer none. Without rounds a pause does not hold pulls back: only pushes change
+        the parameters, and other servers may need this worker's next push to reach their own pauses.
         """
         if self.done or (self.quorum is not None and self._counted >= self.pause_at):
             return self.done
@@ -357,9 +357,9 @@ class Shard:
         return self.parameters.lend()
 
     def join(self, worker: int) -> int:
-        """Count a worker again that had left; at first all count, connected or not. Returns its clock.
+        """Count a departed worker again; at first all count, connected or not. Returns its clock.
 
-        It continues at the clock of the slowest other one, or at its own where that is later: no worker waits for it.
+        It continues at the slowest other worker's clock, or at its own where that is later: no worker waits for it.
         """
         if self.validate_worker(worker) not in self.live:
             at, missed = self.clocks[worker], self._missed[worker]
@@ -370,13 +370,13 @@ class Shard:
         return self.clocks[worker]
 
     def leave(self, worker: int) -> None:
-        """Stop counting a worker: no other one waits for it. Its pushes so far count."""
+        """Stop counting a worker: the others no longer wait for it. Its pushes so far count."""
         if self.depart(worker):
             with suppress(RuntimeError):  # there is no push to refuse; `stuck` tells waiting workers why
                 self.apply()
 
     def depart(self, worker: int) -> bool:
-        """Stop counting a worker, as `leave` does. Returns True where an update is due now, which `apply` makes."""
+        """Stop counting a worker, as `leave` does. Returns True where this makes an update due, for `apply`."""
         self.live.discard(self.validate_worker(worker))
         self._slowest = None
         return self.quorum is not None and self._complete_round(None)
@@ -388,9 +388,9 @@ class Shard:
         return worker
 
     def check(self, gradients: Tensors) -> None:
-        """ValueError where these are not the parameters' gradients, or not finite. Safe to call at any time."""
+        """ValueError where these do not fit the parameters, or are not finite. Safe to call at any time."""
         try:
-            checked(gradients, self.parameters.arrays)
+            check_gradients(gradients, self.parameters.arrays)
         except NonFiniteError as error:
             raise NonFiniteError(f"{error} {ADVICE if self.version else AT_FIRST}") from None
 

@@ -1,7 +1,7 @@
-"""The words and the refusals of the protocol where there are tables (`minips.core.rows`). A dense run never comes here.
+"""The protocol's fields and checks for tables (`minips.core.rows`). A dense run never comes here.
 
-A push of rows has ``of`` in its header, the numbers of the rows by table, and their values in the place of the tensor;
-``rows`` in a push_pull's header says which rows it wants, as in a pull's. Each server is told of its own rows alone.
+The header of a push of rows has ``of``, the row numbers by table; the values stand in place of the tensor. ``rows`` in
+the header of a push_pull, as of a pull, names the rows to pull. Each server is told only of its own rows.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,19 +15,19 @@ from minips.core.message import Header, Message
 from minips.core.partition import Layout, Layouts
 from minips.core.rows import Rows, TableParameters, TablePart, row_numbers, take
 from minips.core.sessions import Session
-from minips.core.shard import Shard, checked
-from minips.stage import Array, Tensors
-from minips.stages.serializers.wellformed import quoted
+from minips.core.shard import Shard, check_gradients
+from minips.stage import Array, Tensors, default_stage
+from minips.stages.serializers.wellformed import quote
 
 Wanted = Mapping[str, Any] | None
-"""Numbers of rows by the tensor's name."""
+"""Row numbers by the tensor's name."""
 Tables = Mapping[str, TablePart]
 Gradients = Mapping[str, Array | Rows]
-"""Gradients by the tensor's name, of a table `Rows`."""
+"""Gradients by the tensor's name; for a table, `Rows`."""
 
 
 def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
-    """A layout from the lists in which hello tells it; a table's has one number more."""
+    """A layout from the lists in the answer to hello; a table's list has one more number."""
     parts = [(name, tuple(shape), *rest) for name, (shape, *rest) in told.items()]
     return {name: (TablePart if len(rest) > 4 else Layout)(*rest) for name, *rest in parts}
 
@@ -38,13 +38,13 @@ def tables_of(layout: Layouts) -> dict[str, TablePart]:
 
 
 def rows_pushed(shard: Shard) -> int | None:
-    """The rows of tables that pushes have brought to a shard; None where there are no tables."""
+    """The number of table rows that a shard has received in pushes; None where there are no tables."""
     return shard.parameters.rows_pushed if isinstance(shard.parameters, TableParameters) else None
 
 
-def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) -> dict[str, Any]:
-    """As `checked`, for tensors of which these are ``tables``, whose rows are added up. ValueError for rows that do not
-    exist, for values of another width or dtype, and for a push of the other kind.
+def check_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) -> dict[str, Any]:
+    """As `check_gradients`, and adds up the rows of these ``tables``. ValueError for rows that do not exist, for values
+    of another width or dtype, and for a table pushed whole or a dense tensor pushed by rows.
     """
     numbers, shaped, values = {}, {**like}, {**gradients}
     for name, part in tables.items():
@@ -52,12 +52,12 @@ def checked_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) ->
             raise ValueError(f"{name!r} is a table: push its touched rows, as {{{name!r}: ps.Rows(ids, values)}}.")
         ids = numbers[name] = row_numbers(gradients[name].ids, part.shape, name)
         shaped[name], values[name] = np.empty((len(ids), *part.shape[1:]), part.dtype), gradients[name].values
-    ready: dict[str, Any] = checked(values, shaped)
+    ready: dict[str, Any] = check_gradients(values, shaped)
     return ready | {name: Rows(ids, ready[name]).summed() for name, ids in numbers.items()}
 
 
 def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str, list[int]]:
-    """The rows of a pull as lists. ValueError for these names, or rows, that are not those of the parameters."""
+    """The rows of a pull as lists. ValueError where these names or rows do not exist."""
     if not isinstance(rows, Mapping | None):
         raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
     for name in (*names, *(rows or ())):
@@ -67,51 +67,52 @@ def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str
 
 
 def rows_read(needed: Any, tables: Collection[str], like: Mapping[str, Array]) -> dict[str, Array]:
-    """The rows of each table that a problem's ``rows_needed`` gave for a batch, as arrays. ValueError where one lacks,
-    or its rows do not exist.
+    """The rows of each table that a problem's ``rows_needed`` gave for a batch, as arrays. ValueError where a table is
+    missing, or rows do not exist.
     """
     if not isinstance(needed, Mapping) or not needed.keys() >= {*tables}:
         words = "rows_needed gives the rows of each table, as in"
-        raise ValueError(f"{words} {{{next(iter(tables))!r}: [0, 2]}}; got {quoted(needed)}.")
+        raise ValueError(f"{words} {{{next(iter(tables))!r}: [0, 2]}}; got {quote(needed)}.")
     return {name: row_numbers(needed[name], like[name].shape, name) for name in tables}
 
 
-def stated(message: Message, layout: Layouts, rows: Wanted) -> Message:
-    """A push whose header has the numbers of the pushed rows, and of the ``rows`` that this server is asked for."""
+def add_row_numbers(message: Message, layout: Layouts, rows: Wanted) -> Message:
+    """Add to a push's header the numbers of its rows, and of the ``rows`` that it pulls from this server."""
     header = message.header
     pushed: dict[str, Any] = {name: g for name, g in message.tensors.items() if isinstance(g, Rows)}
     if pushed:
         header["of"] = {name: g.ids.tolist() for name, g in pushed.items()}
         message.tensors |= {name: g.values for name, g in pushed.items()}
     if rows:
-        header["rows"] = asked(rows, layout)
+        header["rows"] = rows_at(rows, layout)
     return message
 
 
-def asked(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
-    """The rows to ask a server for: of a table its own, of another tensor all, of which it sends what it holds."""
+def rows_at(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
+    """The rows to pull from a server: its own ones of a table; all of another tensor, of which it sends its part."""
     tables = tables_of(layout)
     own = {name: np.asarray(ids)[tables[name].rows(ids)[0]].tolist() for name, ids in rows.items() if name in tables}
     return {name: ids for name, ids in rows.items() if name in layout} | own
 
 
-def taken(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> dict[str, Any]:
-    """The gradients of a push to these parts of tables, their rows as places in the parts. ValueError as in
-    `checked_rows`, for rows that are elsewhere, and for those that a memory has changed. The numbers are checked before
+def decode_rows(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> dict[str, Any]:
+    """The gradients of a push to these parts of tables, with rows as places in the parts. ValueError as in
+    `check_rows`, for rows on another server, and for rows that a memory has changed. The numbers are checked before
     the values are decoded.
     """
     of = message.header.get("of") or {}
     if not tables:
-        raise ValueError(f"Only a table takes rows, under 'of', and there is none here; got {quoted([*of])}.")
-    if not isinstance(of, dict) or not of.keys() <= tables.keys() or message.header.get("memory") != "none":
-        raise ValueError(f"A push of rows has their numbers under 'of', for {', '.join(tables)}, and no memory.")
+        raise ValueError(f"This server has no tables, so a push may not name rows ('of'); got {quote([*of])}.")
+    stateless = default_stage("memory", message.header.get("memory", "none")).stateless
+    if not isinstance(of, dict) or not of.keys() <= tables.keys() or not stateless:
+        raise ValueError(f"A push of rows gives their numbers in 'of', for {', '.join(tables)}, and has no memory.")
     like = dict(params)
     for name, part in tables.items():
         count = len(row_numbers(of[name], part.shape, name)) if name in of else part.shape[0]
         like[name] = np.broadcast_to(np.empty((), part.dtype), (count, *part.shape[1:]))
     tensors = decoder.decode(message, like).tensors
     pushed = {name: Rows(of[name], g) if name in of else g for name, g in tensors.items()}
-    ready = checked_rows(pushed, params, tables)
+    ready = check_rows(pushed, params, tables)
     for name, part in tables.items():
         here, places = part.rows(ready[name].ids)
         if not here.all():
@@ -120,15 +121,15 @@ def taken(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> di
     return ready
 
 
-def chosen(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Tensors:
-    """The tensors that a pull names; of a tensor in ``rows``, this server's part of these rows only."""
+def select_tensors(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Tensors:
+    """The tensors that a pull names; for a tensor in ``rows``, only this server's part of these rows."""
     names, rows = header.get("names"), header.get("rows")
     if names is None and not rows:
         return params
     rows = rows or {}
     for name in (*(names or ()), *rows):
         if not isinstance(name, str) or name not in params:
-            raise ValueError(f"There is no tensor {quoted(name)} here; there are {', '.join(params)}.")
+            raise ValueError(f"There is no tensor {quote(name)} here; there are {', '.join(params)}.")
     for name, ids in rows.items():
         check_rows_asked(name, len(row_numbers(ids, layout[name].shape, name)), layout[name].shape)
     if rows and not codec.memory.stateless:
@@ -138,11 +139,11 @@ def chosen(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Te
 
 
 class TableWorker:
-    """A worker's side of the protocol for `train_served`, whose pulls bring only the rows of tables that the next batch
-    reads, and write them into arrays of the worker's own, of the full shape and zero at first.
+    """A worker's side of the protocol for `train_served`. Pulls bring only the table rows that the next batch reads,
+    and write them into the worker's own arrays, which have the full shape and begin as zeros.
 
     ``needs(clock)`` gives the rows of each table that the gradient at that clock reads. With ``overlap`` an answer is
-    for the gradient after the next one, which reads arrays of its own.
+    for the gradient after the next one, which has its own arrays.
     """
 
     def __init__(self, worker: Any, needs: Callable[[int], dict[str, Array]], overlap: bool) -> None:
@@ -156,18 +157,18 @@ class TableWorker:
         return getattr(self.worker, name)
 
     def pull_whole(self) -> Session[Tensors]:
-        """Pull what the gradients from this clock on read, until the answer to the first push. Returns it."""
+        """Pull the rows for the gradients up to the answer to the first push. Returns the parameters."""
         clock = self.worker.clock
         several = [self._needs(later) for later in range(clock, clock + self._ahead)]
         wanted = {name: np.unique(np.concatenate([one[name] for one in several])) for name in several[0]}
         answers = yield from self.worker.pull(rows=wanted)
-        if self.worker.clock != clock:  # it has given a gradient up, and hears now at which round it goes on
+        if self.worker.clock != clock:  # it gave a gradient up, and now learns its next round
             return (yield from self.pull_whole())
         return self._written(answers, wanted)
 
     def push_pull(self, loss: float, gradients: Mapping[str, Any], versions: Sequence[int]) -> Session[Tensors]:
-        """Push and pull in one message. Returns the parameters. ValueError, at once, for gradients of other ones."""
-        ready = checked_rows(gradients, self.worker.like, self.worker.tables)
+        """Push and pull in one message. Returns the parameters. ValueError, at once, for gradients that do not fit."""
+        ready = check_rows(gradients, self.worker.like, self.worker.tables)
         return self._pushed(float(loss), ready, versions)
 
     def _pushed(self, loss: float, gradients: dict[str, Any], versions: Sequence[int]) -> Session[Tensors]:

@@ -29,7 +29,7 @@ from minips.cost.noise import measure_quietly, usable_cores
 from minips.cost.performance_model import EVEN_STEPS, PerformanceModel, Workload
 from minips.engines import Processes, Threads
 from minips.engines.local import START_S
-from minips.engines.supervisor import Supervisor, tell
+from minips.engines.supervisor import Supervisor, send_all
 from minips.engines.worker import compute, shards_of
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
@@ -139,21 +139,21 @@ def _measure(
     with Supervisor(engine.start, check) as supervisor:
         crowd_names = [f"process {worker} of the crowd" for worker in range(1, microbenchmarks.CROWD)]
         answers, asks, *others = supervisor.start("a process that answers", "a process that asks", *crowd_names)
-        answers.brief(microbenchmarks.answer, {"plan": plan})
-        addresses = supervisor.hear(answers, "ready", START_S)
-        asks.brief(microbenchmarks.ask, {"plan": plan, "problem": part, "addresses": addresses})
+        answers.assign(microbenchmarks.answer, {"plan": plan})
+        addresses = supervisor.receive(answers, "ready", START_S)
+        asks.assign(microbenchmarks.ask, {"plan": plan, "problem": part, "addresses": addresses})
         for worker, child in enumerate(others, 1):
-            child.brief(microbenchmarks.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
-        answers.say("connect", supervisor.hear(asks, "ready", START_S))
-        supervisor.hear(answers, "connected", START_S)
+            child.assign(microbenchmarks.load_generator, {"plan": plan, "address": addresses.crowd, "worker": worker})
+        answers.send("connect", supervisor.receive(asks, "ready", START_S))
+        supervisor.receive(answers, "connected", START_S)
         for child in others:
-            supervisor.hear(child, "ready", START_S)
-        tell((answers, asks), "spin")
-        share = sum(supervisor.hear(child, "spun", START_S) for child in (answers, asks)) / 2
-        asks.say("go")
-        asked = supervisor.hear(asks, "result", START_S, show)
+            supervisor.receive(child, "ready", START_S)
+        send_all((answers, asks), "spin")
+        share = sum(supervisor.receive(child, "spun", START_S) for child in (answers, asks)) / 2
+        asks.send("go")
+        asked = supervisor.receive(asks, "result", START_S, show)
         supervisor.stop()
-        answered = supervisor.hear(answers, "result", START_S)
+        answered = supervisor.receive(answers, "result", START_S)
     found = replace(
         _fit(asked, answered, one_process),
         together=together,

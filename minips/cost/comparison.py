@@ -10,7 +10,7 @@ from minips.machines.calibration import Calibration
 from minips.results.run import Run
 from minips.results.tables import fold, html_rows, html_table
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE, Trace
-from minips.words import check_type, listed
+from minips.words import check_type, join_names
 
 NETWORK = ("transfer", "wait")
 """The spans without a line in the calibration: the order of events determines their time."""
@@ -102,7 +102,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
     unforeseen = {name for name, seconds in measured.items() if seconds and name not in (*predicted, *free)}
     if unforeseen:
         names = [name for name in SPANS if name in unforeseen]
-        reasons.append(f"The prediction counts no time for {listed(names)}: there is no total to compare.")
+        reasons.append(f"The prediction counts no time for {join_names(names)}, so there is no total to compare.")
         unforeseen |= {"total"}
         unforeseen |= set() if any(name in predicted for name in STAGES) else {*NETWORK}
     spans = [name for name in SPANS if name in predicted or name in measured]
@@ -141,7 +141,7 @@ def _without(
         names = [*(name for name in names if name not in STAGES), "stages", "calls", "waits for a core"]
         cores = prediction.cores if prediction.cluster else prediction.config.workers + prediction.config.servers
         free = Calibration(cores=cores, gradient=calibration.gradient, next_gradient=calibration.next_gradient)
-    words = f"The run counts no time for {listed(names)}"
+    words = f"The run counts no time for {join_names(names)}"
     if "compute" in uncounted:
         free = replace(free, gradient=None, next_gradient=None)
     model = prediction.model(calibration=free)

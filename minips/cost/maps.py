@@ -14,7 +14,7 @@ from minips.cost.cluster import all_reduce_load
 from minips.cost.performance_model import PerformanceModel, Workload
 from minips.cost.predict import message_nbytes
 from minips.cost.traffic import FixedGradients
-from minips.drivers.clockwork import seldom_collected
+from minips.drivers.events import seldom_collected
 from minips.engines import Engine
 from minips.machines.calibration import Calibration
 from minips.stage import Tensors
@@ -162,7 +162,7 @@ def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload
     models = {0: PerformanceModel(configs[0], calibration, load)}
     for column in range(len(configs) - 1, 0, -1):
         models[column] = PerformanceModel(configs[column], calibration, load)
-        if models[column].clockwork.order == models[0].clockwork.order:
+        if models[column].events.order == models[0].events.order:
             break
     speeds = np.array([-1 / config.link.bandwidth_bps for config in configs if config.link])
     known = sorted(models)

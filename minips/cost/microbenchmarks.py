@@ -122,15 +122,15 @@ def answer(control: ControlPipe, *, plan: Assignment) -> dict[str, Any]:
         crowd = stack.enter_context(Server(plan.pieces[-1], plan.crowd).serve(token=token))
         peers = plan.peers(1, stack)
         places = [server.address for server in servers], crowd.address, [peer.address for peer in peers]
-        control.say("ready", Addresses(bare.address, shaped.address, *places))
-        while (heard := control.wait("spin", "connect"))[0] != "stop":
-            if heard[0] == "spin":
-                control.say("spun", _spin())
-            if heard[0] == "connect":
-                for peer, piece, other in zip(peers, plan.pieces, heard[1], strict=True):
+        control.send("ready", Addresses(bare.address, shaped.address, *places))
+        while (message := control.wait("spin", "connect"))[0] != "stop":
+            if message[0] == "spin":
+                control.send("spun", _spin())
+            if message[0] == "connect":
+                for peer, piece, other in zip(peers, plan.pieces, message[1], strict=True):
                     peer.connect([other, peer.address])
                     pool.submit(_exchange, peer, piece)
-                control.say("connected")
+                control.send("connected")
     rounds = list(_rounds(plan.aggregator, plan.pieces, plan.together))
     return {"spans": [span for server in servers for span in server.trace], "aggregate": rounds}
 
@@ -139,9 +139,9 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
     """Call, push and pull, exchange and compute, and report ``progress``. Returns the timings of all these."""
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
-        control.say("ready", [peer.address for peer in peers])
+        control.send("ready", [peer.address for peer in peers])
         control.wait("spin")
-        control.say("spun", _spin())
+        control.send("spun", _spin())
         if control.wait("go")[0] == "stop":
             return {}
         config, token = plan.single, plan.token
@@ -153,8 +153,8 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
             peer.connect([peer.address, other])
         meter = _Meter(bare, config.timeout_s)
         for block in range(-1, BLOCKS):  # the first block warms up
-            control.say("progress", (block + 1) / (BLOCKS + 1))
-            if control.hear(0.0)[0] == "stop":
+            control.send("progress", (block + 1) / (BLOCKS + 1))
+            if control.receive(0.0)[0] == "stop":
                 return {}
             for nbytes in CALL_BYTES:
                 meter.block("calls", nbytes, partial(bare.call, [b"", bytes(nbytes)]))
@@ -175,9 +175,9 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
 def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
     """One worker of the crowd: pushes and pulls until it is told to stop, or the server is gone."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
-        control.say("ready")
+        control.send("ready")
         with suppress(ConnectionError, TimeoutError):
-            while control.hear(0.0)[0] != "stop":
+            while control.receive(0.0)[0] != "stop":
                 client.push_pull(plan.pieces[-1]).result(plan.crowd.timeout_s)
 
 

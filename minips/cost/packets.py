@@ -8,7 +8,7 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-from minips.drivers.clockwork import Clockwork, Signal, Task
+from minips.drivers.events import EventLoop, Signal, Task
 from minips.engines.hosts import PACKET_BYTES
 from minips.machines.topology import Network
 
@@ -28,14 +28,14 @@ class Queues:
     A message keeps ``ahead`` bursts in its sender's queue: 1 if others are sent at once; 2 if it is a rank's only one.
     """
 
-    def __init__(self, clockwork: Clockwork, graph: Any, ahead: int) -> None:
-        self._clockwork, self._network, self._ahead = clockwork, Network(graph), ahead
+    def __init__(self, events: EventLoop, graph: Any, ahead: int) -> None:
+        self._events, self._network, self._ahead = events, Network(graph), ahead
         self._rates: list[float] = self._network.capacity.tolist()
         self._free, self.deepest = [0.0] * len(self._rates), 0.0
 
-    def travel(self, source: str, target: str, nbytes: float, flight_s: float) -> Task:
+    def travel(self, source: str, target: str, nbytes: float, flight_s: float) -> Task[None]:
         """Move a message, for a task's ``yield from``. ``flight_s`` is the time it takes without any link's delay."""
-        route, began, packets = self._network.route(source, target), self._clockwork.now, ceil(nbytes / PAYLOAD_BYTES)
+        route, began, packets = self._network.route(source, target), self._events.now, ceil(nbytes / PAYLOAD_BYTES)
         links, parts = route.edges.tolist(), min(packets, PARTS)
         size = (nbytes + packets * (PACKET_BYTES - PAYLOAD_BYTES)) / max(parts, 1)  # 14 bytes of a header: RFC 894
         ends: list[float] = []
@@ -45,17 +45,17 @@ class Queues:
             if part % max(1, int(BURST_BYTES / size)) == 0:
                 ends.append(self._free[links[0]])
                 if len(ends) >= self._ahead:
-                    yield ends[-self._ahead] - self._clockwork.now
+                    yield ends[-self._ahead] - self._events.now
         if parts:
             yield arrived
-        yield max(route.latency_s, began + flight_s - self._clockwork.now)
+        yield max(route.latency_s, began + flight_s - self._events.now)
 
     def _pass(self, links: list[int], size: float, arrived: Signal) -> None:
         """Join the first of these queues, and the next one as soon as the first byte arrives there."""
-        link, back, now, rate = links[0], links[0] ^ 1, self._clockwork.now, self._rates[links[0]]
-        start = self._clockwork.later(self._free[link], now)
+        link, back, now, rate = links[0], links[0] ^ 1, self._events.now, self._rates[links[0]]
+        start = self._events.later(self._free[link], now)
         self._free[link] = start + size / rate
         self._free[back] = max(self._free[back], now) + ACKNOWLEDGED * size / rate
         self.deepest = max(self.deepest, (self._free[link] - now) * rate)
         follow = partial(self._pass, links[1:], size, arrived) if links[1:] else arrived.succeed
-        self._clockwork.at(start if links[1:] else self._free[link], follow)
+        self._events.at(start if links[1:] else self._free[link], follow)

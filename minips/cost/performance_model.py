@@ -29,8 +29,8 @@ from minips.core.sessions import Receive, Send, Session, Until
 from minips.core.shard import Shard
 from minips.cost.microbenchmarks import CROWD
 from minips.cost.packets import Queues
-from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, Task, Work, seldom_collected, unrecorded
-from minips.drivers.virtual import Party, ServedParty, TrainingParty, Way
+from minips.drivers.events import Cores, EventLoop, Processor, Signal, Task, Work, seldom_collected, unrecorded
+from minips.drivers.virtual import Node, ServedNode, TrainingNode
 from minips.machines.calibration import Calibration, inner_s, rank_lines, update_lines
 from minips.machines.fit import Line
 from minips.machines.topology import Machines
@@ -102,30 +102,30 @@ class Port:
     """
 
     def __init__(
-        self, clockwork: Clockwork, link: Link | None, late: float = 0, queues: Any = None, who: str = ""
+        self, events: EventLoop, link: Link | None, late: float = 0, queues: Any = None, who: str = ""
     ) -> None:
-        self._clockwork, self._link, self._late, self._queues, self._who = clockwork, link, late, queues, who
+        self._events, self._link, self._late, self._queues, self._who = events, link, late, queues, who
         self._outgoing = self._incoming = 0.0
 
-    def cross(self, nbytes: float, to: "Port", flight_s: float) -> Task:
+    def cross(self, nbytes: float, to: "Port", flight_s: float) -> Task[Any]:
         """Move a message to another port; ``flight_s`` is the time it takes without any link's delay."""
         if self._queues:
             return (yield from self._queues.travel(self._who, to._who, nbytes, flight_s))
         start = self.depart(nbytes, to)
         yield flight_s
-        yield start - self._clockwork.now
+        yield start - self._events.now
         yield to.arrive(start, nbytes, self)
 
     def left(self) -> list[float]:
         """Seconds until the link is free each way."""
-        now = self._clockwork.now
+        now = self._events.now
         return [max(0.0, self._outgoing - now), max(0.0, self._incoming - now)]
 
     def depart(self, nbytes: float, to: "Port") -> float:
         """The time at which the first byte of a message sent now leaves."""
         if not self._link or to is self:
-            return self._clockwork.now
-        start = self._clockwork.later(self._outgoing, self._clockwork.now)
+            return self._events.now
+        start = self._events.later(self._outgoing, self._events.now)
         if nbytes:
             self._outgoing = start + nbytes * 8 / self._link.bandwidth_bps
         return start
@@ -134,10 +134,10 @@ class Port:
         """Seconds from now until the last byte arrives of a message whose first byte left at ``start``."""
         if not self._link or source is self:
             return 0.0
-        end = self._clockwork.later(self._incoming, start) + nbytes * 8 / self._link.bandwidth_bps
+        end = self._events.later(self._incoming, start) + nbytes * 8 / self._link.bandwidth_bps
         if nbytes:
             self._incoming = end
-        left = end + self._link.latency_s - self._clockwork.now
+        left = end + self._link.latency_s - self._events.now
         return left + self._late if left > 0 else 0.0
 
 
@@ -168,15 +168,15 @@ class PerformanceModel:
         self.share = load.values / config.servers
         """The values on each server."""
         self.totals: dict[str, float] = defaultdict(float)
-        self.clockwork = Clockwork(at_once=True, remembered=True)
-        self.queues = None if net is None else Queues(self.clockwork, net, ahead=2 if load.parts else 1)
+        self.events = EventLoop(at_once=True, remembered=True)
+        self.queues = None if net is None else Queues(self.events, net, ahead=2 if load.parts else 1)
         servers = 0 if load.parts else config.servers
         self._places = cluster.places(config.workers, servers) if cluster else {}
         self._machines: list[tuple[Cores, Port]] = []
         if cluster:
             machines = range(cluster.machines)
-            self._machines = [(Cores(self.clockwork, cluster.cores), self._port(cluster.link)) for _ in machines]
-        self.cores = Cores(self.clockwork, calibration.cores, calibration.others)
+            self._machines = [(Cores(self.events, cluster.cores), self._port(cluster.link)) for _ in machines]
+        self.cores = Cores(self.events, calibration.cores, calibration.others)
         """The cores of the calibrated machine, which all processes share without a cluster."""
         self.servers = [_Server(self, index) for index in range(servers)]
         kind: type[_Rank | _Worker] = _Rank if load.parts else _Worker
@@ -184,7 +184,7 @@ class PerformanceModel:
         self._progress = [0] * len(self.servers or self.workers)
         self._applied = 0
         for worker in self.workers:
-            self.clockwork.start(worker.train())
+            self.events.start(worker.train())
         ends, self._spent = self._ends()
         half = self.steps // 2
         clock_s = (ends[self.steps] - ends[half]) / (self.steps - half)
@@ -197,7 +197,7 @@ class PerformanceModel:
         """Seconds by span name for one gradient step, of all workers and servers. They include the first pulls, and the
         last answers, which arrive after the run's end: a run's trace has both.
         """
-        self.clockwork.run(lambda: False)
+        self.events.run(lambda: False)
         half = self.steps // 2
         before, then = self._spent[half], self._spent[self.steps]
         more = (self.config.clocks - self.steps) / (self.steps - half)
@@ -217,7 +217,7 @@ class PerformanceModel:
         return self._machines[self._places[who]] if self._places else (self.cores, self._port(self.config.link, who))
 
     def _port(self, link: Link | None, who: str = "") -> Port:
-        return Port(self.clockwork, link, self.calibration.late_s, self.queues, who)
+        return Port(self.events, link, self.calibration.late_s, self.queues, who)
 
     def contention(self, factor: float, worker: str = "") -> float:
         """The crowd's factor for all workers, or for those on one ``worker``'s machine."""
@@ -244,15 +244,15 @@ class PerformanceModel:
         totals: list[dict[str, float]] = [{}]
         while len(ends) <= self.steps:
             step = len(ends) - skipped
-            self.clockwork.run(lambda: self._applied >= step)  # noqa: B023 - it is called at once
+            self.events.run(lambda: self._applied >= step)  # noqa: B023 - it is called at once
             if self._applied < step:
                 raise RuntimeError("The predicted nodes wait for each other, and no event is left.")
-            ends.append(self.clockwork.now + skipped_s)
+            ends.append(self.events.now + skipped_s)
             totals.append(dict(self.totals))
             if skipped or not regular:
                 continue
             spent = [seconds - totals[-2].get(name, 0.0) for name, seconds in self.totals.items()]
-            states.append([*spent, *self.clockwork.left(), *self.cores.left()])
+            states.append([*spent, *self.events.left(), *self.cores.left()])
             for cores, _ in self._machines:
                 states[-1] += cores.left()
             for process in (*self.servers, *self.workers):
@@ -272,7 +272,7 @@ class PerformanceModel:
         return ends, totals
 
 
-class _SizedParty(Processor, Party):
+class _SizedNode(Processor, Node):
     """A worker or a server. ``lines`` are the times of its spans, by values; ``transfer_s`` is a message's processor
     time at this end, recorded with the span of its trip.
     """
@@ -281,7 +281,7 @@ class _SizedParty(Processor, Party):
         self, model: PerformanceModel, who: str, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0
     ) -> None:
         cores, self.port = model.machine(who)
-        super().__init__(model.clockwork, cores)
+        super().__init__(model.events, cores)
         self.model, self.number, self.totals = model, number, model.totals
         self._lines, self._transfer_s = lines, transfer_s
         self._works: dict[tuple[tuple[str, ...], float], list[Work]] = {}
@@ -292,12 +292,12 @@ class _SizedParty(Processor, Party):
             works = self._works[spans, values] = list(self._split(spans, values))
         if len(works) != 1:
             return self._one_by_one(works, times)
-        times.ready = self.clockwork.now
+        times.ready = self.events.now
         return (self.work(works[0]),)
 
     def _one_by_one(self, works: list[Work], times: "_SessionTimes") -> Iterator[Signal]:
         for work in works:
-            times.ready = self.clockwork.now
+            times.ready = self.events.now
             yield self.work(work)
 
     def _split(self, spans: tuple[str, ...], values: float) -> Iterator[Work]:
@@ -327,7 +327,7 @@ class _SessionTimes:
     ready: float = 0.0
 
 
-class _Trainer(_SizedParty, TrainingParty):
+class _Trainer(_SizedNode, TrainingNode):
     """A training worker."""
 
     @property
@@ -339,27 +339,27 @@ class _Trainer(_SizedParty, TrainingParty):
         if (clock := self.clock) is not None:
             yield clock - step
 
-    def compute(self, need: Compute) -> Way[tuple[float, Tensors]]:
-        model, clockwork = self.model, self.clockwork
+    def compute(self, need: Compute) -> Task[tuple[float, Tensors]]:
+        model, events = self.model, self.events
         config, calibration, load = model.config, model.calibration, model.load
-        began, inner = clockwork.now, inner_s(calibration, config, load.values)
+        began, inner = events.now, inner_s(calibration, config, load.values)
         for step in range(need.clock * config.local_steps, (need.clock + 1) * config.local_steps):
-            start, gradient = clockwork.now, calibration.gradient_of(step, config)
+            start, gradient = events.now, calibration.gradient_of(step, config)
             if seconds := inner + (gradient.at(load.rows) * config.accumulate if gradient else 0.0):
                 yield self.beside(seconds)
             if config.delays:
-                yield start + config.delays.of(self.number, step, config.seed) - clockwork.now
-        self.totals["compute"] += clockwork.now - began
+                yield start + config.delays.of(self.number, step, config.seed) - events.now
+        self.totals["compute"] += events.now - began
         return 0.0, {}
 
     def step(self) -> _SessionTimes:
         return _SessionTimes(self.clock or 0)
 
-    def start(self, steps: Way[Any]) -> Signal:
-        return self.clockwork.start(steps)
+    def start(self, steps: Task[Any]) -> Signal:
+        return self.events.start(steps)
 
 
-class _Worker(ServedParty, _Trainer):
+class _Worker(ServedNode, _Trainer):
     """A worker that pushes to servers and pulls from them."""
 
     def __init__(self, model: PerformanceModel, number: int) -> None:
@@ -379,22 +379,22 @@ class _Worker(ServedParty, _Trainer):
     def clock(self) -> int | None:
         return None if all(server.shard.done for server in self.model.servers) else self._protocol.clock
 
-    def train(self) -> Task:
+    def train(self) -> Task[Any]:
         return self.carry_out_loop(train_served(self._protocol, self.model.config.overlap))
 
-    def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task:
-        clockwork, target, message, times = self.clockwork, self.model.servers[server], parcel, _SessionTimes(0)
-        began = clockwork.now
+    def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task[Any]:
+        events, target, message, times = self.events, self.model.servers[server], parcel, _SessionTimes(0)
+        began = events.now
         yield from self.port.cross(message.nbytes, target.port, self._flight_s)
-        arrival = clockwork.now
+        arrival = events.now
         answer = yield from target.carry_out(target.protocol.answer(message, self._connection, arrival), times)
         yield from target.port.cross(answer.nbytes, self.port, self._flight_s)
-        self.totals["transfer"] += clockwork.now - began - (times.ready - arrival)
+        self.totals["transfer"] += events.now - began - (times.ready - arrival)
         self.totals["wait"] += times.waited
         return cast(Sized, answer)
 
 
-class _Server(_SizedParty):
+class _Server(_SizedNode):
     """A server: a shard and the sessions of its requests."""
 
     def __init__(self, model: PerformanceModel, number: int) -> None:
@@ -402,16 +402,16 @@ class _Server(_SizedParty):
         rest_s = calibration.server_rest.at(model.share) / 2 * model.contention(calibration.server_crowd)
         lines = {**calibration.server, **update_lines(calibration, config)}
         super().__init__(model, f"server {number}", number, lines, rest_s)
-        updates, now = config.workers * model.steps, lambda: self.clockwork.now
+        updates, now = config.workers * model.steps, lambda: self.events.now
         self.shard = Shard.of(config, {}, aggregator=_MEAN, optimizer=_SGD, updates=updates, now=now)
         self.protocol = _DeclaredProtocol(self)
         self._changed, self._order = Signal(), seeds.wake(config.seed, number)
 
     def wait(self, wanted: Until, times: _SessionTimes) -> Iterator[Signal]:
-        began = self.clockwork.now
+        began = self.events.now
         while not wanted.ready():
             yield self._changed
-        times.waited += self.clockwork.now - began
+        times.waited += self.events.now - began
 
     def ahead(self, step: int) -> Iterator[int]:
         yield self.shard.made - step * self.shard.workers
@@ -436,7 +436,7 @@ class _Rank(_Trainer):
         self._part = model.load.parts[number]
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
 
-    def train(self) -> Task:
+    def train(self) -> Task[Any]:
         clocks = takewhile(lambda clock: clock < self.model.last, count())
         return self.carry_out_loop(train_together(lambda: None, self._exchange, clocks, self.model.config.overlap))
 
@@ -446,26 +446,26 @@ class _Rank(_Trainer):
         self.model.record_progress(self.number, clock + 1)
         return self.clock is None
 
-    def send(self, message: Send, times: _SessionTimes) -> Task:
+    def send(self, message: Send, times: _SessionTimes) -> Task[None]:
         rest_s = self.model.calibration.hop_rest.at(message.values) / 2
         yield self.work((rest_s, partial(self._record, {"transfer": 1.0}, 1.0)))
         peer = self.model.workers[message.to]
         assert isinstance(peer, _Rank)
-        self.clockwork.start(self._deliver(message, peer, peer._boxes[message.number, times.step], rest_s))
+        self.events.start(self._deliver(message, peer, peer._boxes[message.number, times.step], rest_s))
 
-    def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task:
-        sent = self.clockwork.now
+    def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task[None]:
+        sent = self.events.now
         yield from self.port.cross(message.parcel, peer.port, self.model.calibration.hop_idle.at(message.values))
         yield peer.work((rest_s, unrecorded))
         box.succeed(sent)
 
-    def receive(self, wanted: Receive, times: _SessionTimes) -> Way[None]:
+    def receive(self, wanted: Receive, times: _SessionTimes) -> Task[None]:
         """Wait for a message: the time until it was sent is ``wait``, the rest is ``transfer``."""
-        began, key = self.clockwork.now, (wanted.number, times.step)
+        began, key = self.events.now, (wanted.number, times.step)
         sent = max(began, (yield self._boxes[key]))
         del self._boxes[key]
         self.totals["wait"] += sent - began
-        self.totals["transfer"] += self.clockwork.now - sent
+        self.totals["transfer"] += self.events.now - sent
 
 
 class _DeclaredRecord(ServerRecord):

@@ -37,8 +37,8 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     one_more = replace(config, steps=config.steps + config.local_steps)  # a run does not pause after its last step
     look, params = _EachRound(), problem.init(seeds.init(config.seed))
     job = TrainingJob(problem, one_more, params, lambda progress: None, lambda: False, look, None)
-    begun = one_blas_thread(Simulated(compute_s=1.0).begun)  # computed as in a run
-    run = one_blas_thread(begun(job).simulation.run)
+    prepare = one_blas_thread(Simulated(compute_s=1.0).prepare)  # computed as in a run
+    run = one_blas_thread(prepare(job).simulation.run)
     for _ in range(config.clocks):
         try:
             run(lambda: bool(look.params))

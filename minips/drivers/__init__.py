@@ -1,1 +1,1 @@
-"""Threads, sockets and the wall clock carry the sessions out: on the side of a worker, a server and a rank."""
+"""Drivers of the sessions: threads, sockets and the wall clock for workers, servers and ranks; and virtual time."""

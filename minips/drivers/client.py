@@ -1,6 +1,6 @@
-"""A worker's side: push gradients, pull parameters, over one channel to each server.
+"""A worker's side: push gradients and pull parameters, over one channel to each server.
 
-Every call returns a future at once. A tensor that several servers hold is sent in pieces, and its pieces are joined.
+Every call returns a future at once. A tensor on several servers travels in pieces, which the client cuts and joins.
 """
 
 import operator
@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 from minips.core.codec import unpack
 from minips.core.config import Config
-from minips.core.limits import Expected, broken
+from minips.core.limits import Expected, error_after_breaks
 from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
 from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
-from minips.core.shard import checked
-from minips.core.tables import Gradients, Wanted, checked_rows, wanted_rows
+from minips.core.shard import check_gradients
+from minips.core.tables import Gradients, Wanted, check_rows, wanted_rows
 from minips.drivers.reconnecting import Reconnecting
 from minips.intake import as_number
 from minips.results import saved
@@ -35,7 +35,7 @@ from minips.stages.transports.base import Closable
 from minips.stages.transports.framing import TooLargeError
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 T = TypeVar("T")
 Versions = tuple[int, ...] | None
@@ -53,7 +53,7 @@ class Ref:
     _client: "Client"
 
     def fetch(self, rows: Sequence[int] | None = None) -> Array:
-        """The values, once the consistency model lets this worker pull; with ``rows``, of these rows only."""
+        """The values, once the consistency model lets this worker pull; with ``rows``, those of these rows only."""
         chosen = None if rows is None else {self.name: rows}
         return self._client.pull([self.name], chosen).result()[self.name]
 
@@ -85,7 +85,7 @@ class Client(Closable):
         self._beginning = threading.Lock()
         """Held from the beginning of a call until it has sent all of its messages."""
         self._stepping = threading.Lock()
-        """Held while a session runs from one need to the next: calls share the records of the servers."""
+        """Held while a session runs from one need to the next, since calls share the records of the servers."""
         self._servers = [_MeteredRecord(self, index) for index in range(len(addresses))]
         for server, secret in zip(self._servers, secrets, strict=False):
             server.secret = secret
@@ -115,7 +115,7 @@ class Client(Closable):
 
     @property
     def clock(self) -> int:
-        """The clock of this worker's next push, at the furthest server: so many came before.
+        """The clock of this worker's next push at the furthest server: the number of its pushes so far.
 
         Each server counts by itself: with backup workers a push can be late at one and in time at another.
         """
@@ -131,17 +131,17 @@ class Client(Closable):
 
         ``loss`` is the training loss of the gradients, ``versions`` are those of the parameters from which they were
         computed (None: the last pull's). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError
-        where names, shapes or dtypes are not those of the parameters, or a value is NaN or infinite.
+        where names, shapes or dtypes differ from the parameters', or a value is NaN or infinite.
         """
         return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
 
     def pull(
         self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
     ) -> "Driven[Tensors]":
-        """Fetch the parameters, or those of these ``names``. The future waits as the consistency model says.
+        """Fetch the parameters, or those with these ``names``. The future waits as the consistency model says.
 
-        ``rows`` gives, by name, the wanted rows of a tensor, in order: the servers send only those. ValueError for
-        names and rows that do not exist.
+        ``rows`` gives, by name, the rows to fetch of a tensor, in order: the servers send only those. ValueError for
+        names or rows that do not exist.
         """
         if isinstance(names, str) or not isinstance(names, Iterable | None):
             raise TypeError(f"pull takes a list of names, such as ['w'], or None for all of them; got {names!r}.")
@@ -152,7 +152,7 @@ class Client(Closable):
     def push_pull(
         self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None, rows: Wanted = None
     ) -> "Driven[Tensors]":
-        """Push and then pull, with one message each way: one round trip instead of two. ``rows`` as `pull` has them."""
+        """Push and then pull, with one message each way: one round trip instead of two. ``rows`` as for `pull`."""
         if rows is None:
             return self._push(gradients, loss, versions, True, self.protocol.join)
         chosen = wanted_rows((), rows, self.protocol.like)
@@ -169,7 +169,7 @@ class Client(Closable):
         """Carry out a session of this worker until it has sent all its messages. Returns the future of ``finish`` of
         the session's result.
 
-        The trace records the times of a ``timed`` call; for the ``last`` one no connection is made again.
+        The trace records the times of a ``timed`` call. The ``last`` call does not reconnect.
         """
         with self._beginning:
             for server in self._servers:
@@ -191,12 +191,12 @@ class Client(Closable):
         return {**counts, "trace": self.trace, "links": codecs}
 
     def resume(self) -> dict[str, Any] | None:
-        """Fetch from the servers, before the first push or pull, what this worker left in the run that they resume.
-        Restores its codecs, and returns its state. None where it left nothing, or where the servers do not know this
+        """Fetch from the servers, before the first push or pull, the state this worker saved in the run they resume.
+        Restores its codecs and returns its state. None where it left none, or where the servers do not know this
         message.
         """
         try:
-            answers = self.begin(self.protocol.say("state"), timed=False).result(self._timeout)
+            answers = self.begin(self.protocol.ask_all("state"), timed=False).result(self._timeout)
         except (TooLargeError, BombError):
             raise
         except ValueError:
@@ -206,20 +206,20 @@ class Client(Closable):
         parts = []
         for server, answer in zip(self._servers, answers, strict=True):
             if answer.tensors:
-                parts.append(saved.from_arrays(answer.tensors, "What this worker left"))
+                parts.append(saved.from_arrays(answer.tensors, "The state that this worker left"))
                 server.restore(parts[-1]["link"])
         whole = len(parts) == len(answers)
         return join_state(parts, [server.layout for server in self._servers]) if whole else None
 
     def restore(self, codecs: Sequence[Mapping[str, Any]]) -> None:
-        """Resume from a saved run's codecs, one for each server; the servers resume it too. ValueError for others."""
+        """Resume from a saved run's codecs, one for each server; the servers resume, too. ValueError for others."""
         with saved.restoring("What Client.restore got"):
             for server, state in zip(self._servers, codecs, strict=True):
                 server.restore(state)
 
     def close(self, *, diverged: str = "", failed: str = "", state: Mapping[str, Any] | None = None) -> None:
-        """Say goodbye and close the connections. A reason why the worker has ``diverged`` ends the run; the run's
-        events keep one why it has ``failed``. ``state`` is what the worker leaves with servers that keep it.
+        """Say goodbye and close the connections. ``diverged``, a reason, ends the run; ``failed``, a reason, goes to
+        the run's events. ``state`` is the worker's part of a saved run, for servers that keep it.
         """
         why = {name: text for name, text in (("diverged", diverged), ("failed", failed)) if text}
         if not self._closing.is_set():
@@ -229,16 +229,16 @@ class Client(Closable):
                     parts = [cut_state(state, server.index, server.layout) for server in self._servers]
                     self.begin(self.protocol.leave(parts), timed=False, last=True).result(self.config.timeout_s)
                 except Exception as error:  # a user's own memory may hold what cannot be sent
-                    why = {"failed": f"its memories stay behind: {reason(error)}"}
+                    why = {"failed": f"its memories were not saved: {message_of(error)}"}
             elif not why:
                 with suppress(Exception):
-                    self.begin(self.protocol.say("bye"), timed=False, last=True).result(1.0)
+                    self.begin(self.protocol.ask_all("bye"), timed=False, last=True).result(1.0)
             for index, dial in enumerate(self._dials if why else ()):
-                # A signal may have interrupted a call anywhere, so that the old connections are useless.
+                # A signal may have interrupted a call anywhere, so the old connections are useless.
                 self._connections[index].close()
                 with suppress(Exception), dial() as channel:
                     self._carry_out(self.protocol.hello(index), channel)
-                    self._carry_out(self.protocol.tell(index, "bye", **why), channel)
+                    self._carry_out(self.protocol.ask_one(index, "bye", **why), channel)
         self._shutdown()
         self._heart.join()
 
@@ -272,7 +272,7 @@ class Client(Closable):
             )
         like, tables = self.protocol.like, self.protocol.tables
         try:
-            tensors = checked_rows(gradients, like, tables) if tables else checked(gradients, like)
+            tensors = check_rows(gradients, like, tables) if tables else check_gradients(gradients, like)
         except NonFiniteError as error:
             raise NonFiniteError(f"{error} {ADVICE if any(self.versions) else AT_FIRST}") from None
         try:
@@ -295,7 +295,7 @@ class Client(Closable):
         except ValueError as error:
             if self._servers[index].secret:
                 raise
-            raise ConnectionError(str(error)) from error  # to be tried again: the first hello's answer was lost
+            raise ConnectionError(str(error)) from error  # to try again: the first hello's answer was lost
 
     def _carry_out(self, session: Session[Any], channel: Channel) -> None:
         """Carry out a session of one message on this connection."""
@@ -315,7 +315,7 @@ class Client(Closable):
             for server in self._servers:
                 if not server.outstanding:
                     with suppress(Exception):
-                        self.begin(self.protocol.tell(server.index, "alive"), timed=False).result(self._beat_s)
+                        self.begin(self.protocol.ask_one(server.index, "alive"), timed=False).result(self._beat_s)
 
     def _shutdown(self) -> None:
         self._closing.set()
@@ -324,7 +324,7 @@ class Client(Closable):
 
 
 _Answer = tuple[Frames, float | None]
-"""The frames of an answer, and when its request was sent; None for a call that is not timed."""
+"""The frames of an answer, and the time of its request; None for a call that is not timed."""
 
 
 class _MeteredRecord(ServerRecord):
@@ -338,8 +338,8 @@ class _MeteredRecord(ServerRecord):
         received_at, (frames, sent_at) = time.monotonic(), answer
         self._client.bytes_received += sum(map(len, frames))
         limits, like = expected or self.anything
-        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits)
-        if sent_at is not None:  # the trace shows both transfers first, then the wait that was between them
+        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits, like)
+        if sent_at is not None:  # the trace shows both transfers first, then the wait between them
             busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, received_at - sent_at - busy - waited)
             times = sent_at, sent_at + travelled, received_at - waited, received_at
@@ -371,14 +371,14 @@ class _Request:
     def failed(self, error: Exception) -> None:
         if isinstance(error, ConnectionError):
             self.breaks += 1
-            error = broken(error, self.frames, self.breaks, self.call.client.config.transport)
+            error = error_after_breaks(error, self.frames, self.breaks, self.call.client.config.transport)
         if not self.call.client._connections[self.index].retries(self, error):
             self.arrived([], error)
 
 
 class _Call(Driven[Any]):
-    """A call as a future. The thread that waits for the call carries out its session or, where none waits, the thread
-    that reads the answer. Raises what the session raises before it has sent any message.
+    """A call as a future. The thread that waits for it carries out its session; if none waits, the thread that reads
+    the answer does. Errors before the session has sent a message are raised at once.
     """
 
     def __init__(
@@ -414,7 +414,7 @@ class _Call(Driven[Any]):
                 self._proceed()
         finally:
             self._driving = False
-            if self._answers:  # one has arrived since the last look
+            if self._answers:  # an answer has arrived since the last look
                 self._proceed()
 
     def attend(self) -> None:
@@ -422,7 +422,7 @@ class _Call(Driven[Any]):
             connection.channel.attend()
 
     def _proceed(self) -> None:
-        """Advance the session if the answer that it needs has arrived and no other thread has taken it."""
+        """Advance the session if its next answer has arrived and no other thread has taken it."""
         with self.client._stepping:
             if self._source is None or self._source not in self._answers:
                 return
@@ -431,7 +431,7 @@ class _Call(Driven[Any]):
         self._advance(answer, error)
 
     def _advance(self, answer: Any, error: Exception | None) -> None:
-        """Give the session an answer, and carry it out until it needs one that has not arrived."""
+        """Give the session an answer, and carry it out until it needs an answer that has not arrived."""
         session, answers = self._session, self._answers
         try:
             while True:

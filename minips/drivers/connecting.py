@@ -24,7 +24,7 @@ from minips.stages.serializers import Packet
 from minips.stages.transports import Link, Transport
 from minips.stages.transports.base import check_token
 from minips.stages.transports.link import UNSHAPED
-from minips.words import check_type, nearest
+from minips.words import check_type, suggestion
 
 Ask = Callable[..., Header]
 """``ask(kind, **header)``: the header of the answer."""
@@ -35,8 +35,8 @@ def status(
 ) -> Status:
     """The status of the server at ``address``: the progress of its run, its workers, and who waits for whom.
 
-    ``over_s``: ask again after so many seconds, and add pushes and bytes a second. ``transport`` is one that reaches
-    the server; None: its address says which. ConnectionError, PermissionError and ValueError as `connect`.
+    ``over_s``: ask again after so many seconds, and add pushes and bytes per second. ``transport`` reaches the server;
+    None: its address says which. ConnectionError, PermissionError and ValueError as for `connect`.
     """
     check_token(token)
     check_seconds("timeout", timeout)
@@ -54,8 +54,8 @@ def status(
 def asking(
     address: str, token: str, transport: Transport | None, timeout: float, codec: Codec | None = None
 ) -> Iterator[Ask]:
-    """One connection for questions that are no worker's, through a link where the server is behind one. ``codec`` is
-    that of the servers, where it is known.
+    """One connection for questions from outside the run, through a link where the server is behind one. ``codec`` is
+    that of the servers, if known.
     """
     check_type("status", transport, Transport | None, "a Transport")
     reached = transport or transport_of(address)
@@ -82,14 +82,14 @@ def asking(
 
 
 def transport_of(address: str) -> Transport:
-    """The transport with this address's scheme. ValueError where there is none."""
+    """The transport with this address's scheme. ValueError for an unknown scheme."""
     check_type("status", address, str, "a server's address")
     scheme, separator, _ = address.partition("://")
     known = {getattr(stage_class("transport", name), "scheme", ""): name for name in names("transport")}
     if not separator or scheme not in known:
         raise ValueError(
             f"An address begins with a transport's name, as tcp://127.0.0.1:5000 does; got {address!r}. "
-            f"{nearest(scheme, known)}"
+            f"{suggestion(scheme, known)}"
         )
     transport: Transport = build("transport", known[scheme])
     return transport
@@ -100,13 +100,13 @@ def config_of(status: Header, transport: Transport) -> Config:
     config = Config.from_dict(status["config"]).with_({"transport": transport})
     if config.pull.serializer.trusted_only or config.push.serializer.trusted_only:
         raise ValueError(
-            f"The server's config names a serializer that can run code: {config.pull.serializer!r}. Give the config "
-            "here, with config=, to say that the server is trusted with that."
+            f"The server's config names a serializer that can run code: {config.pull.serializer!r}. Pass the "
+            "config here, with config=, to say that you trust the server with that."
         )
     return config
 
 
-def listed(address: Any) -> list[str]:
+def as_addresses(address: Any) -> list[str]:
     """The addresses of one or more servers, as a list. TypeError for anything else, ValueError for one given twice."""
     try:
         addresses = [address] if isinstance(address, str) else [*address]
@@ -138,18 +138,18 @@ def connect(
 ) -> Client:
     """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
 
-    ``config`` is that of the servers; None: they send it, and ``transport`` is one that reaches them (None: the address
-    says which). ``worker`` is this worker's number; None: the first free one. No other client can be a worker that is
-    connected and not silent. ``session`` names a file for its owner's eyes only, where the client keeps its number and
-    its secrets: a process that is started again with it is that worker at once.
+    ``config`` is that of the servers; None: they send it, and ``transport`` reaches them (None: the address says
+    which). ``worker`` is this worker's number; None: the first free one. As long as a worker is connected and not
+    silent, no other client can be that worker. ``session`` names a file, readable by its owner only, where the client
+    keeps its number and its secrets: a process restarted with that file is the same worker at once.
 
-    ``connect`` calls ``check`` with the first server's status before this worker takes a number; an error of ``check``
-    prevents that. The client connects again when its connection breaks, after each of ``pauses_s`` seconds (None: for
-    longer than a server keeps its rank); a push counts once, whether its acknowledgement was lost or not. An aggregator
-    that weighs needs the ``rows`` of this worker's shard, or a function of its number and the config that tells them.
+    ``connect`` calls ``check`` with the first server's status before this worker takes a number; an error from
+    ``check`` prevents that. When its connection breaks, the client reconnects after each of ``pauses_s`` seconds (None:
+    for longer than a server keeps its rank); a push counts once, whether or not its acknowledgement was lost. An
+    aggregator that weighs needs the ``rows`` of this worker's shard, or a function of its number and the config.
 
     ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
-    those of all the servers of one run or another client is this worker; ValueError or TypeError for what is no
+    those of all the servers of one run or another client is this worker; ValueError or TypeError for an invalid
     address, token, worker, time or session.
     """
     check_token(token)
@@ -160,9 +160,9 @@ def connect(
     check_type("connect", check, Callable | None, "a function as its check")
     if not isinstance(worker, int | np.integer | None) or isinstance(worker, bool) or (worker or 0) < 0:
         raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}. None stands for the first free one.")
-    addresses, secrets = listed(address), list[str]()
+    addresses, secrets = as_addresses(address), list[str]()
     if session is not None:
-        worker, secrets = _kept(session, worker, len(addresses))
+        worker, secrets = _read_session(session, worker, len(addresses))
     with ExitStack() as stack:
         if addresses and (config is None or worker is None or check):
             reached = config.shaped_transport() if config else transport or transport_of(addresses[0])
@@ -175,8 +175,8 @@ def connect(
                 answer = ask("hello", worker=-1)
                 worker, secrets = answer["worker"], [answer.get("secret", "")]
         config, worker = config or Config(), int(worker or 0)
-        told = rows if not callable(rows) else rows(worker, config) if config.aggregator.weighs else 0
-        client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, told)
+        own_rows = rows if not callable(rows) else rows(worker, config) if config.aggregator.weighs else 0
+        client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, own_rows)
         if session is not None:
             try:
                 secrets = [server.secret for server in client.protocol.servers]
@@ -187,8 +187,8 @@ def connect(
         return client
 
 
-def _kept(file: str | os.PathLike[str], worker: int | None, servers: int) -> tuple[int | None, list[str]]:
-    """The number and the secrets in a session's file; ``worker`` and none where there is no file yet."""
+def _read_session(file: str | os.PathLike[str], worker: int | None, servers: int) -> tuple[int | None, list[str]]:
+    """The number and the secrets in a session's file; without a file, ``worker`` and no secrets."""
     if not isinstance(file, str | os.PathLike):
         raise TypeError(f"session names the file in which a client keeps its secrets; got {file!r}.")
     files.check(file)
@@ -202,4 +202,4 @@ def _kept(file: str | os.PathLike[str], worker: int | None, servers: int) -> tup
         if type(kept["worker"]) is int and worker in (None, kept["worker"]) and len(kept["secrets"]) == servers:
             return kept["worker"], list(kept["secrets"])
     who = "a worker" if worker is None else f"worker {worker}"
-    raise ValueError(f"{path} is no session file of {who} and {servers} servers. Name another, or delete it.")
+    raise ValueError(f"{path} is not a session file of {who} and {servers} servers. Name another, or delete it.")

@@ -1,6 +1,6 @@
 """A worker of an all-reduce: it serves the other workers, calls them, and adds up gradients with them.
 
-The serving thread puts each message into its sender's box, and never waits; the worker takes it out when its schedule
+The serving thread puts each message into its sender's box and never waits; the worker takes it out when its schedule
 gets there. So all workers can send at once, however large the messages are.
 """
 
@@ -23,19 +23,19 @@ from minips.stages.transports import Channel, Connection, Service
 from minips.stages.transports.base import Closable, then
 from minips.stages.transports.framing import too_large
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 T = TypeVar("T")
 _SENT = struct.Struct("<d")
 
 
 def greeting_of(rank: int) -> Frames:
-    """The frames of a connection's first call: the rank that calls."""
+    """The frames of a connection's first call: the caller's rank."""
     return [str(rank).encode()]
 
 
 class LostError(ConnectionError):
-    """Another worker is gone, so the sum cannot be completed. That worker's error has the reason."""
+    """Another worker is gone, so the sum cannot be completed. That worker's error says why."""
 
 
 class Peer(Closable):
@@ -67,10 +67,10 @@ class Peer(Closable):
                 self.bytes_sent += sum(map(len, greeting))
                 self._channels[rank].call(greeting).result(timeout)
             except ConnectionError as error:
-                raise LostError(f"Worker {rank} cannot be reached: {reason(error)}") from error
+                raise LostError(f"Worker {rank} cannot be reached: {message_of(error)}") from error
 
     def carry_out(self, session: Session[T]) -> T:
-        """Carry out a session, such as an all-reduce of ``reduction``, in this thread; returns what it returns.
+        """Carry out a session, such as an all-reduce of ``reduction``, in this thread. Returns its result.
 
         LostError where another worker is gone, TimeoutError where one does not send.
         """
@@ -78,7 +78,7 @@ class Peer(Closable):
 
     def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
         """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
-        is ``ending``. DivergedError, at all the workers, where the sum overflows; other errors as of `carry_out`.
+        is ``ending``. DivergedError, at all the workers, where the sum overflows; other errors as for `carry_out`.
         """
         self.reduction.begin(step, gradients, ending)
         return self.carry_out(all_reduce(self.reduction)), self.reduction.ending
@@ -94,22 +94,22 @@ class Peer(Closable):
 
         def answered(call: "Future[Frames]") -> None:
             if error := call.exception():
-                self._lose(to, reason(error))
+                self._lose(to, message_of(error))
 
         with self.trace.span("transfer"):
             frames: Frames = [_SENT.pack(time.monotonic()), *message.parcel]
             sent, most = sum(map(len, frames)), most_bytes(self._node)
-            if sent > most:  # which the receiver would only answer with an end of the connection
+            if sent > most:  # the receiver would only hang up
                 raise too_large([sent], most)
             self.bytes_sent += sent
             try:
                 call = self._channels[to].call(frames)
             except ConnectionError as error:
-                raise LostError(f"Worker {to} is gone: {reason(error)}") from error
+                raise LostError(f"Worker {to} is gone: {message_of(error)}") from error
         then(call, answered)
 
     def _receive(self, wanted: Receive) -> Frames:
-        """The next message of this sender. The time until it was sent is a wait, the time from then on its transfer."""
+        """The next message from this sender. The time until it was sent is a wait, the time after that its transfer."""
         source, began, left = wanted.source, time.monotonic(), Limit(self.config.timeout_s)
         with self._changed:
             while not self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, left.tick):

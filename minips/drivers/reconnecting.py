@@ -1,9 +1,9 @@
-"""A connection that is made again when it breaks.
+"""A connection that reconnects when it breaks.
 
 While it holds, requests go to its channel and answers come from there. When it breaks, the channel fails all requests
-without an answer. `Reconnecting` collects these, connects again, after pauses that grow, and sends them again: the same
-bytes, in the same order. The server knows a push by its worker and its clock, so it applies each push once, however
-often that is sent.
+without an answer. `Reconnecting` collects these, reconnects after growing pauses, and sends them again: the same bytes,
+in the same order. The server knows a push by its worker and its clock, so it applies each push once, however often it
+is sent.
 """
 
 import threading
@@ -16,28 +16,28 @@ from minips.stages.transports.base import Caller, Closable
 from minips.stages.transports.framing import TooLargeError
 
 PAUSES_S = (0.0, 0.1, 0.3, 0.9)
-"""Seconds before each attempt to connect again, where no others are given."""
+"""Seconds before each attempt to reconnect, unless others are given."""
 
 
 class Request(Caller, Protocol):
-    """A request over a channel. When a connection fails it, it calls `Reconnecting.retries`, and takes the error as its
-    answer where that returns False.
+    """A request over a channel. When the connection fails it, it calls `Reconnecting.retries`; if that returns False,
+    the error is its answer.
     """
 
     frames: Frames
     number: int
-    """Requests are numbered in the order of sending."""
+    """Requests have numbers in the order of sending."""
 
     @property
     def last(self) -> bool:
-        """True for the client's last request: for that no connection is made again."""
+        """True for the client's last request, which does not reconnect."""
 
 
 class Reconnecting(Closable):
-    """Requests go to ``channel``: that of the connection or, while the connection is being made again, a queue.
+    """Requests go to ``channel``: the connection's or, while it reconnects, a queue.
 
     ``connect()`` makes a channel, ``resume(channel)`` says hello again on a new one. Once all attempts have failed,
-    every request fails, with the error that broke the connection first.
+    every request fails with the error that first broke the connection.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Reconnecting(Closable):
         self.channel: Channel | _Queue = self._connected
 
     def retries(self, request: Request, error: Exception) -> bool:
-        """True where this request, which has failed, will be sent again; one that is too large would fail again."""
+        """True where this failed request will be sent again; one that is too large would fail again."""
         with self._lock:
             if not isinstance(error, ConnectionError) or request.last or not self._pauses_s:
                 return False
@@ -72,7 +72,7 @@ class Reconnecting(Closable):
             return again
 
     def outlast(self, seconds: float) -> None:
-        """Have the attempts go on for longer than ``seconds``, where no pauses are given."""
+        """Let the attempts go on for longer than ``seconds``, unless pauses were given."""
         while self._given_s is None and sum(self._pauses_s) <= seconds:
             self._pauses_s = [*self._pauses_s, sum(self._pauses_s) / 2]
 
@@ -94,7 +94,7 @@ class Reconnecting(Closable):
                 self._resume(self._connected)
                 if self._send_again():
                     return
-            except OSError:  # no server there yet, or gone again
+            except OSError:  # no server yet, or it is gone again
                 continue
             except Exception as error:
                 self.broken = error
@@ -106,7 +106,7 @@ class Reconnecting(Closable):
             request.failed(self.broken)
 
     def _send_again(self) -> bool:
-        """Send all requests without an answer; False where the new connection broke too."""
+        """Send all unanswered requests. False where the new connection broke, too."""
         with self._lock:
             requests = self._queue.take()
             try:
@@ -118,19 +118,19 @@ class Reconnecting(Closable):
             if self._queue.requests:
                 return False
             self.channel, self.broken, self._thread = self._connected, None, None
-        self._connected.attend()  # threads that wait for an answer read the connection that broke
+        self._connected.attend()  # threads that wait for an answer read the broken connection
         return True
 
 
 class _Queue:
-    """Stands in for a missing channel: keeps requests until there is a connection again."""
+    """A stand-in for a missing channel: keeps requests until there is a connection again."""
 
     def __init__(self, owner: Reconnecting) -> None:
         self.requests: list[Request] = []
         self._owner = owner
 
     def ask(self, frames: Frames, request: Request) -> None:
-        """Keep the request, unless there is a connection by now. ConnectionError where there never will be one."""
+        """Keep the request, unless there is a connection by now. ConnectionError where there will never be one."""
         with self._owner._lock:
             if self._owner.over:
                 raise ConnectionError(str(self._owner.broken))

@@ -1,8 +1,8 @@
 """A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
 
-Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). It holds the
-server's one lock between two needs of the session, releases it for the session's work, and waits on the server's one
-condition while the session waits.
+Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). The thread holds
+the server's one lock between two needs of the session, releases it for the session's work, and waits on the server's
+one condition while the session waits.
 """
 
 import logging
@@ -39,23 +39,23 @@ from minips.words import as_error, check_count, check_type
 T = TypeVar("T")
 
 TURN_S = 1.0
-"""The most seconds that a thread waits before it checks its condition again."""
+"""A thread waits at most so many seconds before it checks its condition again."""
 LOOK_S = 0.05
-"""Seconds between two looks of `Server.wait` whether the run is over."""
+"""Seconds between two checks of `Server.wait` for the end of the run."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
-"""Seconds for workers that know of the end to say goodbye, and for those that leave their state with it."""
+"""Seconds for workers to say goodbye once they know of the end, and for those whose goodbye brings their state."""
 
 
 class Server(Closable):
-    """Holds parameters, applies what workers push, answers their pulls.
+    """Holds parameters, applies workers' pushes, answers their pulls.
 
     ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
-    this one is number ``index`` and keeps its part. ``updates`` counts applied pushes that end the run, under BSP those
-    of workers that left too; None: it has no end, and keeps only the last rows of its records. The server no longer
-    counts a worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago:
-    its rank is then free. ``rank_secrets``, one for each, keep the ranks for clients that know them. After each
-    ``every`` clocks of all the workers the server pauses until `go_on`. ``state`` is this server's state of a saved
-    run. ``tables`` names the tensors that are pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to come.
+    this one is number ``index`` and keeps its part. The run ends after ``updates`` applied pushes, which under BSP
+    include those missing from workers that left; None: it has no end, and the server keeps only the last rows of its
+    records. A worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago,
+    no longer counts; its rank is free. ``rank_secrets``, one each, reserve the ranks for clients that know them. After
+    every ``every`` clocks of all the workers the server pauses until `go_on`. ``state`` is this server's part of a
+    saved run. ``tables`` names the tensors pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to connect.
 
     TypeError or ValueError for an argument that could not work.
 
@@ -132,9 +132,9 @@ class Server(Closable):
     ) -> Self:
         """Start answering at ``address`` (None: a fresh local one), with a fresh ``token`` for None. Use with ``with``.
 
-        An address that other machines can reach needs TLS, unless the network is ``private``, or ``plaintext`` is
-        wanted, which the run's events tell. OSError where the address cannot be used; ValueError for one that needs
-        TLS; ValueError or TypeError for what is no address, or no token.
+        An address that other machines can reach needs TLS, unless the network is ``private`` or ``plaintext`` allows
+        it, which the run's events record. OSError where the address cannot be used; ValueError for one that needs TLS;
+        ValueError or TypeError for an invalid address or token.
         """
         check_type("serve", address, str | None, "an address as tcp://127.0.0.1:0, or None for a fresh local one")
         if token is not None:
@@ -142,7 +142,7 @@ class Server(Closable):
         if not private and self.config.transport.plain(address, "certificate", plaintext):
             self.events.append((self.shard.now(), f"{address} is served without TLS, as plaintext=True says"))
             logging.getLogger("minips").warning(self.events[-1][1])
-        warn_of_outer(None if token else self.config.local, self.config.optimizer)  # who has a token has been told
+        warn_of_outer(None if token else self.config.local, self.config.optimizer)  # else the engine has warned
         self.token = secrets.token_hex(16) if token is None else token
         service = Service(partial(_WorkerConnection, self))
         self._endpoint = self.config.shaped_transport(self._limits.nbytes).serve(service, address, self.token)
@@ -153,7 +153,7 @@ class Server(Closable):
 
     @property
     def params(self) -> Tensors:
-        """A copy of this server's parameters as they are now."""
+        """A copy of this server's current parameters."""
         with self._changed:
             params = self.shard.params
         return {name: x.copy() for name, x in params.items()}
@@ -164,18 +164,18 @@ class Server(Closable):
         return self.shard.diverged
 
     def diverge(self, reason: str) -> None:
-        """End the run with the parameters as they are. It answers every push with ``over``, every pull at once."""
+        """End the run with the parameters as they are. It answers each push with ``over``, each pull at once."""
         with self._changed:
             self.shard.diverge(reason)
             self._changed.notify_all()
 
     @property
     def paused(self) -> bool:
-        """True where pushes, and with rounds pulls, wait for `go_on`."""
+        """True while pushes, and with rounds also pulls, wait for `go_on`."""
         return self.shard.paused
 
     def pause(self, at: float | None = None) -> float:
-        """Pause as `Shard.pause` does. Several servers can all pause at the largest of the counts that it returns."""
+        """Pause as `Shard.pause` does. Several servers can all pause at the largest of the counts that they return."""
         check_type("pause", at, int | float | None, "a count of pushes")
         with self._changed:
             at = self.shard.pause(at)
@@ -192,7 +192,7 @@ class Server(Closable):
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End the run with the parameters as they are. Workers hear of it with their next answer."""
+        """End the run with the parameters as they are. Workers learn of it from their next answer."""
         self.go_on(end=True)
 
     def wait(
@@ -200,14 +200,14 @@ class Server(Closable):
     ) -> Run:
         """Block until the run is over, and return it.
 
-        It is over when its updates have been applied (under BSP those of the workers that are left), when it has
-        diverged or was stopped, and when all workers that pushed anything have left: with a goodbye, or without one and
-        for longer than ``silence_s``. Its workers then have up to ``Config.timeout_s`` seconds to hear of that. The run
-        keeps ``problem``, and judges its held-out rows; the server calls ``progress`` a few times a second. The run
-        counts seconds from the moment when all workers were connected, and bytes that this server received and sent; of
-        several servers, each has its own part of the parameters.
+        It is over when its updates have been applied (under BSP those of the remaining workers), when it has diverged
+        or was stopped, and when all workers that pushed anything have left: with a goodbye, or without one for longer
+        than ``silence_s``. Its workers then have up to ``Config.timeout_s`` seconds to learn of that. The run keeps
+        ``problem``, and judges its held-out rows; the server calls ``progress`` a few times a second. The run counts
+        seconds from the moment when all workers were connected, and the bytes that this server received and sent; each
+        of several servers has its own part of the parameters.
 
-        TimeoutError after ``timeout`` seconds, while the run continues, and where a worker has not come
+        TimeoutError after ``timeout`` seconds, while the run continues, and where a worker has not connected
         ``start_timeout_s`` after the first call (infinity: it waits for ever). RuntimeError where no round can end.
         """
         check_type("wait", timeout, int | float | None, "seconds as its timeout")
@@ -243,7 +243,7 @@ class Server(Closable):
 
     @property
     def connected(self) -> int:
-        """The number of workers that have a connection."""
+        """The number of connected workers."""
         return self._attendance.connected
 
     def status(self) -> Status:
@@ -255,7 +255,7 @@ class Server(Closable):
         """The server's part of a run's report."""
         shard, protocol, began_at = self.shard, self._protocol, self._attendance.began_at
         began_at = protocol.changed_at if began_at is None else began_at
-        words = "did not ask for what it had left: its memories begin anew"
+        words = "did not fetch its saved state: its memories begin anew"
         events = [*((began_at, f"worker {worker} {words}") for worker in protocol.restarted), *self.events]
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": protocol.changed_at, "events": events, "trace": self.trace}
@@ -302,7 +302,7 @@ class Server(Closable):
                         lock.release()
                     try:
                         answer = need.call()
-                    except BaseException as raised:  # in a connection's thread: nobody else would hear of it
+                    except BaseException as raised:  # in a connection's thread, where it would go unnoticed
                         error = as_error(raised)
                     finally:
                         if not need.alone:
@@ -311,12 +311,12 @@ class Server(Closable):
                     if not need.ready():
                         error = self._wait(need)
                 else:
-                    error = RuntimeError(f"A server's session has no other party; it wanted {need!r}.")
+                    error = RuntimeError(f"A server's session has no other party, but it needs {need!r}.")
 
     def _wait(self, need: Until) -> Exception | None:
-        """Wait, with the lock held, until ``need.ready()``. Returns the error where that does not happen in time.
+        """Wait, with the lock held, until ``need.ready()``. Returns an error where that does not happen in time.
 
-        The wait is counted in short turns, so that a process which was itself suspended does not blame its workers.
+        It counts the wait in short turns, so that a process that was itself suspended does not blame its workers.
         """
         left, shard = self.config.timeout_s, self.shard
         self._attendance.waiting.add(need.worker)
@@ -351,7 +351,7 @@ class Server(Closable):
             self._changed.notify_all()
 
     def _over(self) -> bool:
-        """True once there is nothing more to wait for. RuntimeError where no further round can be completed."""
+        """True once there is nothing left to wait for. RuntimeError where no further round can be completed."""
         with self._lock:
             if self.shard.done:
                 return True
@@ -360,7 +360,7 @@ class Server(Closable):
             return self._attendance.gone()
 
     def _connection_closed(self, connection: Attending) -> None:
-        """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""
+        """Handle a closed connection, with or without a goodbye. For a while its worker may come back."""
         with self._lock:
             lost_at, worker = self._attendance.lost(connection), connection.worker
         if lost_at is not None and outlasts(self.rejoin_s, self._closing):

@@ -1,4 +1,4 @@
-"""The wait of servers and workers at the start of a run by hand, for those that have not come."""
+"""The wait of servers and workers for each other at the start of a run by hand."""
 
 import logging
 import math
@@ -11,39 +11,39 @@ from minips.stages.transports.patience import Limit
 from minips.words import workers_of
 
 START_S = 600.0
-"""Seconds for which a server and its workers wait for each other, where nothing else is said."""
+"""Seconds for which a server and its workers wait for each other by default."""
 SAY_S = 30.0
-"""Seconds between two lines that say for whom a wait is."""
+"""Seconds between two log lines about a wait."""
 LOOK_S = 0.2
-"""Seconds within which a process that runs looks again."""
+"""Seconds within which a running process looks again."""
 
 
 class StartWait:
-    """The wait of ``who``: at most ``timeout_s`` seconds, or for ever where that is infinity, as a `Limit` counts them
-    whose looks may take ``call_s`` seconds. ValueError for any other ``timeout_s``.
+    """The wait of ``who``: at most ``timeout_s`` seconds, or for ever if infinite, counted by a `Limit` whose looks may
+    take ``call_s`` seconds. ValueError for any other ``timeout_s``.
     """
 
     def __init__(self, who: str, timeout_s: float, call_s: float = 0.0) -> None:
         if not (isinstance(timeout_s, float) and timeout_s == math.inf):
             check_seconds("start_timeout_s", timeout_s, " (inf waits for ever)")
         self.who, self._timeout_s = who, timeout_s
-        self._limit, self._said_at = Limit(timeout_s, call_s + LOOK_S), time.monotonic()
+        self._limit, self._logged_at = Limit(timeout_s, call_s + LOOK_S), time.monotonic()
 
     def over(self) -> bool:
-        """Look: True once the time has passed."""
+        """Look at the clock. True once the time has passed."""
         return self._limit.over()
 
-    def say(self, whom: str, at_once: bool = False) -> None:
-        """Write a line to the log, every `SAY_S` seconds or ``at_once``, that says for whom this wait is."""
+    def log(self, whom: str, at_once: bool = False) -> None:
+        """Log whom this wait is for, every `SAY_S` seconds or ``at_once``."""
         now = time.monotonic()
-        if at_once or now - self._said_at >= SAY_S:
-            self._said_at = now
+        if at_once or now - self._logged_at >= SAY_S:
+            self._logged_at = now
             left = max(self._limit.left, 0.0)
             most = "for ever" if left == math.inf else f"for at most {left:.0f} seconds more"
             logging.getLogger("minips").warning(f"{self.who} waits for {whom}, {most}.")
 
     def look(self, absent: Sequence[int]) -> str:
-        """The sentence that ends the wait for workers that have not come in time; until then, say for whom it is."""
+        """The sentence that ends the wait for workers that did not connect in time; until then, log whom it is for."""
         if not absent:
             return ""
         if self.over():
@@ -52,7 +52,7 @@ class StartWait:
                 "begun. Start what is missing, or wait for longer: start_timeout_s, on the command line "
                 "--start-timeout-s."
             )
-        self.say(workers_of(absent))
+        self.log(workers_of(absent))
         return ""
 
 
@@ -65,7 +65,7 @@ class ServerStart(StartWait):
 
     def check(self) -> None:
         """From the first call on, the server's status names the workers that it awaits. TimeoutError where one has not
-        come in time; the run is stuck then, and clients that ask or wait are told why.
+        connected in time; the run is then stuck, and clients that ask or wait learn why.
         """
         shard, attendance = self._protocol.shard, self._protocol.attendance
         attendance.awaits = shard.updates is not None

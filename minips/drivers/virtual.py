@@ -1,31 +1,28 @@
-"""The driver of virtual time: tasks of `minips.drivers.clockwork`, not threads, carry out the sessions of a party.
+"""The driver in virtual time: tasks of `minips.drivers.events`, not threads, carry out a node's sessions.
 
 A simulation sends real arrays; in a prediction, sizes stand in for them.
 """
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from minips.core.loop import Begin, Call, Compute
 from minips.core.sessions import Do, Receive, Send, Session, Until
-from minips.drivers.clockwork import Signal
+from minips.drivers.events import Signal, Task
 from minips.words import as_error
 
 T = TypeVar("T")
 
-Way = Generator[float | Signal, Any, T]
-"""A task of `clockwork`, or a part of one; returns a T."""
 
-
-class Party:
+class Node:
     """A process in virtual time. A ``step`` is a driver's own note on a session, such as its clock."""
 
     _alone: Signal | None = None
-    """The end of the work that a session does alone: until then no other session of this party goes on."""
+    """The end of work that a session does alone: until then this node's other sessions stand still."""
 
-    def carry_out(self, session: Session[T], step: Any) -> Way[T]:
+    def carry_out(self, session: Session[T], step: Any) -> Task[T]:
         """Carry out a session in virtual time. Returns its result."""
         answer, error, over = None, None, None
         while True:
@@ -61,13 +58,13 @@ class Party:
 
     @abstractmethod
     def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[float | Signal]:
-        """The time that these spans take for so many values."""
+        """Spend the time that these spans take for so many values."""
 
     def send(self, message: Send, step: Any) -> Iterable[float | Signal]:
         """Send a message."""
         raise NotImplementedError
 
-    def receive(self, wanted: Receive, step: Any) -> Way[Any]:
+    def receive(self, wanted: Receive, step: Any) -> Task[Any]:
         """Wait for a message; returns its content."""
         raise NotImplementedError
 
@@ -76,14 +73,14 @@ class Party:
         raise NotImplementedError
 
 
-class TrainingParty(Party):
-    """A worker in virtual time: `train` is its training loop, which `carry_out_loop` carries out."""
+class TrainingNode(Node):
+    """A worker in virtual time: `train` is its training loop; `carry_out_loop` carries it out."""
 
     @abstractmethod
-    def train(self) -> Way[None]:
+    def train(self) -> Task[None]:
         """The training loop."""
 
-    def carry_out_loop(self, loop: Session[T]) -> Way[T]:
+    def carry_out_loop(self, loop: Session[T]) -> Task[T]:
         """Carry out a training loop. Returns its result."""
         answer: Any = None
         while True:
@@ -103,10 +100,10 @@ class TrainingParty(Party):
                 answer = yield need.begun
 
     @abstractmethod
-    def compute(self, need: Compute) -> Way[Any]:
-        """Spend the time of a gradient. Returns what the loop gets."""
+    def compute(self, need: Compute) -> Task[Any]:
+        """Spend the time of a gradient. Returns the result for the loop."""
 
-    def call(self, session: Session[Any]) -> Way[Any]:
+    def call(self, session: Session[Any]) -> Task[Any]:
         """Carry out a session of this worker. Returns its result."""
         return self.carry_out(session, self.step())
 
@@ -115,7 +112,7 @@ class TrainingParty(Party):
         """The ``step`` of a session that begins now."""
 
     @abstractmethod
-    def start(self, steps: Way[Any]) -> Signal:
+    def start(self, steps: Task[Any]) -> Signal:
         """Begin a task beside the others. Returns the signal of its end."""
 
     def let_go(self, begun: Signal) -> Iterable[float | Signal]:
@@ -123,32 +120,32 @@ class TrainingParty(Party):
         return ()
 
 
-class ServedParty(TrainingParty):
-    """A worker with servers: each of its messages makes a trip to a server, which brings the answer back. A server's
-    answers are received in the order of the requests.
+class ServedNode(TrainingNode):
+    """A worker with servers: each message makes a trip to a server and back with the answer. It receives a server's
+    answers in the order of its requests.
     """
 
     _trips: list[deque[Signal]]
-    """The trips to each server whose answers are not received yet."""
+    """The trips to each server whose answers it has not received yet."""
 
-    def call(self, session: Session[Any]) -> Way[Any]:
+    def call(self, session: Session[Any]) -> Task[Any]:
         self._sent = Signal()
         return super().call(session)
 
     @abstractmethod
-    def trip(self, server: int, parcel: Any, step: Any) -> Way[Any]:
-        """Bring a message to a server, let it carry out the session, and bring back the answer. Returns the answer."""
+    def trip(self, server: int, parcel: Any, step: Any) -> Task[Any]:
+        """Bring a message to a server, let it carry out the session, and bring back the answer. Returns it."""
 
-    def let_go(self, begun: Signal) -> Way[None]:
+    def let_go(self, begun: Signal) -> Task[None]:
         """The loop continues once all messages of a push are sent."""
         if not begun.triggered:
             yield self._sent
 
-    def send(self, message: Send, step: Any) -> Way[None]:
+    def send(self, message: Send, step: Any) -> Task[None]:
         yield from self.spend(("transfer",), message.values, step)
         self._trips[message.to].append(self.start(self.trip(message.to, message.parcel, step)))
         if message.to == len(self._trips) - 1:
             self._sent.succeed()
 
-    def receive(self, wanted: Receive, step: Any) -> Way[Any]:
+    def receive(self, wanted: Receive, step: Any) -> Task[Any]:
         return (yield self._trips[wanted.source].popleft())

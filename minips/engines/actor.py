@@ -1,6 +1,6 @@
-"""One server or worker on a Ray cluster: an actor that runs a role in a thread, and passes words to and from its pipe.
+"""One server or worker on a Ray cluster: an actor that runs a role in a thread and passes words to and from its pipe.
 
-Ray creates the actor in a process of its own on its node, where minips has to be installed.
+Ray creates the actor in its own process on its node, where minips has to be installed.
 """
 
 import gc
@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from minips.arithmetic import one_blas_thread
-from minips.engines.processes import run_briefing
+from minips.engines.processes import run_assignment
 from minips.engines.supervisor import ControlPipe, multiprocess
-from minips.stages.transports.certificates import files, issued
+from minips.stages.transports.certificates import files, issue_certificate
 
 
 class ActorInfo(NamedTuple):
@@ -32,7 +32,7 @@ class Actor:
         import ray
 
         self._host = ray.util.get_node_ip_address()
-        self._certificate, self._key = issued(self._host) if serves else ("", "")
+        self._certificate, self._key = issue_certificate(self._host) if serves else ("", "")
         self._here, self._there = multiprocess().Pipe()
 
     def info(self) -> ActorInfo:
@@ -43,32 +43,32 @@ class Actor:
         """This machine's clock."""
         return time.monotonic()
 
-    def begin(self, briefing: bytes, authorities: str, offset_s: float) -> None:
-        """Start the role of the briefing in a thread. With ``authorities``, the certificates of all servers, the role
+    def begin(self, assignment: bytes, authorities: str, offset_s: float) -> None:
+        """Start the role of the assignment in a thread. With ``authorities``, the certificates of all servers, the role
         uses TLS. ``offset_s`` is added to the times in its words.
         """
-        arguments = (briefing, authorities, offset_s)
+        arguments = (assignment, authorities, offset_s)
         threading.Thread(target=self._run_role, args=arguments, name="minips-role", daemon=True).start()
 
-    def say(self, word: str, value: Any) -> None:
+    def send(self, word: str, value: Any) -> None:
         """Send a word to the role, unless it has ended."""
         with suppress(OSError):
             self._here.send((word, value))
 
-    def hear(self, timeout: float) -> list[bytes] | None:
-        """The words that the role has sent, or the first one within ``timeout`` seconds; None after its end."""
-        heard: list[bytes] = []
+    def receive(self, timeout: float) -> list[bytes] | None:
+        """The words that the role has sent, or the first one within ``timeout`` seconds; None after the role's end."""
+        words: list[bytes] = []
         try:
-            while self._here.poll(0 if heard else timeout):
-                heard.append(self._here.recv_bytes())
-        except (EOFError, OSError):  # OSError where the role ended before it read a word
-            return heard or None
-        return heard
+            while self._here.poll(0 if words else timeout):
+                words.append(self._here.recv_bytes())
+        except (EOFError, OSError):  # OSError where the role ended before reading a word
+            return words or None
+        return words
 
-    def _run_role(self, briefing: bytes, authorities: str, offset_s: float) -> None:
+    def _run_role(self, assignment: bytes, authorities: str, offset_s: float) -> None:
         with self._there, ExitStack() as stack:
             control = _ShiftedPipe(self._there, offset_s)
-            gc.freeze()  # otherwise each collection looks through all that Ray has imported
+            gc.freeze()  # otherwise each collection scans all that Ray has imported
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:
                 if not authorities:
@@ -79,7 +79,7 @@ class Actor:
                 return {**parts, "config": replace(config, transport=replace(config.transport, **fields))}
 
             stack.enter_context(one_blas_thread)
-            run_briefing(control, briefing, prepare=prepare)
+            run_assignment(control, assignment, prepare=prepare)
 
 
 class _ShiftedPipe(ControlPipe):
@@ -89,14 +89,14 @@ class _ShiftedPipe(ControlPipe):
         super().__init__(pipe)
         self._offset_s = offset_s
 
-    def say(self, word: str, value: Any = None) -> None:
-        super().say(word, shifted(word, value, self._offset_s) if self._offset_s else value)
+    def send(self, word: str, value: Any = None) -> None:
+        super().send(word, shift_times(word, value, self._offset_s) if self._offset_s else value)
 
 
-def shifted(word: str, value: Any, seconds: float) -> Any:
+def shift_times(word: str, value: Any, seconds: float) -> Any:
     """The value of a role's word, with ``seconds`` added to each of its times.
 
-    >>> shifted("progress", (8, [(1.0, 0, 2.3)]), 0.5)
+    >>> shift_times("progress", (8, [(1.0, 0, 2.3)]), 0.5)
     (8, [(1.5, 0, 2.3)])
     """
     if word == "progress":

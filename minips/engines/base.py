@@ -1,4 +1,4 @@
-"""The contract of an engine: it runs the servers and the workers of a config, and makes a `Run` of their reports."""
+"""The contract of an engine: it runs the servers and workers of a config, and turns their reports into a `Run`."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
@@ -14,7 +14,7 @@ REACHES = ("process", "machine", "network")
 
 
 class TrainingJob(NamedTuple):
-    """The work of an engine: to train ``problem`` as ``config`` says."""
+    """The work of an engine: train ``problem`` as ``config`` says."""
 
     problem: Problem
     config: Config
@@ -23,7 +23,7 @@ class TrainingJob(NamedTuple):
     watch: Watch
     """Called with the progress a few times a second."""
     stop: Stop
-    """Returns True where the run is to end early."""
+    """Returns True to end the run early."""
     evaluation: Evaluation | None
     """Called in the pauses."""
     state: State | None
@@ -38,7 +38,7 @@ class Engine(Stage):
     """How far apart its servers and workers are, in the terms of `Transport.reach`."""
 
     def check(self, config: Config) -> None:
-        """ValueError where this engine cannot run ``config``; asked before anything is started."""
+        """ValueError where this engine cannot run ``config``; called before anything is started."""
         reach, far = config.transport.reach, REACHES[REACHES.index(self.apart) :]
         if reach not in far:
             classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}
@@ -52,6 +52,6 @@ class Engine(Stage):
     def run(self, job: TrainingJob) -> Run:
         """Train until the config's updates are applied, or until the job's ``stop()`` says so.
 
-        The run lacks validation loss and accuracy alone. RuntimeError where a worker or a server failed. Nothing that
-        was started is left running, whatever happens.
+        The run lacks only validation loss and accuracy. RuntimeError where a worker or a server failed. Whatever
+        happens, nothing that was started is left running.
         """

@@ -1,8 +1,8 @@
 """Evaluations: functions that a training run calls with its parameters and losses every so many steps.
 
 ``train(…, every=20, on_eval=[…])`` pauses the run after every 20 steps of all the workers, and at its end; nothing
-moves until each of the functions has had its `Eval`. One that returns True ends the run there. The run keeps the losses
-of its pauses. So all engines end with the same bits, and an evaluation costs the run its time.
+moves until each function has had its `Eval`. A function that returns True ends the run there. The run keeps the losses
+of its pauses. So all engines end with the same bits, and the run pays for the time of its evaluations.
 """
 
 import csv
@@ -30,9 +30,9 @@ class Eval(NamedTuple):
     step: int
     """Gradient steps of each worker so far, those of an earlier run included."""
     params: Tensors
-    """The parameters, to be kept where they are wanted."""
+    """The parameters; a function may keep them."""
     loss: float
-    """The training loss of the last step: the mean over the batches of all the workers; NaN where there is none yet."""
+    """The training loss of the last step: the mean over the batches of all the workers; NaN before the first step."""
     validation_loss: float | None
     """On held-out rows, without the problem's penalty; None where the problem holds none."""
     seconds: float
@@ -44,8 +44,8 @@ OnEval = Callable[[Eval], bool | None]
 
 @dataclass
 class EarlyStopping:
-    """Ends a run whose loss of held-out rows has not fallen by more than ``min_delta`` below its best for ``patience``
-    evaluations. ``best`` is the evaluation with the best loss: its ``params`` are those to keep.
+    """Ends a run whose loss on held-out rows has not fallen by more than ``min_delta`` below its best for ``patience``
+    evaluations. ``best`` is the evaluation with the best loss: keep its ``params``.
 
     ValueError, in the run, where the problem holds no held-out rows. Source: Prechelt 1998, "Early Stopping – But
     When?", the class of criteria UP.
@@ -84,9 +84,8 @@ class EarlyStopping:
 
 @dataclass
 class CsvLog:
-    """Writes a row of step, seconds, loss and validation_loss for each evaluation, at once. The first row replaces a
-    file that exists; with ``append`` the rows are added to it. A pipe or a device is written to. OSError where that is
-    not possible.
+    """Writes a row of step, seconds, loss and validation_loss at each evaluation. The first row replaces an existing
+    file; with ``append`` rows are added to it. A pipe or a device works, too. OSError where writing is impossible.
     """
 
     path: str | Path
@@ -95,7 +94,7 @@ class CsvLog:
 
     def __call__(self, now: Eval) -> None:
         if not self._rows and (stream := files.stream(self.path)):
-            weakref.finalize(self, stream.close)  # until then a pipe's reader sees no end between two rows
+            weakref.finalize(self, stream.close)  # until then a pipe's reader sees no end of file
         appends = self._rows > 0 or (self.append and self._holds_rows())
         writer = csv.writer(text := io.StringIO())
         if not appends:
@@ -111,8 +110,8 @@ class CsvLog:
 
 
 class Evaluation:
-    """The pauses of a run, ``every`` so many clocks of ``each`` gradient steps: nothing moves until all functions have
-    had their `Eval`.
+    """The pauses of a run, one after ``every`` clocks of ``each`` gradient steps: nothing moves until all functions
+    have had their `Eval`.
     """
 
     def __init__(self, problem: Problem, every: int, calls: Sequence[OnEval], began_s: float, each: int = 1) -> None:
@@ -123,7 +122,7 @@ class Evaluation:
         """The losses so far."""
 
     def call(self, clock: int, params: Tensors, losses: Rows, seconds: float) -> bool:
-        """Evaluate the run at a clock, ``seconds`` after its start; True where one of the functions ends it."""
+        """Evaluate the run at a clock, ``seconds`` after its start. True where a function ends it."""
         if clock == self._clock:  # a round of fewer workers
             return False
         self._clock = clock
@@ -139,7 +138,7 @@ class Evaluation:
         return any(answers)
 
     def end(self, run: Run) -> None:
-        """Evaluate the run at its end, unless that was done in a pause at the same step."""
+        """Evaluate the run at its end, unless a pause at the same step has done so."""
         if run.clocks > self._clock and run.diverged is None:
             self.call(run.clocks, run.params, run.losses, run.seconds)
 
@@ -151,8 +150,8 @@ def evaluation(
     began_s: float,
     local: LocalSteps | None = None,
 ) -> Evaluation | None:
-    """The pauses ``every`` so many steps, for these functions; None for none. TypeError or ValueError where they do not
-    fit together.
+    """The pauses after ``every`` so many steps, for these functions; None without ``every``. TypeError or ValueError
+    where they do not fit together.
     """
     calls: list[Any] = [on_eval] if callable(on_eval) or not isinstance(on_eval, Iterable) else [*on_eval]
     if not all(map(callable, calls)):

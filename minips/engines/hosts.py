@@ -1,10 +1,10 @@
-"""Servers and workers on hosts of their own: network namespaces of this machine, which the kernel's own network joins.
+"""Servers and workers on hosts of their own: network namespaces of this machine, joined by the kernel's network.
 
 The fork server of `Processes` makes a user namespace, in which its user may make networks, and there a network with a
-bridge for each switch of the topology. Each child that it forks makes a network namespace of its own, and a veth pair
-from there to its bridge. A token bucket at both ends of each link holds its rate, each way. TCP and the queues are the
-kernel's. No root is needed, and nothing outside of these namespaces changes. They end with their last process, and with
-them all that was made in them.
+bridge for each switch of the topology. Each child that it forks makes its own network namespace, and a veth pair from
+there to its bridge. A token bucket at both ends of each link holds its rate, each way. TCP and the queues are the
+kernel's. This needs no root, and changes nothing outside these namespaces. They, and everything in them, end with their
+last process.
 """
 
 import ctypes
@@ -24,24 +24,24 @@ from typing import Any, ClassVar, cast
 from minips.core.config import Config
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.local import START_S, RunSupervisor
-from minips.engines.processes import started
+from minips.engines.processes import start_children
 from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, Supervisor
 from minips.machines.topology import Own, Star, Topology, Tree, TwoRacks
 from minips.results.run import Run
 from minips.stage import StageField, option, register
 from minips.stages.transports.network import NetworkTransport
-from minips.words import reason
+from minips.words import message_of
 
 PACKET_BYTES = 1514
 """A full Ethernet frame as the kernel counts it: 1,500 bytes, and 14 of header."""
 UNMADE_S = 1e-4
-"""The longest latency of a link that is left out where the kernel cannot make it."""
+"""The longest link latency that is left out where the kernel cannot make it."""
 _NEWUSER, _NEWNET, _PDEATHSIG = 0x10000000, 0x40000000, 1
 _INSTEAD = "Use engine=Simulated(topology=…), which needs no rights; or engine=Processes() and Config.link=Link(…)."
 _REFUSED = {
     "ring": "they do not forward what others send",
     "fattree": "its links near the root are as fast as all below together, and one machine is not",
-    "own": "its links may be of any kind and form loops",
+    "own": "its links may have any kind and form loops",
 }
 _FORBIDDING = {
     "user.max_user_namespaces": "0",
@@ -56,16 +56,16 @@ _FORBIDDING = {
 class Hosts(Engine):
     """Each server and each worker on a host of its own: a network namespace of this machine, on Linux, without root.
 
-    The ``topology`` is one that `Simulated` takes too: `Star`, `Tree` or `TwoRacks`. Its rates are those of whole
-    frames: of 1,514 bytes 1,448 are a message's. The kernel's TCP runs over it, so queues overflow at ``buffer_bytes``,
-    and flows share a link unfairly at times. With buffers as deep as the default little is lost; a real switch has 50
-    to 200 kB for a port. Latency and loss are made by the kernel's netem. Where it has none, a latency of at most 0.1
-    ms a link is left out, and anything more is refused. Above some 200 Mbit/s two cores are the limit, and not
-    the network, as `cost.predict` (``engine=``) says. The run's events say what was made, and how long a small packet
-    took to another host and back.
+    The ``topology`` is one that `Simulated` takes, too: `Star`, `Tree` or `TwoRacks`. Its rates are those of whole
+    frames: 1,448 of 1,514 bytes belong to a message. The kernel's TCP runs over it, so queues overflow at
+    ``buffer_bytes``, and flows share a link unfairly at times. With buffers as deep as the default little is lost; a
+    real switch has 50 to 200 kB per port. The kernel's netem makes latency and loss. In a kernel without it, a latency
+    of at most 0.1 ms per link is left out, and anything more is refused. Above some 200 Mbit/s two cores are the limit,
+    not the network, as `cost.predict` (``engine=``) says. The run's events describe the network, and give the
+    round-trip time of a small packet.
 
-    The transport is one over a network: tcp, http, zmq, grpc, pyro or thrift. Nobody else is on this one, so that it
-    needs no TLS. RuntimeError in a sentence where this machine does not allow hosts to be made.
+    The transport has to work over a network: tcp, http, zmq, grpc, pyro or thrift. This network is private, so it needs
+    no TLS. RuntimeError, in a sentence, where this machine does not allow hosts.
     """
 
     name = "hosts"
@@ -83,7 +83,7 @@ class Hosts(Engine):
             object.__setattr__(self, "topology", Own(self.topology))
         super().__post_init__()
         if type(self.topology) not in (type(None), Star, Tree, TwoRacks):
-            why = _REFUSED.get(getattr(self.topology, "name", ""), "it is not known how")
+            why = _REFUSED.get(getattr(self.topology, "name", ""), "minips does not know how to make them")
             raise ValueError(
                 f"Hosts cannot be {self.topology!r}: {why}. Use Star(), Tree() or TwoRacks(); or Simulated(topology=…)."
             )
@@ -95,60 +95,60 @@ class Hosts(Engine):
         transport = self.transport(job.config)
         with RunSupervisor(partial(self.start, transport.scheme), job) as supervisor:
             run = supervisor.run()
-        run.events[:0] = [(0.0, fact) for child in supervisor.children for fact in child.heard.get("host", [()])[0]]
+        run.events[:0] = [(0.0, fact) for child in supervisor.children for fact in child.received.get("host", [()])[0]]
         return run
 
     @property
     def network(self) -> Any:
-        """The topology; where none is given, a star of 100 Mbit/s."""
+        """The topology; by default, a star of 100 Mbit/s."""
         return self.topology or Star(1e8)
 
     def transport(self, config: Config) -> NetworkTransport:
-        """The config's transport. ValueError where that is not over a network, or there is a link besides."""
+        """The config's transport. ValueError where it is not over a network, or there is a link as well."""
         if not isinstance(config.transport, NetworkTransport):
             over = "Use tcp, http, zmq, grpc, pyro or thrift."
-            raise ValueError(f"Hosts are joined by a network alone; got transport={config.transport!r}. {over}")
+            raise ValueError(f"Only a network joins Hosts; got transport={config.transport!r}. {over}")
         if config.link:
             instead = f"Use link=None, and Hosts(Star(bandwidth_bps={config.link.bandwidth_bps:g}))."
             raise ValueError(f"Hosts have a network: with {config.link!r} there would be two links. {instead}")
         return config.transport
 
     def graph(self, workers: int, servers: int) -> Any:
-        """The network, as `Topology.graph` draws it, with the latency that a link has here: beyond the loopback's, as
-        two hosts find that are made for it. RuntimeError in a sentence where none can be.
+        """The network, as `Topology.graph` draws it, with the latency that a link has here beyond the loopback's, as
+        two hosts made for this measure it. RuntimeError, in a sentence, where none can be made.
         """
-        return self.found().graph(workers, servers)
+        return self.measured_topology().graph(workers, servers)
 
-    def found(self) -> Topology:
-        """The network with the latency that `graph` has, which takes two seconds to find."""
+    def measured_topology(self) -> Topology:
+        """The topology with its measured latency, as in `graph`. Takes two seconds."""
         network = self.network
         pair = replace(self, topology=Star(network.bandwidth_bps, network.latency_s, network.loss))
         with Supervisor(partial(pair.start, "tcp")) as supervisor:
-            heard = [supervisor.hear(child, "host", START_S) for child in supervisor.start("server 0", "worker 0")]
-        return cast(Topology, replace(network, latency_s=heard[1][1] / 4))
+            facts = [supervisor.receive(child, "host", START_S) for child in supervisor.start("server 0", "worker 0")]
+        return cast(Topology, replace(network, latency_s=facts[1][1] / 4))
 
     def start(self, scheme: str, *names: str) -> list[Child]:
-        """A child on a host of its own for each name, which first says ``host`` and facts of the network."""
+        """A child on a host of its own for each name; its first word is ``host``, with facts about the network."""
         if sys.platform != "linux":
             raise RuntimeError(f"Hosts are network namespaces of Linux, and this is {sys.platform}. {_INSTEAD}")
         network = _Network(self, names)
-        children = started(names, network.fork)
+        children = start_children(names, network.fork)
         for child in children:
             child.address = f"{scheme}://{network.addresses[child.who]}:0"
         return children
 
 
 def lacking() -> str:
-    """Why hosts cannot be made here, in a sentence; empty where they can. It makes two, and ends them."""
+    """A sentence on why hosts cannot be made here; empty where they can. Makes two, and ends them."""
     try:
         Hosts().graph(1, 1)
     except (RuntimeError, ModuleNotFoundError) as error:
-        return reason(error).removeprefix("server 0 failed: ")
+        return message_of(error).removeprefix("server 0 failed: ")
     return ""
 
 
 class _Network:
-    """The network of a run. It is planned where the run is, and made in the fork server and its children."""
+    """The network of a run, planned in the run's process, and made in the fork server and its children."""
 
     def __init__(self, hosts: Hosts, names: Sequence[str]) -> None:
         topology: Any = hosts.network
@@ -163,8 +163,8 @@ class _Network:
         self._made = self._netem = False
 
     def fork(self, name: str, pipe: Any) -> int:
-        """Fork a child that is on its host, by the fork server; the child's first word has facts of the network, or
-        says what failed. RuntimeError in a sentence where there can be no network.
+        """In the fork server, fork a child onto its host; the child's first word has facts about the network, or says
+        what failed. RuntimeError, in a sentence, where there can be no network.
         """
         try:
             if not self._made:
@@ -174,9 +174,9 @@ class _Network:
             raise RuntimeError(_sentence(error)) from error
         if pid == 0:
             try:
-                ControlPipe(pipe).say("host", self._enter(name))
+                ControlPipe(pipe).send("host", self._enter(name))
             except BaseException as error:
-                ControlPipe(pipe).say("failed", (_sentence(error), ""))
+                ControlPipe(pipe).send("failed", (_sentence(error), ""))
                 os._exit(1)
         return pid
 
@@ -205,11 +205,11 @@ class _Network:
         self._made = True
 
     def _enter(self, name: str) -> tuple[list[str], float]:
-        """Take this process to a host of its own and join that to its switch; returns what `_facts` says."""
+        """Move this process to a host of its own, and join that to its switch. Returns the result of `_facts`."""
         from pyroute2 import IPRoute
 
         number, (switch, bits) = self._names.index(name), self._cables[name]
-        with IPRoute() as switches:  # stays with the namespace that it was opened in
+        with IPRoute() as switches:  # stays with the namespace in which it was opened
             _unshare(_NEWNET)
             _set_tcp(self._hosts.congestion)
             with IPRoute() as kernel:
@@ -224,7 +224,7 @@ class _Network:
     def _plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
         """Set up one end of a link."""
         index, rate, topology, limit = _index(kernel, end), bits / 8, self._topology, self._hosts.buffer_bytes
-        # Two packets pass at once, or what passes while a timer is late; more would be free of the rate.
+        # Two packets pass at once, or as many as a late timer lets through; more would escape the rate.
         burst = max(2 * PACKET_BYTES, int(rate * 1e-4))
         kernel.tc("add", "tbf", index, handle="1:", rate=int(rate), burst=burst, limit=limit)
         if self._netem and (topology.latency_s or topology.loss):
@@ -234,8 +234,8 @@ class _Network:
         kernel.link("set", index=index, state="up", master=_index(kernel, bridge) if bridge else 0)
 
     def _facts(self, switches: Any) -> tuple[list[str], float]:
-        """Facts of the network, some of which the last host measures once the first is there; the seconds of a packet
-        to that and back, beyond what one to this host takes.
+        """Facts about the network, some measured by the last host once the first is there; and the round trip of a
+        packet to the first, in seconds, beyond that of a packet to this host itself.
         """
         topology, first, last = self._topology, self._names[0], self._names[-1]
         deadline = time.monotonic() + START_S / 2
@@ -251,7 +251,7 @@ class _Network:
 
 
 def _round_trip_s(address: str) -> float:
-    """Seconds of a packet to a host and back: nobody listens at its port 1, which it says at once."""
+    """Seconds of a packet to a host and back: nothing listens at its port 1, so it refuses at once."""
     began = time.perf_counter()
     with suppress(ConnectionRefusedError):
         socket.create_connection((address, 1), FAREWELL_S).close()
@@ -264,18 +264,18 @@ def _index(kernel: Any, name: str) -> int:
 
 
 def _set_tcp(congestion: str) -> None:
-    """Set the congestion control of this namespace, and keep it from the packets by which IPv6 looks around."""
+    """Set the congestion control of this namespace, and spare it the packets of IPv6's neighbour discovery."""
     with suppress(OSError):
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     try:
         Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(congestion)
     except OSError:
         allowed = " or ".join(_setting("net.ipv4.tcp_allowed_congestion_control").split())
-        raise RuntimeError(f"congestion may be {allowed} here, and not {congestion!r}") from None
+        raise RuntimeError(f"congestion may be {allowed} here, not {congestion!r}") from None
 
 
 def _unshare(flags: int) -> None:
-    """Go to fresh namespaces of these kinds, and end as soon as the parent has. OSError where that is not allowed."""
+    """Enter fresh namespaces of these kinds, and end as soon as the parent does. OSError where that is forbidden."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(flags):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "unshare")
@@ -283,8 +283,8 @@ def _unshare(flags: int) -> None:
 
 
 def _sentence(error: BaseException) -> str:
-    """The reason why there can be no hosts; where rights are lacking, what forbids it."""
-    why, number = reason(error), getattr(error, "errno", None) or getattr(error, "code", None)  # of netlink
+    """The reason why hosts cannot be made and, where rights are lacking, the setting that forbids it."""
+    why, number = message_of(error), getattr(error, "errno", None) or getattr(error, "code", None)  # of netlink
     if number:
         call = getattr(error, "filename", None) or "netlink"
         why = f"{call}: {os.strerror(number)}"
@@ -295,7 +295,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _setting(name: str) -> str:
-    """One of the kernel's settings; empty where it has none of that name."""
+    """One of the kernel's settings; empty where there is none of that name."""
     with suppress(OSError):
         return Path("/proc/sys", *name.split(".")).read_text().strip()
     return ""

@@ -1,4 +1,4 @@
-"""A worker's local steps (`LocalSteps`): the inner loop, in place of `minips.engines.worker.compute`, and its state."""
+"""A worker's local steps (`LocalSteps`): the inner loop, which replaces `minips.engines.worker.compute`; its state."""
 
 import copy
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ import numpy as np
 from minips.core.config import Config
 from minips.core.exchange import PS
 from minips.core.message import NonFiniteError, check_finite
-from minips.core.shard import checked
+from minips.core.shard import check_gradients
 from minips.engines.worker import compute
 from minips.problems import Problem
 from minips.stage import Tensors
 
 
 class Inner:
-    """The inner optimizer of one worker. Called as `compute` is; ``kept`` is the `state` of a saved run."""
+    """The inner optimizer of one worker, called like `compute`; ``kept`` is the `state` of a saved run."""
 
     def __init__(self, kept: Mapping[int, Any] | None = None) -> None:
         self._before = dict(kept or {})
-        """The optimizer's state by the clock at which it was, or will be, used: a difference that has not become part
-        of the run (it came after the end, say) is computed again when the run goes on.
+        """The optimizer's state, by the clock that uses it: a difference that did not enter the run (it came after the
+        end, say) is computed again when the run goes on.
         """
 
     @classmethod
@@ -38,7 +38,7 @@ class Inner:
         self, problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: Event | None = None
     ) -> tuple[float, Tensors]:
         """The mean loss of the gradient steps of this clock, and the difference start − end. NonFiniteError, with its
-        gradient ``step``, where there is no finite one. With servers ``stop`` ends the steps: nothing is sent then.
+        gradient ``step``, where one of them is not finite. With servers ``stop`` ends the steps: nothing is sent then.
         """
         assert config.local
         known = sorted(at for at in self._before if at <= clock)
@@ -52,13 +52,13 @@ class Inner:
                         return loss, end
                     more, gradients = compute(problem, config, end, worker, step, stop)
                     state["clock"], loss = step, loss + more
-                    config.local.optimizer.step(end, checked(gradients, end), state)
+                    config.local.optimizer.step(end, check_gradients(gradients, end), state)
                 difference = {name: np.asarray(p - end[name]) for name, p in params.items()}
                 step += 1  # all of this clock's have been made
             check_finite(difference, "The difference of local steps, of")
         except NonFiniteError as error:
             error.step = step  # type: ignore[attr-defined]
             raise
-        kept = known[-1 - config.overlap :]  # with overlap one difference more may turn out to be too late
+        kept = known[-1 - config.overlap :]  # with overlap one more difference may come too late
         self._before = {at: self._before[at] for at in kept} | {clock + 1: state}
         return loss / each, difference

@@ -1,6 +1,6 @@
 """A run: its servers and workers as children of a supervisor, from their start to the run's results.
 
-`Threads`, `Processes` and `Ray` start and end children each in its own way, and share everything else, which is here.
+`Threads`, `Processes` and `Ray` each start and end children in their own way; everything else is here.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from minips.core.partition import join
 from minips.engines import roles
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_replicas, requantization_error
-from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, tell
+from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, send_all
 from minips.engines.worker import shards_of
 from minips.results.run import Progress, Rows, Run, State, state_of
 from minips.results.trace import Trace
@@ -23,9 +23,9 @@ from minips.results.trace import Trace
 START_S = 60.0
 """How long the children may take to be ready."""
 REPORT_S = 60.0
-"""How long the holders of the parameters may take to report them, which nobody else could."""
+"""How long the holders of the parameters may take to report them; nothing else could replace these reports."""
 GRACE_S = 2.0
-"""How long the failure of a worker may take to be heard of, after another worker has found it gone."""
+"""How long a worker's failure may take to arrive after another worker has found it gone."""
 
 
 class LocalEngine(Engine):
@@ -33,7 +33,7 @@ class LocalEngine(Engine):
 
     @abstractmethod
     def start(self, *names: str) -> list[Child]:
-        """Start children, which wait for their roles; none is left where one cannot be started."""
+        """Start children, which wait for their roles. Where one cannot start, none is left."""
 
     def run(self, job: TrainingJob) -> Run:
         with RunSupervisor(self.start, job) as supervisor:
@@ -45,7 +45,7 @@ class _StoppedError(Exception):
 
 
 class RunSupervisor(Supervisor):
-    """A run's supervisor. ``holders`` are the children that hold parameters, and know when the run is over; the
+    """A run's supervisor. ``holders`` are the children that hold parameters and know when the run is over; the
     ``reporters`` among them count the updates.
     """
 
@@ -54,29 +54,29 @@ class RunSupervisor(Supervisor):
         self.job, self.config, self.watch = job, job.config, job.watch
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.made: dict[Child, tuple[int, int, int]] = {}
-        """By reporter: its pushes applied, those with which the run will end, and the clocks of all the workers."""
+        """By reporter: its applied pushes, those expected at the run's end, and the clocks of all the workers."""
         self.losses: Rows = []
         self.events: list[tuple[float, str]] = []
         self.began = time.monotonic()
         self.stopped = self.going = False
         self.ending = self.hopeless = False
-        """``ending``: children are expected to leave. ``hopeless``: a server has left, and its parameters are lost."""
+        """``ending``: children may leave. ``hopeless``: a server has left, and its parameters are lost."""
         self.lost_peer: tuple[float, str] | None = None
         """When a worker first found another one gone, and its error."""
         self.diverged: str | None = None
 
     def run(self) -> Run:
-        """Start all children, say go, wait until all updates are applied, and collect the reports."""
-        self._brief()
+        """Start all children, send go, wait until all updates are applied, and collect the reports."""
+        self._assign_roles()
         try:
             self._connect()
-            self.wait(lambda: all("finished" in holder.heard for holder in self.holders))
+            self.wait(lambda: all("finished" in holder.received for holder in self.holders))
         except _StoppedError:
             self._end_at_a_clock()
         except Exception as error:  # of a child, or of a callback
             if self.going and not self.hopeless:
                 with suppress(Exception):
-                    self.stopped, self.watch = True, lambda progress: None  # which has raised, perhaps
+                    self.stopped, self.watch = True, lambda progress: None  # it may have raised
                     if not self.ending:
                         self._end_at_a_clock()
                     error.run = self._ended()  # type: ignore[attr-defined]
@@ -87,26 +87,26 @@ class RunSupervisor(Supervisor):
         """The results, once all children have sent their reports."""
         limit = FAREWELL_S if self.servers or self.ending else REPORT_S
         self.ending = True
-        tell(self.servers, "end")  # so that no worker waits for another, and before a goodbye can complete a round
-        self.wait(lambda: all("finished" in server.heard or server.gone for server in self.servers), limit)
+        send_all(self.servers, "end")  # no worker then waits for another; before a goodbye can complete a round
+        self.wait(lambda: all("finished" in server.received or server.gone for server in self.servers), limit)
         self._collect(self.workers, limit)
         self._collect(self.servers, REPORT_S)
         return self._results()
 
     def _end_at_a_clock(self) -> None:
-        """End all holders with the parameters of one clock, unless the workers take too long to come to it."""
+        """End all holders with the parameters of one clock, unless the workers take too long to reach it."""
         if not self.servers:
             self._halt()
         elif self.going:
             self.ending = True
-            tell(self.servers, "pause")
-            if self.wait(lambda: all("pausing" in server.heard for server in self.servers), FAREWELL_S):
-                tell(self.servers, "pause", max(server.heard["pausing"] for server in self.servers))
-            if not self.wait(lambda: all("finished" in server.heard for server in self.servers), FAREWELL_S):
-                words = f"not all servers came to one clock within {FAREWELL_S:g} seconds after the run was stopped"
-                self._note(f"{words}: what goes on from here may differ from an undisturbed run")
+            send_all(self.servers, "pause")
+            if self.wait(lambda: all("pausing" in server.received for server in self.servers), FAREWELL_S):
+                send_all(self.servers, "pause", max(server.received["pausing"] for server in self.servers))
+            if not self.wait(lambda: all("finished" in server.received for server in self.servers), FAREWELL_S):
+                words = f"not all servers reached one clock within {FAREWELL_S:g} seconds after the run was stopped"
+                self._note(f"{words}: a run resumed from here may differ from an undisturbed one")
 
-    def _brief(self) -> None:
+    def _assign_roles(self) -> None:
         """Start all children, and give them their roles."""
         config, state, workers = self.config, self.job.state, range(self.config.workers)
         shards = [*map(shards_of(self.job.problem, config), workers)]
@@ -114,50 +114,50 @@ class RunSupervisor(Supervisor):
         self.start(*servers, *(f"worker {worker}" for worker in workers))
         self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
         self.holders = self.servers or self.workers
-        self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes, a worker its own steps
+        self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes; a worker, its own steps
         every = self.job.evaluation.every if self.job.evaluation else None
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
         whole, held = {**common, "params": self.job.params}, [secrets.token_hex(16) for _ in workers]
         for index, child in enumerate(self.servers):
             parts = {**whole, "index": index, "address": child.address, "tables": self.job.problem.tables}
-            child.brief(roles.serve, {**parts, "rank_secrets": held, "state": state and state["servers"][index]})
+            child.assign(roles.serve, {**parts, "rank_secrets": held, "state": state and state["servers"][index]})
         for worker, child in enumerate(self.workers):
             meeting = {**whole, "address": child.address}
             known = {**common, "secrets": [held[worker]] * len(self.servers)}
             role, parts = (roles.run_ps_worker, known) if self.servers else (roles.run_allreduce_worker, meeting)
             kept = state and state["workers"][worker]
-            child.brief(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
+            child.assign(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
 
     def _connect(self) -> None:
-        """Connect the workers to the holders of parameters, and say go."""
+        """Connect the workers to the holders of parameters, and send go."""
         words = f"did not start within {START_S:g} seconds. Is the machine overloaded?"
         self._all(self.holders, "ready", START_S, words)
-        tell(self.workers, "connect", [holder.heard["ready"] for holder in self.holders])
+        send_all(self.workers, "connect", [holder.received["ready"] for holder in self.holders])
         self._all(self.workers, "connected", START_S, words)
         self.began, self.going = time.monotonic(), True
-        tell(self.workers, "go")
+        send_all(self.workers, "go")
 
     def _halt(self) -> None:
         """End all workers after the same step, so that their replicas stay the same."""
-        tell(self.workers, "halt")
+        send_all(self.workers, "halt")
         limit = self.config.timeout_s + FAREWELL_S
         words = f"did not end their step within {limit:g} seconds after the run was stopped."
         self._all(self.workers, "finished", limit, words)
 
     def _collect(self, children: list[Child], limit: float) -> None:
-        tell(children, "stop")
+        send_all(children, "stop")
         if not self.wait(lambda: all(child.done or child.gone for child in children), limit):
             late = [child.who for child in children if not (child.done or child.gone)]
             self._note(f"{', '.join(late)} sent no report within {limit:g} seconds after the end")
 
     def _all(self, children: list[Child], word: str, limit: float, words: str) -> None:
-        """Wait until all have said the word; RuntimeError with the names of those who have not."""
-        if not self.wait(lambda: all(word in child.heard for child in children), limit):
-            late = ", ".join(child.who for child in children if word not in child.heard)
+        """Wait until all children have sent the word. RuntimeError with the names of those that have not."""
+        if not self.wait(lambda: all(word in child.received for child in children), limit):
+            late = ", ".join(child.who for child in children if word not in child.received)
             raise RuntimeError(f"{late} {words}")
 
     def _check_end(self) -> None:
-        """Raise where the run was stopped, or a worker found another one gone and no failure has come in."""
+        """Raise where the run was stopped, or where a worker found another one gone and no failure has arrived."""
         if not (self.stopped or self.ending) and self.job.stop():
             self.stopped = True
             raise _StoppedError
@@ -165,10 +165,10 @@ class RunSupervisor(Supervisor):
             self.ending = True
             raise RuntimeError(self.lost_peer[1])
 
-    def said(self, child: Child, word: str, value: Any) -> None:
+    def handle(self, child: Child, word: str, value: Any) -> None:
         if word == "diverged":
             self.diverged = self.diverged or value
-            tell(self.servers, "diverged", value)
+            send_all(self.servers, "diverged", value)
         elif word == "progress" and child in self.reporters:
             self._progress(child, *value)
         elif word == "log":
@@ -176,13 +176,13 @@ class RunSupervisor(Supervisor):
         elif word == "alone":
             self.lost_peer = self.lost_peer or (time.monotonic(), f"{child.who} failed: {value}")
         else:
-            child.heard[word] = value
-            if word == "paused" and all("paused" in holder.heard for holder in self.holders):
-                self._evaluate([holder.heard.pop("paused") for holder in self.holders])
+            child.received[word] = value
+            if word == "paused" and all("paused" in holder.received for holder in self.holders):
+                self._evaluate([holder.received.pop("paused") for holder in self.holders])
 
     def _evaluate(self, pauses: list[Any]) -> None:
-        """Evaluate the parameters, which all paused holders have sent, and say go on, or end."""
-        if self.stopped and self.servers:  # servers end by themselves, at the clock that all of them come to
+        """Evaluate the parameters that all paused holders have sent, and send go on or end."""
+        if self.stopped and self.servers:  # servers end by themselves, at the clock that all of them reach
             return
         assert self.job.evaluation
         parts = [pause for pause in pauses if pause]  # of replicas, the first one's
@@ -190,7 +190,7 @@ class RunSupervisor(Supervisor):
         step = self.made[self.reporters[0]][2]
         seconds = time.monotonic() - self.began
         self.stopped = self.stopped or self.job.evaluation.call(step, params, self.losses, seconds)
-        tell(self.holders, "end" if self.stopped else "go on")
+        send_all(self.holders, "end" if self.stopped else "go on")
 
     def failed(self, child: Child, text: str, details: str) -> None:
         if not self.ending:
@@ -203,7 +203,7 @@ class RunSupervisor(Supervisor):
             return
         how = f"{child.who} ended before its work was done: {child.end(FAREWELL_S)}."
         self._note(how)
-        if child in self.holders or "connected" not in child.heard or all(worker.gone for worker in self.workers):
+        if child in self.holders or "connected" not in child.received or all(worker.gone for worker in self.workers):
             self.ending, self.hopeless = True, child in self.servers
             raise RuntimeError(how)
 
@@ -226,15 +226,15 @@ class RunSupervisor(Supervisor):
         self.events.append((time.monotonic() - self.began, text))
 
     def _state(self) -> State:
-        workers: list[Any] = [(child.heard.get("result") or {}).get("state") for child in self.workers]
+        workers: list[Any] = [(child.received.get("result") or {}).get("state") for child in self.workers]
         if self.servers:
-            return state_of([child.heard["result"]["state"] for child in self.servers], workers)
-        shard = self.workers[0].heard["result"]["shard"]  # of all replicas alike
+            return state_of([child.received["result"]["state"] for child in self.servers], workers)
+        shard = self.workers[0].received["result"]["shard"]  # of all replicas alike
         return state_of([], [{**worker, "replica": shard} for worker in workers])
 
     def _results(self) -> Run:
         reports, work, counts, everybody = (
-            [report for child in children if (report := child.heard.get("result"))]
+            [report for child in children if (report := child.received.get("result"))]
             for children in (self.holders, self.workers, self.reporters, self.children)
         )
         whole = len(reports) == len(self.holders)  # of replicas the first report is enough

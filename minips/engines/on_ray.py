@@ -1,8 +1,8 @@
 """Servers and workers on the machines of a Ray cluster.
 
-Ray places the processes, starts them and reports which of them have died. Each server and each worker is an actor that
-runs the same role as a process of `Processes`. Over Ray go the roles with each worker's rows, once, the words between a
-role and its supervisor, and the reports; over minips' own tcp go gradients and parameters.
+Ray places the processes, starts them and reports which ones have died. Each server and each worker is an actor that
+runs the same role as a process of `Processes`. Ray carries the roles with each worker's rows, once, the words between a
+role and its supervisor, and the reports; minips' own tcp carries gradients and parameters.
 """
 
 import logging
@@ -37,18 +37,18 @@ from minips.stage import option, register
 from minips.stages.transports import Tcp
 from minips.stages.transports.network import netloc
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 PLACED_S, READY_S = 60.0, 60.0
-"""How long Ray may take to reserve CPUs for all the actors, and to start them."""
+"""How long Ray may take to reserve CPUs for all the actors, and then to start them."""
 POLL_S = 1.0
 """How long one call for an actor's words waits for the first of them."""
 SILENCE_S, CONNECT_S = 2.0, 2.0
-"""The seconds that an actor may be silent before its node is tried, and those that a connection to it may take."""
+"""Seconds that an actor may be silent before its node is tried, and that a connection to it may take."""
 TRIPS = 10
 """Round trips by which the offset of a machine's clock is measured."""
 _TOKEN = secrets.token_hex(32)
-"""The token of each Ray that this process starts."""
+"""The token of every Ray that this process starts."""
 
 
 @register
@@ -56,14 +56,14 @@ _TOKEN = secrets.token_hex(32)
 class Ray(Engine):
     """Each server and each worker in an actor on a Ray cluster, spread over its nodes, servers apart from each other.
 
-    An ``address`` is a cluster to join, ``host:port`` or ``auto``; it is left as it was. None joins the one that this
-    process is connected to, that ``RAY_ADDRESS`` names, or that was started on this machine. Where there is none, or
-    with the address ``local``, a Ray starts on this machine, for the loopback alone, and ends with the run. Every node
-    needs this version of minips, and the modules that the problem imports; code of a notebook cell travels.
+    An ``address`` names a cluster to join, ``host:port`` or ``auto``; it is left as it was. None joins the cluster that
+    this process is connected to, that ``RAY_ADDRESS`` names, or that was started on this machine. Where there is none,
+    or with the address ``local``, a Ray starts on this machine, on the loopback only, and ends with the run. Every node
+    needs this version of minips, and the modules that the problem imports; code from a notebook cell travels.
 
-    Servers are reached by tcp at their nodes' addresses, on ports that are free there. With ``tls`` each makes a
-    certificate for the run, whose key never leaves it, unless ``Config.transport`` names files of its own. The run's
-    token travels by Ray, as secret as Ray's own connections are.
+    Workers reach servers by tcp at their nodes' addresses, on free ports. With ``tls`` each server makes a certificate
+    for the run, whose key never leaves it, unless ``Config.transport`` names files of its own. The run's token travels
+    over Ray, and is as secret as Ray's own connections.
 
     A worker's death, or its node's, is an event; a server's ends the run with RuntimeError. The times of spans and
     losses are those of this machine's clock: the offsets of other machines' clocks are measured once, to half of a
@@ -101,7 +101,7 @@ class Ray(Engine):
 @contextmanager
 def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
     """The module ray, connected to the cluster at ``address``, as `Ray` says, or to one that starts here with room for
-    so many actors and ends with the block. A connection that is there already is used, and left as it was.
+    so many actors and ends with the block. An existing connection is used, and left as it was.
     """
     import ray
 
@@ -126,13 +126,13 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             stack.callback(_reload_environment)
             stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
             _reload_environment()
-            # Ray listens on the loopback alone where clusters are disabled, which it reads when it is imported.
+            # Ray listens on the loopback only if clusters are disabled; it reads that at its import.
             stack.enter_context(_environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0"))
             stack.callback(setattr, ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
             ray_constants.ENABLE_RAY_CLUSTER = False
             cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
             given |= {"num_cpus": cores, "include_dashboard": False}
-            if sys.platform == "linux":  # elsewhere paths of sockets may become too long there
+            if sys.platform == "linux":  # elsewhere the paths of its sockets may become too long
                 folder = tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True)
                 given["_temp_dir"] = stack.enter_context(folder)
         stack.callback(ray.shutdown)
@@ -140,7 +140,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             try:
                 ray.init(log_to_driver=False, **given)
             except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-                why = reason(error).strip().rstrip(".")
+                why = message_of(error).strip().rstrip(".")
                 if address == "local":
                     raise RuntimeError(f"Ray cannot start on this machine: {why}.") from error
                 raise RuntimeError(
@@ -151,7 +151,7 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
 
 
 def _to_join(address: str | None) -> str:
-    """The address of a cluster, or ``local``. RuntimeError where none answers: Ray would try for minutes."""
+    """The address of a cluster, or ``local``. RuntimeError where no cluster answers: Ray would try for minutes."""
     found, answers = found_cluster()
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
@@ -169,7 +169,7 @@ def _to_join(address: str | None) -> str:
 
 @contextmanager
 def _environment(**wanted: str) -> Iterator[None]:
-    """Set the variables that are not set, for this process and those that it starts, until the block ends."""
+    """Set those variables that are not set, for this process and its children, until the block ends."""
     added = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -180,7 +180,7 @@ def _environment(**wanted: str) -> Iterator[None]:
 
 
 def _reload_environment() -> None:
-    """Have Ray, after its import, read its token and its authentication mode from the environment again."""
+    """Let Ray, after its import, read its token and authentication mode from the environment again."""
     with suppress(ImportError, AttributeError):  # versions without tokens
         raylet: Any = import_module("ray._raylet")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
@@ -189,7 +189,7 @@ def _reload_environment() -> None:
 
 def found_cluster() -> tuple[str, bool]:
     """The address of the Ray cluster that ``RAY_ADDRESS`` names, or that this user has started on this machine, and
-    whether it accepts connections; empty where there is none. Ray itself is not asked, nor imported.
+    whether it accepts connections; empty where there is none. Does not ask or import Ray.
     """
     places = [os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), "/tmp", tempfile.gettempdir()]
     address = os.environ.get("RAY_ADDRESS", "")
@@ -213,7 +213,7 @@ def accepts(address: str) -> bool:
 
 
 class _Placement:
-    """``with``: CPUs reserved on a Ray cluster for a run's servers and workers, and the actors on them."""
+    """CPUs reserved on a Ray cluster, within a ``with`` block, for a run's servers and workers, and their actors."""
 
     def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
         self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, job.config, servers, job.stop
@@ -246,7 +246,7 @@ class _Placement:
             remove_placement_group(self._group)  # and the actors in it
 
     def _wait(self, done: Callable[[float], Any], limit: float) -> bool:
-        """Call ``done`` until it returns True, or for ``limit`` seconds: False. Each call waits a second at most, as
+        """Call ``done`` until it returns True. False after ``limit`` seconds. Each call waits at most a second, as
         Ctrl-C is handled in between. RuntimeError where the run is stopped.
         """
         left = Limit(limit)
@@ -258,13 +258,13 @@ class _Placement:
         return True
 
     def start(self, *names: str) -> "list[Child]":
-        """An actor for each name, servers first. RuntimeError where they cannot be had."""
+        """An actor for each name, servers first. RuntimeError where one cannot start."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         ray, config, transport = self.ray, self._config, self._config.transport
         assert isinstance(transport, Tcp)
         encrypts = self._engine.tls and not (transport.certificate or transport.authority)
-        make = ray.remote(concurrency_groups={"hear": 1, "say": 1})(Actor)
+        make = ray.remote(concurrency_groups={"receive": 1, "send": 1})(Actor)
         bundles = self._bundles()
         if config.link and len({node for _, node in bundles}) > 1:
             raise ValueError(
@@ -292,7 +292,7 @@ class _Placement:
         ]
 
     def _bundles(self) -> list[tuple[int, str]]:
-        """A bundle and its node for each server, then each worker: from all nodes in turn, to keep servers apart."""
+        """A bundle and its node for each server, then each worker: all nodes in turn, to keep servers apart."""
         from ray.util.placement_group import placement_group_table
 
         of_node = defaultdict(list)
@@ -318,9 +318,9 @@ class _Placement:
         return found
 
     def _clock_offsets(self, actors: dict[str, Any]) -> dict[str, float]:
-        """The seconds by which this machine's clock is ahead of each node's. The node's clock is assumed to be read in
-        the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an offset within
-        the error of that is 0.
+        """The seconds by which this machine's clock is ahead of each node's. It assumes that the node reads its clock
+        in the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an offset
+        within the error of that is 0.
         """
         ray, offsets, error_s = self.ray, dict.fromkeys(actors, 0.0), 0.0
         here = ray.get_runtime_context().get_node_id()
@@ -353,12 +353,12 @@ class _ActorChild(Child):
         self._leaving = threading.Event()
         self._collector = threading.Thread(target=self._collect, name=f"minips-ray-{who}", daemon=True)
 
-    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+    def assign(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         self._actor.begin.remote(ship({"role": role, **parts}), *self._arguments)
         self._collector.start()
 
-    def say(self, word: str, value: Any = None) -> None:
-        self._actor.say.options(concurrency_group="say").remote(word, value)
+    def send(self, word: str, value: Any = None) -> None:
+        self._actor.send.options(concurrency_group="send").remote(word, value)
 
     def end(self, timeout: float) -> str:
         self.pipe.close()
@@ -377,19 +377,19 @@ class _ActorChild(Child):
         try:
             while (words := self._next()) is not None:
                 for word in words:
-                    with suppress(OSError):  # the supervisor has stopped reading: drop words until the actor ends
+                    with suppress(OSError):  # the supervisor reads no more: drop words until the actor ends
                         self._there.send_bytes(word)
         except self._placement.ray.exceptions.RayError as error:
             self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
         except OSError as error:
-            self._how = f"its node does not answer, {self._place}: {reason(error)}"
+            self._how = f"its node does not answer, {self._place}: {message_of(error)}"
         finally:
             self._there.close()
 
     def _next(self) -> list[bytes] | None:
-        """The next words, perhaps none; None at the end. OSError where the node is gone."""
+        """The next words, possibly none; None at the end. OSError where the node is gone."""
         ray = self._placement.ray
-        answer = self._actor.hear.options(concurrency_group="hear").remote(POLL_S)
+        answer = self._actor.receive.options(concurrency_group="receive").remote(POLL_S)
         while not ray.wait([answer], timeout=POLL_S + SILENCE_S)[0]:
             if self._leaving.is_set():
                 return None
@@ -399,7 +399,7 @@ class _ActorChild(Child):
 
 
 def _last_line(error: BaseException) -> str:
-    """The line with the reason of one of Ray's long error texts, without advice."""
+    """The line of one of Ray's long error texts that gives the reason, without advice."""
     line = str(error).strip().splitlines()[-1].strip()
     line = line.rpartition("Worker exit detail: ")[2] or line
     line = re.sub(r"The actor \w{32} is unavailable: ", "", line)

@@ -1,12 +1,12 @@
-"""Servers and workers as processes of this machine, briefed over a pipe.
+"""Servers and workers as processes of this machine, which get their roles over a pipe.
 
-A child is spawned and never forked from the user's process, whose threads and locks it would inherit in the middle of
+A child is spawned, never forked from the user's process, whose threads and locks it would inherit in the middle of
 their work. On Linux several children start as one process, which imports minips once and, while it has no thread, forks
 into all of them: an import takes a third of a second of a core, a fork a hundredth.
 
 A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
 draws or shows. Its role and data come by value (`minips.engines.shipping`). It leaves Ctrl-C to its parent, and ends
-when its parent is gone. It never prints: what user code prints travels to its supervisor.
+when its parent is gone. It never prints: the output of user code travels to its supervisor.
 """
 
 import io
@@ -28,19 +28,19 @@ from minips.engines.shipping import ship, unship
 from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, multiprocess, run_role
 from minips.stage import register
 from minips.stages.transports.framing import memory
-from minips.words import reason
+from minips.words import message_of
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
-"""Whether a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
+"""True where a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has one kind of end
 _starting = threading.Lock()
 _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"))
 
 
 Fork = Callable[[str, Any], int]
-"""A function that forks the child of this name, which has that end of its pipe: 0 in the child, else its number.
+"""A function that forks the child with this name and this end of its pipe. Returns 0 in the child, else its number.
 
-OSError or RuntimeError in a sentence where it cannot.
+OSError, or RuntimeError in a sentence, where it cannot.
 """
 
 
@@ -53,12 +53,12 @@ class Processes(LocalEngine):
     apart = "machine"
 
     def start(self, *names: str) -> list[Child]:
-        return started(names)
+        return start_children(names)
 
 
-def started(names: Sequence[str], fork: Fork | None = None) -> list[Child]:
-    """A child for each name, in a process that ``fork`` forks; None: in one as it comes. None is left where one cannot
-    be started.
+def start_children(names: Sequence[str], fork: Fork | None = None) -> list[Child]:
+    """Start a child for each name, in a process that ``fork`` forks or (None) in the usual way. Where one cannot start,
+    none is left.
     """
     if multiprocess().current_process().daemon:
         raise RuntimeError(
@@ -89,23 +89,23 @@ class _ProcessChild(Child):
         super().__init__(who, pipe)
         self._process = process
 
-    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+    def assign(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         buffers: list[memoryview] = []
-        briefing = ship({"role": role, **parts}, buffers if hasattr(os, "readv") else None)
+        assignment = ship({"role": role, **parts}, buffers if hasattr(os, "readv") else None)
         try:
-            self.pipe.send_bytes(briefing)
+            self.pipe.send_bytes(assignment)
             self.pipe.send([len(buffer) for buffer in buffers])
             for left in buffers:
                 while left:
                     left = left[os.write(self.pipe.fileno(), left) :]
         except OSError:
-            pass  # the child is gone, which the supervisor learns when it reads
-        except BaseException:  # Ctrl-C: the child would take the next word for a part of its briefing
+            pass  # the child is gone; the supervisor learns that when it reads
+        except BaseException:  # Ctrl-C: the child would read the next word as a part of its assignment
             self.pipe.close()
             raise
 
     def end(self, timeout: float) -> str:
-        self.pipe.close()  # a child that has read half of a word hears no more, and leaves
+        self.pipe.close()  # a child that has read half of a word reads the end, and leaves
         self._process.join(timeout)
         for number in (signal.SIGTERM, KILL):
             if self._process.exitcode is None:
@@ -125,7 +125,7 @@ def _signal(pid: int | None, number: int) -> None:
 
 
 def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
-    """A process that has been started. RuntimeError in a sentence where none can be."""
+    """A started process. RuntimeError, in a sentence, where none can be started."""
     context = multiprocess().get_context("spawn")
     python = os.fsdecode(multiprocess().spawn.get_executable())
     if not os.access(python, os.X_OK):
@@ -140,7 +140,7 @@ def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
 
 
 class _ForkServer:
-    """A process that forks once for each child, and, as the parent of them all, reports how each has ended."""
+    """A process that forks once for each child and, as the parent of all, reports how each has ended."""
 
     def __init__(self, names: Sequence[str], pipes: list[Any], fork: Fork | None) -> None:
         self._report, there = multiprocess().Pipe(duplex=False)
@@ -153,7 +153,7 @@ class _ForkServer:
             there.close()
         self.forks = [_Fork(self) for _ in names]
 
-    def hear(self, timeout: float) -> None:
+    def receive(self, timeout: float) -> None:
         """Learn the number of a child's process, or how it ended, within ``timeout`` seconds."""
         try:
             if self._report.poll(timeout):
@@ -163,7 +163,7 @@ class _ForkServer:
             self.close()
 
     def close(self) -> None:
-        """Wait for the end of the fork server, and end the children that it leaves behind."""
+        """Wait for the fork server's end, and end the children that it leaves behind."""
         if self._report.closed:
             return
         self._report.close()
@@ -190,13 +190,13 @@ class _Fork:
     def join(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while self.exitcode is None and (left := deadline - time.monotonic()) > 0:
-            self._server.hear(left)
+            self._server.receive(left)
         if all(fork.exitcode is not None for fork in self._server.forks):
             self._server.close()
 
 
 def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork | None = None) -> None:
-    """The program of the fork server; each of its children continues with `_child`."""
+    """The program of the fork server; its children continue with `_child`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
@@ -204,14 +204,14 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork
             pid = fork(name, pipe) if fork else os.fork()
         except (OSError, RuntimeError) as error:
             kind = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
-            ControlPipe(pipe).say("failed", (kind + reason(error), ""))
+            ControlPipe(pipe).send("failed", (kind + message_of(error), ""))
             continue
         if pid == 0:
             for other in (report, *pipes):
                 if other is not pipe:
                     other.close()
             multiprocess().current_process().name = f"minips-{name}"
-            np.random.seed()  # where user code draws from this generator, no two children draw the same
+            np.random.seed()  # user code may draw from this generator, differently in each child
             _child(pipe)
             return
         indices[pid] = index
@@ -227,7 +227,7 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork
 
 @contextmanager
 def _fresh_start() -> Iterator[None]:
-    """The surroundings in which a child is started: one arithmetic thread, no main module, Ctrl-C held back."""
+    """The surroundings of a child's start: one arithmetic thread, no main module, Ctrl-C held back."""
     from multiprocess import resource_tracker, spawn
 
     with _starting:
@@ -247,7 +247,7 @@ def _fresh_start() -> Iterator[None]:
 
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         spawn.get_preparation_data = prepare_without_main
-        resource_tracker.ensure_running()  # its start would let Ctrl-C through to the first child
+        resource_tracker.ensure_running()  # starting later, it would let Ctrl-C through to the first child
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
         try:
             yield
@@ -263,31 +263,31 @@ def _fresh_start() -> Iterator[None]:
 def _child(pipe: Any) -> None:
     """The program of a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError):  # Linux alone has this file: the name that ps and top show, of 15 letters
+    with suppress(OSError):  # on Linux only: the name that ps and top show, of 15 letters
         Path("/proc/self/comm").write_text(multiprocess().current_process().name.replace(" ", ""))
     control = ControlPipe(pipe)
     try:
-        briefing = pipe.recv_bytes()
+        assignment = pipe.recv_bytes()
         buffers = [_read(pipe, nbytes) for nbytes in pipe.recv()]
     except (EOFError, OSError):
         return
-    run_briefing(control, briefing, buffers)
+    run_assignment(control, assignment, buffers)
 
 
-def run_briefing(
+def run_assignment(
     control: ControlPipe,
-    briefing: bytes,
+    assignment: bytes,
     buffers: Iterable[memoryview] = (),
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda parts: parts,
 ) -> None:
-    """Run the role of a ``briefing``, with its arguments, which ``prepare`` may change; prints go to ``control``."""
+    """Run the role of an ``assignment`` with its arguments, which ``prepare`` may change; prints go to ``control``."""
     sys.stdout = sys.stderr = Forward(control)
     try:
-        parts = prepare(unship(briefing, buffers))
+        parts = prepare(unship(assignment, buffers))
         role = parts.pop("role")
     except Exception as error:
-        text = f"{type(error).__name__}: {reason(error)}."
-        control.say("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
+        text = f"{type(error).__name__}: {message_of(error)}."
+        control.send("failed", (f"{text} The problem or a stage could not be rebuilt in the new process", ""))
         return
     run_role(role, control, parts)
 
@@ -312,7 +312,7 @@ class Forward(io.TextIOBase):
     def write(self, text: str) -> int:
         *lines, self._left = (self._left + text).split("\n")
         for line in lines:
-            self._control.say("log", line)
+            self._control.send("log", line)
         return len(text)
 
     def flush(self) -> None:

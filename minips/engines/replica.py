@@ -16,7 +16,7 @@ from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import native, partition
 from minips.core.reduction import AllReduceState, all_reduce
 from minips.core.sessions import Do, Session, nothing
-from minips.core.shard import Shard, checked
+from minips.core.shard import Shard, check_gradients
 from minips.drivers.peer import Peer
 from minips.engines.inner import Inner
 from minips.engines.worker import at_step, before_updates, compute, has_moved
@@ -28,15 +28,15 @@ from minips.stages.aggregators import Contribution
 
 SAMPLES = 8
 SAMPLE_BYTES = 2**23
-"""A replica keeps the gradients of so many steps, spread evenly over a run, or of as many as have so many bytes, one at
-least: from them the error of the exchange is measured after the run, when that delays nothing.
+"""A replica keeps the gradients of so many steps, spread evenly over a run, or of fewer, if they exceed so many bytes,
+but at least one. The error of the exchange is measured from them after the run, when that delays nothing.
 """
 
 
 class Replica:
-    """A `Shard` that holds all the parameters and takes one push for each step, the mean of all the workers'.
+    """A `Shard` that holds all the parameters and takes one push per step, the mean of all the workers' gradients.
 
-    ``trace`` records its steps. After ``every`` so many steps the shard pauses. ``state`` is the worker's in a saved
+    ``trace`` records its steps. The shard pauses after ``every`` so many steps. ``state`` is the worker's in a saved
     run. ``inner`` makes local steps, if there are any.
     """
 
@@ -75,8 +75,8 @@ class Replica:
         paused: Callable[[], Session[bool]],
         stepped: Callable[[], None] = nothing,
     ) -> Session[bool]:
-        """One step of all the workers, with this one's ``contribution``; True where it is the last one. Afterwards
-        ``stepped()`` is called; ``paused`` is the session of a pause, True where the run ends there.
+        """One step of all the workers, with this one's ``contribution``. Returns True after the last step. Calls
+        ``stepped()`` afterwards; ``paused`` is the session of a pause, which returns True where the run ends there.
         """
         reduction.begin(contribution.clock, contribution.gradients, ending, diverged)
         self.step(contribution, (yield from all_reduce(reduction)))
@@ -88,9 +88,9 @@ class Replica:
         return ending
 
     def step(self, contribution: Contribution, mean: Tensors) -> None:
-        """One step along ``mean``, which has this worker's ``contribution`` in it.
+        """One step along ``mean``, which includes this worker's ``contribution``.
 
-        DivergedError, with the parameters as they were, where the step would make them NaN or infinite.
+        DivergedError, with the parameters unchanged, where the step would make them NaN or infinite.
         """
         if self.shard.version in self._sampled:
             means = {name: g.copy() for name, g in mean.items() if self.rank == 0}
@@ -104,11 +104,11 @@ class Replica:
         self.losses.append((self.changed_at, self.shard.version * self._each, contribution.loss))
 
     def kept(self) -> dict[str, Any]:
-        """The part of the worker's state that only this replica has."""
+        """The part of the worker's state that only this replica holds."""
         return {"inner": self.inner.state()} if self.inner else {}
 
     def report(self) -> dict[str, Any]:
-        """The replica's part of a run's report: with the parameters at rank 0, with their digest at every rank."""
+        """The replica's part of a run's report: the parameters at rank 0, their digest at every rank."""
         shard, params = self.shard, self.shard.params
         whole: dict[str, Any] = {}
         if self.rank == 0:  # all replicas are the same
@@ -132,34 +132,33 @@ def train_allreduce(
     seen: tuple[Tensors, int] | None = None,
     pause: Callable[[], bool] = lambda: False,
 ) -> tuple[Tensors, int]:
-    """Train on ``problem``, this worker's shard of the rows, as `train_together` says, until the config's steps are
-    made; where ``stop`` is set at any worker, all workers end after the same step. ``trace`` records the computing.
-    After a step at which the replica pauses ``pause()`` is called; the run ends where it returns True, which it does at
-    every worker or at none. Returns the parameters that the next gradient is computed from, and their version; ``seen``
-    are those of a saved run.
+    """Train on ``problem``, this worker's shard of the rows, by `train_together`, until the config's steps are made;
+    where ``stop`` is set at any worker, all workers end after the same step. ``trace`` records the computing. After a
+    step at which the replica pauses, it calls ``pause()``; the run ends where that returns True, which it does at every
+    worker or at none. Returns the parameters for the next gradient, and their version; ``seen`` are those of a saved
+    run.
 
-    DivergedError, at all the workers, where one of them has no finite gradient any more, or their mean leads to no
-    finite parameters.
+    DivergedError, at all the workers, where a worker's gradient, or the parameters after the mean, are not finite.
     """
 
-    def computed(need: Compute) -> tuple[Contribution, str]:
+    def compute_timed(need: Compute) -> tuple[Contribution, str]:
         trace.step = need.clock
         with trace.span("compute"):
             return contribute(problem, config, replica, need.clock, need.seen, stop)
 
-    def paused() -> Session[bool]:
+    def pause_session() -> Session[bool]:
         return bool((yield Do((), 0, pause)))
 
     def exchange(clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
-        return replica.exchange(peer.reduction, *computed, stop.is_set(), paused)
+        return replica.exchange(peer.reduction, *computed, stop.is_set(), pause_session)
 
-    def begun(session: Session[bool]) -> Future[bool]:
+    def begin(session: Session[bool]) -> Future[bool]:
         return pool.submit(peer.carry_out, session)
 
     clocks = range(replica.shard.version, config.clocks)
     loop = train_together(replica.copy, exchange, clocks, config.overlap, seen)
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
-        last: tuple[Tensors, int] = carry_out_loop(loop, computed, peer.carry_out, begun, Future.result)
+        last: tuple[Tensors, int] = carry_out_loop(loop, compute_timed, peer.carry_out, begin, Future.result)
         return last
 
 
@@ -167,15 +166,16 @@ def contribute(
     problem: Problem, config: Config, replica: Replica, clock: int, seen: tuple[Tensors, int], stop: Event | None = None
 ) -> tuple[Contribution, str]:
     """A rank's contribution to the sum of a step, computed from the copy of its replica that it has ``seen``; and why
-    its gradient is not finite, or nothing. In place of such a gradient the rank adds zeros, so that every rank comes to
-    the end of the step. NonFiniteError before the first update, where only the data, or the problem, can be to blame.
+    its gradient is not finite, or an empty text. In place of such a gradient the rank adds zeros, so that every rank
+    reaches the end of the step. NonFiniteError before the first update, where only the data or the problem can be at
+    fault.
     """
     params, version = seen
     try:
         loss, gradients = (replica.inner or compute)(problem, config, params, replica.rank, clock, stop)
         # copies, since the problem may reuse its own
         gradients = {name: np.array(native(g, f"The gradient of {name!r}")) for name, g in gradients.items()}
-        checked(gradients, params)
+        check_gradients(gradients, params)
     except NonFiniteError as error:
         if not has_moved(error, (version,)):
             raise before_updates(error) from error
@@ -185,7 +185,7 @@ def contribute(
 
 
 def check_replicas(digests: Sequence[str]) -> None:
-    """RuntimeError where the replicas, by rank, are not all the same."""
+    """RuntimeError where the replicas' digests, by rank, differ."""
     for rank, digest in enumerate(digests):
         if digest != digests[0]:
             raise RuntimeError(
@@ -196,7 +196,7 @@ def check_replicas(digests: Sequence[str]) -> None:
 
 def requantization_error(samples: Sequence[Sequence[tuple[Tensors, Tensors]]]) -> float | None:
     """The error of the exchanged means against the exact ones: ``|mean − exact| / |exact|`` over all tensors, averaged
-    over the sampled steps. ``samples`` has a list for each worker, the first of which holds the means; None without.
+    over the sampled steps; None without samples. ``samples`` has a list for each worker; the first one holds the means.
     """
     errors = []
     for step in zip(*samples, strict=True):

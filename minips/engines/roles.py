@@ -1,15 +1,15 @@
-"""The roles of a run's children: to serve, or to work. The same code runs in a thread and in a process.
+"""The roles of a run's children: serving or working. The same code runs in a thread and in a process.
 
-Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor say:
+Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor exchange:
 
     role → supervisor   ready (with its address, if it serves), connected, progress, paused, pausing, diverged,
                         finished, alone
     supervisor → role   connect (the addresses of those who serve), go, go on, end, diverged, halt, pause
 
-Servers serve; with an all-reduce there is no server, and the workers serve each other. The holders of parameters pause
-after ``every`` so many clocks of all the workers, until the supervisor says go on, or end. All servers of a run that is
-stopped end at one clock: the supervisor asks each for the count of pushes at which it could pause, and names the
-largest to all. A ``state`` is what the same role's report held under that name in a saved run.
+With an all-reduce there is no server, and the workers serve each other. The holders of parameters pause after ``every``
+so many clocks of all the workers, until the supervisor sends go on or end. All servers of a stopped run end at one
+clock: the supervisor asks each for the count of pushes at which it could pause, and sends the largest to all. A
+``state`` is the value of that name in the same role's report of a saved run.
 """
 
 import threading
@@ -35,11 +35,11 @@ from minips.stage import Tensors
 
 TICK_S = 0.01
 NEWS_TICKS = 10
-"""A server looks every ``TICK_S`` seconds whether it is done, and reports its progress every so many looks."""
+"""A server checks every ``TICK_S`` seconds for the end, and reports its progress at every so many checks."""
 CROWD = 8
-"""Servers from which on they look less often: together as often as these."""
+"""With more servers than this, each checks less often: all together as often as so many."""
 LISTEN_S = 0.05
-"""A worker hears the supervisor, and without servers reports its progress, every so many seconds."""
+"""A worker reads the supervisor's words, and without servers reports its progress, every so many seconds."""
 
 Report = dict[str, Any]
 
@@ -54,21 +54,21 @@ def serve(
     address: str | None = None,
     **more: Any,
 ) -> Report:
-    """One server, on the engine's own network, until the supervisor says stop; its report. `Server` takes ``more``."""
+    """Run one server on the engine's own network until the supervisor sends stop. Returns its report."""
     rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
     updates, tick_s = config.workers * config.clocks, TICK_S * max(1.0, config.servers / CROWD)
     server = Server(params, config, index=index, updates=updates, **more)
     with server.serve(address, token, private=True):
-        control.say("ready", server.address)
-        while (heard := control.hear(tick_s))[0] != "stop":
-            if heard[0] == "diverged":
-                server.diverge(heard[1])
-            elif heard[0] in ("go on", "end"):
-                server.go_on(end=heard[0] == "end")
+        control.send("ready", server.address)
+        while (message := control.receive(tick_s))[0] != "stop":
+            if message[0] == "diverged":
+                server.diverge(message[1])
+            elif message[0] in ("go on", "end"):
+                server.go_on(end=message[0] == "end")
                 paused = False
-            elif heard[0] == "pause":
-                control.say("pausing", server.pause(heard[1]))
-                ending = heard[1] is not None
+            elif message[0] == "pause":
+                control.send("pausing", server.pause(message[1]))
+                ending = message[1] is not None
             if ending and server.paused:
                 server.stop()
             ticks += 1
@@ -77,22 +77,22 @@ def serve(
                 rows = server.losses[rows_sent:]
                 rows_sent += len(rows)
                 shard = server.shard
-                control.say("progress", (shard.applied, expected(shard) or 0, shard.made // shard.workers, rows))
+                control.send("progress", (shard.applied, expected(shard) or 0, shard.made // shard.workers, rows))
             if pausing:
                 paused = True
-                control.say("paused", (server.params, server.layout))
+                control.send("paused", (server.params, server.layout))
             if over:
                 finished = True
                 if server.diverged:
-                    control.say("diverged", server.diverged)
-                control.say("finished")
+                    control.send("diverged", server.diverged)
+                control.send("finished")
     return server.report()
 
 
 def run_ps_worker(
     control: ControlPipe, *, config: Config, problem: Problem, worker: int, every: int | None, state: Any, **known: Any
 ) -> Report:
-    """One worker, until the run is done or the supervisor says stop; its report. ``known`` are token and secrets."""
+    """Run one worker until the run is done or the supervisor sends stop. Returns its report."""
     word, addresses = control.wait("connect")
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
@@ -101,7 +101,7 @@ def run_ps_worker(
         if state:
             client.restore(state["links"])
             seen = state["seen"] and Seen(*state["seen"])
-        control.say("connected")
+        control.send("connected")
         if control.wait("go")[0] == "go":
             with _listening(control, worker) as halt:
                 restored, seen = seen, None  # after an error the next gradient is computed from a pull
@@ -110,12 +110,12 @@ def run_ps_worker(
                 except SystemExit:
                     raise
                 except BaseException as error:
-                    # Told before the goodbye, which completes the round without this worker: the others could end the
-                    # run before anybody hears why.
+                    # Sent before the goodbye, which completes the round without this worker: else the others could end
+                    # the run before the reason is known.
                     if not isinstance(error, NonFiniteError):
                         control.failed(error)
                     elif has_moved(error, client.versions):
-                        control.say("diverged", at_step(client.clock, worker, error))
+                        control.send("diverged", at_step(client.clock, worker, error))
                     else:
                         control.failed(before_updates(error))
                     halt.wait(config.timeout_s)
@@ -135,32 +135,32 @@ def run_allreduce_worker(
     every: int | None = None,
     state: Any = None,
 ) -> Report:
-    """One worker of an all-reduce, from its start until the supervisor says stop; its report.
+    """Run one worker of an all-reduce until the supervisor sends stop. Returns its report.
 
     The worker stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is
-    gone it says that it is alone, and the supervisor finds out why.
+    gone it sends ``alone``, and the supervisor finds out why.
     """
     rows_sent, state = 0, state or {}
     seen = state.get("seen") and tuple(state["seen"])
     resumed, decision = threading.Event(), [False]
 
-    def tell() -> None:
+    def report_progress() -> None:
         nonlocal rows_sent
         rows = replica.losses[rows_sent:]
         rows_sent += len(rows)
         applied = replica.shard.applied
-        control.say("progress", (applied, config.clocks, applied, rows))
+        control.send("progress", (applied, config.clocks, applied, rows))
 
     def pause() -> bool:
-        """Until the supervisor says go on, or end: True."""
+        """Wait until the supervisor sends go on or end. True for end."""
         resumed.clear()
-        tell()
-        control.say("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
+        report_progress()
+        control.send("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
         resumed.wait(MOST_S)
         return decision[0]
 
     def decide(word: str) -> None:
-        if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides, at every rank
+        if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides, for every rank
             decision[0] = word != "go on"
             resumed.set()
 
@@ -169,23 +169,23 @@ def run_allreduce_worker(
         replica = Replica(params, config, worker, peer.trace, every, state)
         if state:
             peer.reduction.restore(state["hops"])
-        control.say("ready", peer.address)
+        control.send("ready", peer.address)
         word, addresses = control.wait("connect", "halt")
         try:
             if word == "connect":
                 peer.connect(addresses)
-                control.say("connected")
+                control.send("connected")
                 word, _ = control.wait("go", "halt")
             if word == "go":
-                with _listening(control, worker, tell, decide) as halt:
+                with _listening(control, worker, report_progress, decide) as halt:
                     try:
                         seen = train_allreduce(problem, config, peer, replica, halt, computing, seen, pause)
                     except DivergedError as error:
-                        control.say("diverged", str(error))
-                tell()
-            control.say("finished")
+                        control.send("diverged", str(error))
+                report_progress()
+            control.send("finished")
         except LostError as error:
-            control.say("alone", str(error))
+            control.send("alone", str(error))
         control.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
     state = {"hops": peer.reduction.state(), "seen": [*seen] if seen and config.overlap else None, **replica.kept()}
@@ -196,19 +196,19 @@ def run_allreduce_worker(
 def _listening(
     control: ControlPipe,
     worker: int,
-    tell: Callable[[], None] = lambda: None,
-    heard: Callable[[str], None] = lambda word: None,
+    report_progress: Callable[[], None] = lambda: None,
+    handle: Callable[[str], None] = lambda word: None,
 ) -> Iterator[threading.Event]:
-    """The event that halt and stop set; a thread gives ``heard`` the supervisor's words and calls ``tell`` at times."""
+    """The event that halt and stop set; a thread passes the supervisor's words to ``handle`` and reports progress."""
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:
         while not (over.is_set() or control.stopped):
-            word, _ = control.hear(LISTEN_S)
+            word, _ = control.receive(LISTEN_S)
             if word in ("halt", "stop"):
                 halt.set()
-            heard(word)
-            tell()
+            handle(word)
+            report_progress()
 
     thread = threading.Thread(target=listen, name=f"minips-listen-{worker}", daemon=True)
     thread.start()

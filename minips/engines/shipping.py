@@ -1,7 +1,7 @@
-"""User code by value: a problem or a stage that was written in a notebook cell or in a script works in another process.
+"""User code by value: a problem or stage written in a notebook cell or a script works in another process.
 
-`dill` with ``recurse=True`` takes along what the code refers to, and only that. An error names the value that cannot
-travel, and a warning a surprisingly large one.
+`dill` with ``recurse=True`` takes along only what the code refers to. An error names a value that cannot travel, a
+warning one that is surprisingly large.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minips.stage import Stage, Value, register
-from minips.words import reason
+from minips.words import message_of
 
 LARGE_BYTES = 1_000_000
 
@@ -25,7 +25,7 @@ LARGE_BYTES = 1_000_000
 def ship(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
     """``thing`` as bytes; the memory of large arrays is not copied but listed in ``buffers``, unless that is None.
 
-    TypeError names what cannot travel; a captured global of over a megabyte is a warning.
+    TypeError names a value that cannot travel; a captured global of over a megabyte brings a warning.
     """
     for owner, name, value in _captured(thing):
         size = len(_packed(f"{owner} uses {name!r}", value))
@@ -51,7 +51,7 @@ def unship(data: bytes, buffers: Iterable[memoryview] = ()) -> Any:
 
 
 def register_shipped_stages(value: Any) -> None:
-    """Register the class of each stage within ``value``, as its cell did in the process that it came from."""
+    """Register the class of each stage within ``value``, as its cell did in the original process."""
     if isinstance(value, Stage) and type(value).__module__ == "__main__" and "name" in vars(type(value)):
         register(type(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -63,19 +63,19 @@ def register_shipped_stages(value: Any) -> None:
 
 
 def _packed(where: str, value: Any) -> bytes:
-    """The pickled value; TypeError, which says where it is, where it cannot travel."""
+    """The pickled value. TypeError where it cannot travel; ``where`` begins the sentence."""
     try:
         return _dumps(value)
     except Exception as error:
         raise TypeError(
-            f"{where} a {type(value).__name__}, which cannot travel to another process ({reason(error)}). "
+            f"{where} a {type(value).__name__}, which cannot travel to another process ({message_of(error)}). "
             "Make it inside the method that needs it, or run with engine=Threads()."
         ) from error
 
 
 def _dumps(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
-    """As ``dill.dumps``, with modules by name: dill would take along all of a module outside of site-packages, as
-    minips is where it was installed with ``-e``.
+    """As ``dill.dumps``, with modules by name: dill would take along the whole of a module outside site-packages, such
+    as minips installed with ``-e``.
     """
     import dill
 
@@ -93,7 +93,7 @@ def _dumps(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
 
 
 def _reduced(thing: Any) -> Any:
-    """The reduction of an importable module, and of an array without a copy; NotImplemented leaves the rest to dill."""
+    """The reduction of an importable module, or of an array without a copy; NotImplemented leaves the rest to dill."""
     if type(thing) is np.ndarray:
         return thing.__reduce_ex__(5)
     if isinstance(thing, ModuleType) and thing.__name__ != "__main__" and sys.modules.get(thing.__name__) is thing:
@@ -102,7 +102,7 @@ def _reduced(thing: Any) -> Any:
 
 
 def _attributes(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The attributes within a problem or a config, with their paths; the leaves first."""
+    """The attributes within a problem or a config, with their paths, leaves first."""
     inner = thing.items() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).items()
     for name, value in inner:
         if isinstance(value, Value) or (isinstance(thing, dict) and hasattr(value, "__dict__")):
@@ -111,7 +111,7 @@ def _attributes(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
-    """The globals that classes of ``__main__`` within ``thing`` use: the class's name, the global's name, its value."""
+    """The globals that classes of ``__main__`` within ``thing`` use: class name, global's name, value."""
     from dill.detect import globalvars
 
     visited: set[type] = set()

@@ -1,8 +1,8 @@
-"""One supervisor of children for runs, calibrations and benches: it starts them, hears them and ends them.
+"""The supervisor of children for runs, calibrations and benches: it starts them, listens to them and ends them.
 
-A child is a process or a thread that runs a role: a function of a control pipe. Both sides talk in pairs of a
-word and a value. From every child come ``result``, with what its role returned, or ``failed``, with what it raised and
-the traceback, and ``log``, with a line for standard error; to every child goes ``stop``. Other words are the role's.
+A child is a process or a thread that runs a role: a function of a control pipe. Both sides send pairs of a word and a
+value. Every child sends ``result``, with its role's result, or ``failed``, with its exception and the traceback, and
+``log``, with a line for standard error; every child gets ``stop``. Other words belong to the role.
 """
 
 import selectors
@@ -18,27 +18,27 @@ from typing import Any, Self
 
 from minips.engines.shipping import register_shipped_stages
 from minips.stages.transports.patience import Limit
-from minips.words import reason
+from minips.words import message_of
 
 FAREWELL_S = 5.0
-"""How long a child may take to leave after it was told to stop."""
+"""How long a child may take to leave after ``stop``."""
 TICK_S = 0.1
 """The seconds between two calls of a waiting supervisor's ``check``."""
 
 
 class ControlPipe:
-    """A child's end of its pipe, for several threads. Words to an end that has closed are dropped."""
+    """A child's end of its pipe, for several threads. It drops words to a closed end."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe, self._lock, self.stopped = pipe, threading.Lock(), False
 
-    def say(self, word: str, value: Any = None) -> None:
-        """Tell the supervisor."""
+    def send(self, word: str, value: Any = None) -> None:
+        """Send the supervisor a word and a value."""
         with self._lock, suppress(OSError):
             self._pipe.send((word, value))
 
-    def hear(self, timeout: float) -> tuple[str, Any]:
-        """The supervisor's next word and value: silence after ``timeout`` seconds; stop where it is gone."""
+    def receive(self, timeout: float) -> tuple[str, Any]:
+        """The supervisor's next word and value: ``silence`` after ``timeout`` seconds, ``stop`` if it is gone."""
         word, value = "stop", None
         with suppress(EOFError, OSError):
             if not self.stopped:
@@ -47,24 +47,24 @@ class ControlPipe:
         return word, value
 
     def wait(self, *wanted: str) -> tuple[str, Any]:
-        """The next of the ``wanted`` words, or stop, however long it takes; other words are dropped."""
-        while (heard := self.hear(1.0))[0] not in ("stop", *wanted):
+        """Wait for one of the ``wanted`` words, or stop, however long it takes; drop other words."""
+        while (received := self.receive(1.0))[0] not in ("stop", *wanted):
             pass
-        return heard
+        return received
 
     def failed(self, error: BaseException) -> None:
-        """Tell what a role raised, and its traceback."""
+        """Send the exception of a role, and its traceback."""
         print(end="", flush=True)  # a last line without an end, from user code
-        self.say("failed", (f"{type(error).__name__}: {reason(error)}", traceback.format_exc()))
+        self.send("failed", (f"{type(error).__name__}: {message_of(error)}", traceback.format_exc()))
 
 
 def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, Any]) -> None:
-    """Run a role; the supervisor hears what it returns or raises. SystemExit ends the child."""
+    """Run a role and send the supervisor its result or exception. SystemExit ends the child."""
     try:
         register_shipped_stages(parts)
         report = role(control, **parts)
         print(end="", flush=True)  # a last line without an end, from user code
-        control.say("result", report)
+        control.send("result", report)
     except SystemExit:
         raise
     except BaseException as error:
@@ -72,35 +72,35 @@ def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, An
 
 
 class Child(ABC):
-    """A process or thread that was started, and the supervisor's end of its pipe.
+    """A started process or thread, and the supervisor's end of its pipe.
 
-    ``heard`` holds the child's values by their words, until they are taken out. ``address`` is where the child serves,
-    if it does; None for a fresh local address.
+    ``received`` holds the child's values by their words, until they are taken out. ``address`` is where the child
+    serves, if it does; None for a fresh local address.
     """
 
     def __init__(self, who: str, pipe: Any, address: str | None = None) -> None:
         self.who, self.pipe, self.address = who, pipe, address
-        self.heard: dict[str, Any] = {}
+        self.received: dict[str, Any] = {}
         self.done = self.gone = False
 
     @abstractmethod
-    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+    def assign(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         """Give the child its role, and the role's arguments."""
 
-    def say(self, word: str, value: Any = None) -> None:
-        """Tell the child. Where it is gone, the pipe tells the supervisor."""
+    def send(self, word: str, value: Any = None) -> None:
+        """Send the child a word and a value. If it is gone, the supervisor learns that from the pipe."""
         with suppress(OSError):
             self.pipe.send((word, value))
 
     @abstractmethod
     def end(self, timeout: float) -> str:
-        """Wait for the child's end, enforce it after ``timeout`` seconds, free its resources; returns how it ended."""
+        """Wait for the child's end, enforce it after ``timeout`` seconds, free its resources. Returns how it ended."""
 
 
-def tell(children: Iterable[Child], word: str, value: Any = None) -> None:
-    """Tell several children the same."""
+def send_all(children: Iterable[Child], word: str, value: Any = None) -> None:
+    """Send several children the same word and value."""
     for child in children:
-        child.say(word, value)
+        child.send(word, value)
 
 
 Start = Callable[..., list[Child]]
@@ -108,10 +108,10 @@ Start = Callable[..., list[Child]]
 
 
 class Supervisor:
-    """``with``: children, which have all ended when the block has, whatever happens.
+    """Children that have all ended when the ``with`` block ends, whatever happens.
 
-    ``start`` is the method of that name of `Processes` or `Threads`. ``check`` is called several times a second while
-    the supervisor waits; an exception that it raises ends the wait.
+    ``start`` is the method of that name of `Processes` or `Threads`. The supervisor calls ``check`` several times a
+    second while it waits; an exception from it ends the wait.
     """
 
     def __init__(self, start: Start, check: Callable[[], None] = lambda: None) -> None:
@@ -126,33 +126,33 @@ class Supervisor:
             self.children += started
         return started
 
-    def hear(self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda _: None) -> Any:
-        """The value of the child's word ``wanted``; ``progress`` is called with the values of that word before it.
+    def receive(self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda _: None) -> Any:
+        """The value of the child's word ``wanted``; ``progress`` is called with the values of progress before it.
 
-        RuntimeError where one of the children fails or leaves early, and after ``limit`` seconds without a word.
+        RuntimeError where a child fails or leaves early, and after ``limit`` seconds without a word.
         """
-        while self.wait(lambda: bool(child.heard), limit):
-            if "progress" in child.heard:
-                progress(child.heard.pop("progress"))
-            elif wanted in child.heard:
-                return child.heard.pop(wanted)
+        while self.wait(lambda: bool(child.received), limit):
+            if "progress" in child.received:
+                progress(child.received.pop("progress"))
+            elif wanted in child.received:
+                return child.received.pop(wanted)
             else:
-                raise RuntimeError(f"{child.who} said {', '.join(child.heard)} instead of {wanted}.")
+                raise RuntimeError(f"{child.who} said {', '.join(child.received)} instead of {wanted}.")
         raise RuntimeError(f"{child.who} sent nothing for {limit:g} seconds. Is the machine overloaded?")
 
     def wait(self, until: Callable[[], bool], limit: float = float("inf")) -> bool:
-        """Hear the children until ``until()`` holds: True; False where it does not within a `Limit` of seconds."""
+        """Listen to the children until ``until()`` holds. False where it does not within a `Limit` of seconds."""
         left = Limit(limit)
         with closing(_Pipes(child for child in self.children if not child.gone)) as pipes:
             while not until():
                 self._check()
                 for child in pipes.ready(min(left.tick, TICK_S)):
-                    self._receive(child)
+                    self._read(child)
                 if left.over():
                     return until()
         return True
 
-    def _receive(self, child: Child) -> None:
+    def _read(self, child: Child) -> None:
         try:
             word, value = child.pipe.recv()
         except (EOFError, OSError):
@@ -165,26 +165,26 @@ class Supervisor:
         if word == "failed":
             self.failed(child, *value)
         else:
-            self.said(child, word, value)
+            self.handle(child, word, value)
 
-    def said(self, child: Child, word: str, value: Any) -> None:
-        """Keep a word of a child."""
+    def handle(self, child: Child, word: str, value: Any) -> None:
+        """Keep a child's word and value."""
         if word != "log":
-            child.heard[word] = value
+            child.received[word] = value
 
     def failed(self, child: Child, text: str, details: str) -> None:
-        """Raise what the child's role has raised; its traceback is a note."""
+        """Raise the error of the child's role, with its traceback as a note."""
         error = RuntimeError(f"{child.who} failed: {text}")
         error.add_note(details)
         raise error
 
     def lost(self, child: Child) -> None:
-        """Raise, for a child has left before its role had ended."""
+        """Raise for a child that left before its role had ended."""
         raise RuntimeError(f"{child.who} left before its work was done: {child.end(self.farewell_s)}.")
 
     def stop(self) -> None:
-        """Tell all to stop, and go on; the end of the block waits for them."""
-        tell(self.children, "stop")
+        """Ask all children to stop, without waiting; the end of the block waits."""
+        send_all(self.children, "stop")
 
     def __enter__(self) -> Self:
         return self
@@ -193,16 +193,16 @@ class Supervisor:
         with ctrl_c_later():
             self.stop()
             deadline = time.monotonic() + self.farewell_s  # for all together
-            for child in self.children:  # show what they have printed, where one of them failed
+            for child in self.children:  # show their last lines, where one of them failed
                 with suppress(EOFError, OSError):
                     while child.pipe.poll() and time.monotonic() < deadline:
                         _show(child, *child.pipe.recv())
-            for child in reversed(self.children):  # those who serve have started first
+            for child in reversed(self.children):  # those that serve started first
                 child.end(max(deadline - time.monotonic(), 0.0))
 
 
 class _Pipes:
-    """The pipes of children, which are registered once for many waits: each of many children has a word to say."""
+    """The pipes of children, registered once for many waits, since each of many children sends a word."""
 
     def __init__(self, children: Iterable[Child]) -> None:
         self._children = {child.pipe.fileno(): child for child in children}
@@ -212,7 +212,7 @@ class _Pipes:
                 self._selector.register(number, selectors.EVENT_READ)
 
     def ready(self, timeout: float) -> Iterator[Child]:
-        """The children that have said a word, or are gone; none after ``timeout`` seconds."""
+        """The children that have sent a word, or are gone; none after ``timeout`` seconds."""
         if self._selector is None:
             present = {child.pipe: child for child in self._children.values() if not child.gone}
             yield from map(present.__getitem__, multiprocess().connection.wait(list(present), timeout))
@@ -228,17 +228,17 @@ class _Pipes:
 
 
 def _show(child: Child, word: str, value: Any) -> None:
-    """Write what a child printed to standard error."""
+    """Write a child's line to standard error."""
     if word == "log" and sys.stderr:
-        with suppress(OSError, ValueError):  # where that is closed
+        with suppress(OSError, ValueError):  # where it is closed
             print(f"{child.who}: {value}", file=sys.stderr)
 
 
 def multiprocess() -> Any:
-    """The library of that name. RuntimeError where it does not work, as in a browser's Python."""
+    """The library multiprocess. RuntimeError where it does not work, as in a browser's Python."""
     try:
         import multiprocess.connection
-        import multiprocess.resource_tracker  # from Python 3.13 on the part above works without what this one needs
+        import multiprocess.resource_tracker  # from Python 3.13 on the first import can work where this one cannot
     except ImportError as error:
         raise RuntimeError(
             f"Servers and workers need the library multiprocess, and here it does not work: {error}. "
@@ -249,7 +249,7 @@ def multiprocess() -> Any:
 
 @contextmanager
 def ctrl_c_later() -> Iterator[None]:
-    """Hold a Ctrl-C, and a SIGTERM, back until the block has ended, so that no child is left half started."""
+    """Hold back a Ctrl-C or a SIGTERM until the block has ended, so that no child is left half started."""
     signals: list[int] = []
     try:
         with handling(lambda number, _: signals.append(number), signal.SIGINT, signal.SIGTERM):
@@ -261,8 +261,8 @@ def ctrl_c_later() -> Iterator[None]:
 
 @contextmanager
 def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iterator[None]:
-    """Call ``handle`` when one of these signals comes (None: the handler of before), until the block has ended; then
-    restore the handlers. Does nothing outside of the main thread, the only one that Python interrupts.
+    """Call ``handle`` (None: the previous handler) on these signals until the block has ended; then restore the
+    handlers. Does nothing outside the main thread, the only one that Python interrupts.
     """
     main = threading.current_thread() is threading.main_thread()
     before = {number: handler for number in numbers if main and (handler := signal.getsignal(number)) is not None}
@@ -277,11 +277,11 @@ def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iter
 
 @contextmanager
 def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
-    """Keep the first KeyboardInterrupt that the handler of Ctrl-C, or of SIGTERM, raises, so that the block can end in
-    order. The second is raised at once.
+    """Keep the first KeyboardInterrupt from the handler of Ctrl-C or SIGTERM, so that the block can end in order. The
+    second one is raised at once.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():  # of a run within a run: the handler of before both
+    for number, handler in before.items():  # in a run within a run: the handler before both
         before[number] = getattr(handler, "before", before)[number]
     kept: list[KeyboardInterrupt] = []
 

@@ -13,7 +13,7 @@ from minips.stage import register
 @register
 @dataclass(frozen=True)
 class Threads(LocalEngine):
-    """All servers and workers in this process. Any transport works; the times contain the cost of one interpreter."""
+    """All servers and workers in this process. Any transport works; the times include the cost of one interpreter."""
 
     name = "threads"
 
@@ -28,21 +28,21 @@ class _ThreadChild(Child):
         self._thread: threading.Thread | None = None
         self._how = "its thread returned"
 
-    def brief(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+    def assign(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         def run() -> None:
             with self._there:
                 control = ControlPipe(self._there)
                 try:
                     run_role(role, control, parts)
-                except SystemExit as end:  # of user code: what it would do to a process
+                except SystemExit as end:  # from user code: it would end a process
                     is_status = isinstance(end.code, int | None)
                     self._how = f"its exit code was {end.code or 0 if is_status else 1}"
                     if not is_status:
-                        control.say("log", f"{end.code}")
+                        control.send("log", f"{end.code}")
 
         thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
         thread.start()
-        self._thread = thread  # one that could not be started is not waited for
+        self._thread = thread  # set only once it has started
 
     def end(self, timeout: float) -> str:
         self.pipe.close()

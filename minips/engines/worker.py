@@ -1,4 +1,4 @@
-"""A worker with servers in a run: its loop, carried out in a thread, and its gradients."""
+"""A worker with servers in a run: its training loop in a thread, and its gradients."""
 
 import math
 import reprlib
@@ -21,7 +21,7 @@ from minips.core.rows import Rows
 from minips.core.sessions import Session
 from minips.core.tables import TableWorker, rows_read
 from minips.drivers.client import Client
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_array, as_number
 from minips.problems import Problem
 from minips.stage import Array, Tensors
@@ -29,8 +29,8 @@ from minips.stages.shards import Contiguous
 
 
 def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
-    """The function that gives each worker its part of ``problem``, as `Config.shards` says or the problem's own
-    ``shard``. ValueError where both want to say it, or where the rows are not shared out as `Shards` says.
+    """The function that gives each worker its part of ``problem``, by `Config.shards` or the problem's own ``shard``.
+    ValueError where there are both, or where the parts break the rules of `Shards`.
     """
     shards, workers = config.shards, config.workers
     if shards == Contiguous():
@@ -40,7 +40,7 @@ def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
             f"{type(problem).__name__} shares out its rows by its own shard(worker, workers), so shards={shards!r} "
             "would do nothing. Leave one of them out; to change each part, override subset(rows) in place of shard."
         )
-    problem.shard(0, workers)  # which refuses more workers than rows
+    problem.shard(0, workers)  # refuses more workers than rows
     parts = [as_array(part, "A shard") for part in shards.split(problem.y, workers, seeds.shards(config.seed))]
     once = len(parts) == workers and np.array_equal(np.sort(np.concatenate(parts)), np.arange(problem.rows))
     if not (once and all(map(len, parts))):
@@ -60,7 +60,7 @@ def train_ps(
     patience_s: float = 0.0,
     inner: Any = None,
 ) -> Seen:
-    """Train on ``problem``, this worker's shard of the rows, as `train_served` says, until the servers end the run or
+    """Train on ``problem``, this worker's shard of the rows, by `train_served`, until the servers end the run or
     ``stop`` is set.
 
     NonFiniteError where a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
@@ -68,35 +68,35 @@ def train_ps(
     """
     timeout, trace, gradient = max(2 * config.timeout_s, patience_s), client.trace, inner or compute
 
-    def computed(need: Compute) -> tuple[float, Tensors]:
+    def compute_timed(need: Compute) -> tuple[float, Tensors]:
         trace.step = need.clock
         with trace.span("compute"):
             computed: tuple[float, Tensors] = gradient(problem, config, need.seen, client.worker, need.clock, stop)
             return computed
 
-    def called(session: Session[Any]) -> Any:
+    def call(session: Session[Any]) -> Any:
         return client.begin(session).result(timeout)
 
     loop = train_served(by_rows(client.protocol, problem, config), config.overlap, stop.is_set, seen)
-    return carry_out_loop(loop, computed, called, client.begin, lambda begun: begun.result(timeout))
+    return carry_out_loop(loop, compute_timed, call, client.begin, lambda begun: begun.result(timeout))
 
 
 def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerProtocol:
-    """The worker's side for its training loop, which pulls only what the batches read where there are tables."""
+    """The worker's side for its training loop; of tables it pulls only the rows that the batches read."""
     if not problem.tables:
         return worker
 
-    def needed(clock: int) -> dict[str, Array]:
+    def rows_at(clock: int) -> dict[str, Array]:
         batches = (batch(problem, config, worker.worker, clock, turn) for turn in range(config.accumulate))
         turns = [rows_read(problem.rows_needed(rows), problem.tables, worker.like) for rows in batches]
         return {name: np.unique(np.concatenate([turn[name] for turn in turns])) for name in problem.tables}
 
-    return cast(WorkerProtocol, TableWorker(worker, needed, config.overlap))
+    return cast(WorkerProtocol, TableWorker(worker, rows_at, config.overlap))
 
 
 def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None) -> dict[str, Any]:
-    """A worker's part of a run's state; without the parameters that it has ``seen`` where a pull brings them again.
-    The state of local steps is kept with that of the link to the first server.
+    """A worker's part of a run's state; without the parameters that it has ``seen`` where a pull brings them again. The
+    state of local steps is stored with the link to the first server.
     """
     pulled_again = not config.overlap and config.pull.lossless
     if inner:
@@ -105,25 +105,25 @@ def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None)
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
-    """When a run diverged, at a clock or at a gradient step, why, and what to do."""
+    """A sentence: at which step a run diverged, why, and what to do."""
     return f"At step {getattr(error, 'step', clock)} of worker {worker}: {error} {ADVICE}"
 
 
 def before_updates(error: NonFiniteError) -> NonFiniteError:
-    """The error of a worker that computes with the first parameters: the learning rate has no part in it."""
+    """The error of a worker that computes with the first parameters: the learning rate is not the cause."""
     return NonFiniteError(f"{error} {AT_FIRST}")
 
 
 def has_moved(error: NonFiniteError, versions: Iterable[int]) -> bool:
-    """False where these are the first parameters, or clock, so that the data or the problem are at fault."""
+    """False at the first parameters or the first step, where the data or the problem must be at fault."""
     return bool(any(versions) or getattr(error, "step", 0))
 
 
 def compute(
     problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: Event | None = None
 ) -> tuple[float, Tensors]:
-    """Training loss and gradients of one step: the average over ``accumulate`` batches, no sooner than the delays
-    say. NonFiniteError where the loss is NaN or infinite.
+    """Training loss and gradients of one step: the average over ``accumulate`` batches. It takes at least as long as
+    the delays say. NonFiniteError where the loss is NaN or infinite.
     """
     began, loss, gradients = time.monotonic(), 0.0, dict[str, Any]()
     with np.errstate(over="ignore", invalid="ignore"):  # a loss is checked below, and gradients before they are sent
@@ -149,14 +149,14 @@ def compute(
 
 
 def _summand(name: str, g: Any) -> Any:
-    """A copy of a gradient, for others to be added, half floats in float32: the problem may reuse its own."""
+    """A copy of a gradient, to add others to, with half floats as float32: the problem may reuse its own array."""
     copied = deepcopy(g)
-    return wide(copied if isinstance(g, Rows) else native(copied, f"The gradient of {name!r}"))
+    return widen(copied if isinstance(g, Rows) else native(copied, f"The gradient of {name!r}"))
 
 
 def _mean(total: Any, count: int, like: Any) -> Any:
     """A sum of so many gradients, divided by their number, in the dtype of one of them."""
-    return typed(total / count, getattr(like, "dtype", float))
+    return as_dtype(total / count, getattr(like, "dtype", float))
 
 
 def pair(returned: Any) -> tuple[float, Tensors]:
@@ -168,9 +168,9 @@ def pair(returned: Any) -> tuple[float, Tensors]:
 
 
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
-    """The rows of one batch, drawn without replacement; None for all of the shard.
+    """The rows of one batch, drawn without replacement; None for the whole shard.
 
-    The rows follow from the seed, the worker and its clock alone: the same in every engine, and in any order of draws.
+    The rows depend only on the seed, the worker and its clock: the same in every engine, and in any order of draws.
     """
     size = config.batch_size
     if size is None or size >= problem.rows:

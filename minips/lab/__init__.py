@@ -8,6 +8,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from minips.lab import moved
+
+moved.install()
+
 
 def check_libraries() -> None:
     """ModuleNotFoundError if a library for widgets or pictures is not installed."""

@@ -3,6 +3,7 @@
 from minips.lab import panels, plots
 from minips.lab.course import check, hint
 from minips.lab.course.cells import answer, quiz, say
+from minips.lab.course.courses import Course
 from minips.lab.course.intervals import interval
 from minips.lab.course.own import keep, own, train_own
 from minips.lab.course.predictions import predict
@@ -13,6 +14,6 @@ from minips.lab.plots import timeline
 from minips.lab.source import show
 from minips.lab.workbench import Workbench
 
-__all__ = ["Workbench", "answer", "check", "hint", "interval", "keep", "own", "plots", "predict", "progress"]
+__all__ = ["Course", "Workbench", "answer", "check", "hint", "interval", "keep", "own", "plots", "predict", "progress"]
 __all__ += ["quiz", "record", "recorded", "report", "say", "show", "timeline", "train_own"]
 __all__ += panels.__all__

@@ -94,7 +94,7 @@ def loss(
     enough; ``step_bytes`` then gives, by name, the bytes that the workers send per step.
     """
     ax = ax or _new(6.4, 3.6)
-    for look, (label, run) in zip(cycle(LOOKS), _named(runs).items(), strict=False):
+    for look, (label, run) in zip(cycle(LOOKS), _by_name(runs).items(), strict=False):
         rows = list(run.losses if isinstance(run, Run) else run)
         if against == "bytes":
             if isinstance(run, Run):
@@ -116,8 +116,10 @@ def loss(
 
 
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-    """A bar for each span: milliseconds for one push and its pull, workers' and servers' time together."""
-    named = _named(runs)
+    """A bar for each span: milliseconds of one push and its pull, workers' and servers' time together. The legend says
+    how many messages were planned (`minips.Codec`): their encoding and decoding calls no stage.
+    """
+    named = {_and_planned(label, run): run for label, run in _by_name(runs).items()}
     means = {
         label: {name: total / max(run.updates, 1) for name, total in run.trace.seconds().items()}
         for label, run in named.items()
@@ -144,7 +146,9 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """A row of bars for each worker and server, between two moments (None: eight steps from the middle of the run)."""
+    """A row of bars for each worker and server, between two times (None: eight steps in the middle of the run). The
+    legend says how many messages of the whole run were planned.
+    """
     middle, half = run.seconds / 2, 4 * run.seconds_per_step
     start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
     shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
@@ -158,7 +162,7 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
             if bars:
                 ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **look.area)
         if any(span.name in members for span in shown):
-            present.append(Patch(label=group, **look.area))
+            present.append(Patch(label=_and_planned(group, run) if members is ENCODE else group, **look.area))
     ax.set_yticks(range(len(whos)), whos)
     ax.set(xlabel=f"time since the start ({unit})", xlim=(start * scale, stop * scale))
     legend_above(ax, len(GROUPS) if _figure(ax).get_figwidth() > NARROW_IN else len(GROUPS) // 2, handles=present)
@@ -168,8 +172,8 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
 def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     """A histogram of staleness: gradients by the age, in versions, of the parameters they were computed from."""
     ax = ax or _new(6.4, 3.2)
-    named = _named(runs)
-    for look, label, run, aside, width in _beside(named):
+    named = _by_name(runs)
+    for look, label, run, aside, width in _bars(named):
         versions, counts = zip(*sorted(run.staleness.items()), strict=True) if run.staleness else ((), ())
         ax.bar(np.array(versions) + aside, counts, width, label=label, **look.area)
     most = max((version for run in named.values() for version in run.staleness), default=0)
@@ -189,7 +193,7 @@ def contenders(
     """
     names = list(dict.fromkeys(name for bars in series.values() for name in bars))
     ax = ax or _new(6.4, 0.8 + len(names) * (0.13 + 0.11 * len(series)))
-    for look, group, bars, aside, height in _beside(series):
+    for look, group, bars, aside, height in _bars(series):
         y = np.array([names.index(name) for name in bars]) + aside
         middle, low, high = np.array(list(bars.values()), float).reshape(-1, 3).T
         whiskers: dict[str, Any] = {"xerr": (middle - low, high - middle), "error_kw": {"lw": 0.8}}
@@ -388,12 +392,18 @@ def _figure(ax: Axes) -> Figure:
     return figure
 
 
-def _named(runs: Any) -> dict[str, Any]:
+def _by_name(runs: Any) -> dict[str, Any]:
     return dict(runs) if isinstance(runs, Mapping) else {"": runs}
 
 
-def _beside(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
-    """Look, label and content of each series, how far aside of their names its bars stand, and how thick they are."""
+def _and_planned(label: str, run: Run) -> str:
+    """The label, and how many of the run's messages were planned."""
+    planned = run.trace.planned.total()
+    return f"{label} ({planned} planned)".lstrip() if planned else label
+
+
+def _bars(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
+    """Look, label and content of each series, and its bars' offset from their names and their thickness."""
     thick = 0.8 / max(len(series), 1)
     for i, (look, (label, content)) in enumerate(zip(cycle(looks), series.items(), strict=False)):
         yield look, label, content, (i - (len(series) - 1) / 2) * thick, thick
@@ -403,7 +413,7 @@ def _times(
     ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float | None]], looks: Sequence[Look] = LOOKS
 ) -> None:
     """Bars of seconds, labelled with milliseconds to two significant digits, one for each name in each series."""
-    for look, label, seconds, aside, height in _beside(series, looks):
+    for look, label, seconds, aside, height in _bars(series, looks):
         values = [1e3 * (each or 0.0) for each in seconds]
         bars = ax.barh(np.arange(len(names)) + aside, values, height, label=label, **look.area)
         figures = [f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}" for value in values]

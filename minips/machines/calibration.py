@@ -11,7 +11,7 @@ from minips.core.config import Config
 from minips.machines.fit import Bound, Line
 from minips.results.trace import DECODE, ENCODE, UPDATE
 from minips.stage import Value, option
-from minips.words import reason
+from minips.words import message_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Calibration(Value):
             return cls.from_dict(json.loads(Path(path).read_text()))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{path} holds no calibration that can be read ({reason(error).rstrip('.')}). Give a file that "
+                f"{path} holds no calibration that can be read ({message_of(error).rstrip('.')}). Give a file that "
                 "Calibration.save wrote, or measure again with calibrate(config, cache=…)."
             ) from error
 

@@ -21,6 +21,8 @@ from minips.core.config import Config
 from minips.stage import Array, Stage, Value, option, register
 from minips.stages.transports import Link
 
+__all__ = ["FatTree", "Ring", "Star", "Topology", "Traffic", "Tree", "TwoRacks"]
+
 Edges = NDArray[np.intp]
 """Numbers of a network's links, one for each direction."""
 
@@ -337,3 +339,7 @@ def _link(edge: dict[str, Any]) -> tuple[float, float, float]:
     if not 0 <= loss < 1:
         raise ValueError(f"its loss must be at least 0 and below 1, got {loss:g}.")
     return link.bandwidth_bps / 8, link.latency_s, loss
+
+
+def __dir__() -> list[str]:
+    return __all__

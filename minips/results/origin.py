@@ -9,7 +9,7 @@ from minips.intake import are_numbers, as_array
 from minips.problems import Problem
 from minips.results import saved
 from minips.stage import Array, Tensors
-from minips.words import reason
+from minips.words import message_of
 
 Origin = dict[str, Any]
 """Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256), and ``columns`` if they have
@@ -52,7 +52,7 @@ def restore_problem(origin: Origin | None) -> Problem:
         problem: Problem = cls.restored(origin["kept"])
         return problem
     except (Exception, SystemExit) as error:  # whatever the module does
-        lack = f"Predicting needs the problem, and {where} cannot be made again: {reason(error)}"
+        lack = f"Predicting needs the problem, and {where} cannot be made again: {message_of(error)}"
         raise ValueError(f"{lack}. Give it: Run.load(path, problem).") from error
 
 

@@ -24,7 +24,7 @@ from minips.results.origin import Origin, check_same, describe, origin_of, resto
 from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 Rows = list[tuple[float, int, float]]
 """Rows of (seconds, gradient step, training loss)."""
@@ -211,6 +211,7 @@ class Run:
             "grants": np.array(self.grants, int).reshape(-1, 3),
             "trace": [[*spans[0]], [*spans[1]], *map(np.array, spans[2:])],
             "trace_until": None if isinf(self.trace.until) else self.trace.until,
+            "trace_planned": dict(self.trace.planned),
             "staleness": dict(self.staleness),
         }
         whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
@@ -235,13 +236,13 @@ class Run:
                 "config": Config.from_dict(values["config"]),
                 "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
                 "grants": [Grant(*row) for row in values["grants"].tolist()],
-                "trace": Trace(spans=spans, until=inf if until is None else until),
+                "trace": Trace(spans=spans, until=inf if until is None else until, planned=values.get("trace_planned")),
                 "staleness": Counter(values["staleness"]),
             }
             known = {field.name for field in fields(cls)}
             run = cls(**{name: value for name, value in values.items() if name in known})
         except (KeyError, AttributeError, TypeError) as error:
-            raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {reason(error)}.") from error
+            raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {message_of(error)}.") from error
         if problem is not None:
             run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
         with suppress(ValueError):  # which `predict` raises
@@ -307,6 +308,7 @@ class Run:
             ("received by workers", f"{self.bytes_received / 1e6:.3f} MB"),
             ("rows by server", ", ".join(map(str, self.server_rows)) or None),
             ("mean staleness", f"{stale:.2f} versions"),
+            ("planned messages", _planned(self.trace)),
             ("requantization error", _figure(self.requantization_error, ".2g")),
             ("replicas", f"{len(self.replicas)}, all alike: {self.replicas[0][:12]}…" if self.replicas else None),
             ("late pushes", str(self.late) if self.late else None),
@@ -414,7 +416,7 @@ def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
     try:
         before.check(origin)
     except ValueError as error:
-        yield reason(error)
+        yield message_of(error)
 
 
 def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
@@ -443,6 +445,16 @@ def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:
 
 def _figure(x: float | None, form: str) -> str | None:
     return None if x is None else f"{x:{form}}"
+
+
+def _planned(trace: Trace) -> str | None:
+    """The messages that a plan wrote, by workers and by servers, and which those are."""
+    pushes = sum(count for who, count in trace.planned.items() if who.startswith("worker"))
+    if not trace.planned:
+        return None
+    least = "" if isinf(trace.until) else "at least "
+    counts = f"{least}{pushes} of workers, {trace.planned.total() - pushes} of servers"
+    return f"{counts}; names, dtypes and shapes as in the message before"
 
 
 def _short(codec: Any) -> str:

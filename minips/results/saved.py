@@ -19,7 +19,7 @@ import numpy as np
 
 from minips import files
 from minips.stage import Array
-from minips.words import reason, told
+from minips.words import message_of, public_message
 
 FORMAT = 1
 _JSON = "minips"
@@ -41,7 +41,7 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
         newer = tree["map"][0][1]
         values: dict[str, Any] = {} if newer > FORMAT else _from_json(tree, arrays)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        why = told(error, "An entry is missing or malformed.")
+        why = public_message(error, "An entry is missing or malformed.")
         raise ValueError(f"{source} is not a file that minips wrote: {why}") from error
     if newer > FORMAT:
         raise ValueError(
@@ -56,7 +56,9 @@ def restoring(what: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(told(error, f"{what} is not from a saved run: an entry is missing or malformed.")) from error
+        raise ValueError(
+            public_message(error, f"{what} is not from a saved run: an entry is missing or malformed.")
+        ) from error
 
 
 def write(path: str | Path, values: Mapping[str, Any]) -> None:
@@ -80,7 +82,7 @@ def read(path: str | Path) -> dict[str, Any]:
                 arrays = {name: archive[name] for name in archive.files}
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
             raise ValueError(
-                f"{path} is not a complete file of a saved run: {reason(error)}. Was its writing interrupted, or "
+                f"{path} is not a complete file of a saved run: {message_of(error)}. Was its writing interrupted, or "
                 "is it another kind of file?"
             ) from error
     return from_arrays(arrays, path)

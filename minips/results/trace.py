@@ -6,8 +6,8 @@ processes of a machine share), its seconds, and its step. Cost predictions use t
 
 import json
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import inf
@@ -20,7 +20,9 @@ from minips.results.steps import Step, chrome_events, steps_of
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
-"""The names of a message on its way out, on its way in, and of a round."""
+"""The names of an outgoing message's spans, of an incoming one's, and of a round's."""
+PLANNED = ENCODE[1:3]
+"""Those of a message with arrays that a plan writes (`minips.core.codec`), and of no other."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
 """All names, in the order in which data passes them."""
 
@@ -55,12 +57,13 @@ class Trace:
         limit: int = 200_000,
         until: float = inf,
         now: Callable[[], float] = time.monotonic,
+        planned: Mapping[str, int] | None = None,
     ) -> None:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
         """``until`` is the start of the first span that was not kept: no earlier one is missing."""
         self.now = now
-        """Tells the time to those who record spans."""
-        self._earlier = list(spans)
+        """The clock for recording spans."""
+        self._earlier, self._planned = list(spans), Counter(planned)
         self._laps: list[Any] = []
         """Each row's names, step and moments, in turn, appended in one operation, since threads share a trace."""
         self._room = limit - len(self._earlier)
@@ -94,6 +97,11 @@ class Trace:
         """All recorded spans."""
         return [*self]
 
+    @property
+    def planned(self) -> Counter[str]:
+        """How many messages with arrays a plan wrote, by who wrote them. Beyond ``limit`` spans none is counted."""
+        return self._planned + Counter({self.who: self._laps.count(PLANNED)})
+
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, for all parties or for those whose name starts with ``who``."""
         return totals(span for span in self if span.who.startswith(who))
@@ -112,7 +120,7 @@ class Trace:
     def since(self, origin: float) -> "Trace":
         """The same spans, their starts counted from ``origin``."""
         spans = (span._replace(start=span.start - origin) for span in self)
-        return Trace(self.who, spans, self.limit, self.until - origin)
+        return Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -121,7 +129,8 @@ class Trace:
     def joined(traces: Sequence["Trace"]) -> "Trace":
         """The spans of all these traces."""
         until = min((trace.until for trace in traces), default=inf)
-        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until)
+        planned = sum((trace.planned for trace in traces), Counter[str]())
+        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until, planned=planned)
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)

@@ -1,12 +1,11 @@
-"""Consistency: who waits for whom.
+"""Consistency: when a worker waits for the others.
 
 A worker's clock counts its completed pushes. A consistency model answers two questions:
-
-- ``quorum(workers)``: how many pushes of one clock make a round that is applied as one aggregate; None where there are
-  no rounds and each push is applied as it arrives, scaled by 1/workers.
+- ``quorum(workers)``: how many pushes of one clock complete a round, which is applied as one aggregate? None: there are
+  no rounds, and each push is applied as it arrives, scaled by 1/workers.
 - ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, when the slowest live worker is at ``slowest``?
-  Where there are rounds, ``slowest`` is the number of completed rounds. A model that needs to see more takes one
-  argument instead, ``may_pull(view)``: see `PullView`.
+  With rounds, ``slowest`` is the number of complete rounds. A model that needs to know more takes one argument instead,
+  a `PullView`.
 """
 
 import inspect
@@ -17,19 +16,21 @@ from typing import Any, ClassVar, NamedTuple
 
 from minips.stage import Stage, option, register
 
+__all__ = ["ASP", "BSP", "SSP", "Consistency", "PullView"]
+
 
 class PullView(NamedTuple):
-    """The state of a run as a consistency model sees it when a worker wants to pull."""
+    """The state of a run, for a consistency model, when a worker asks to pull."""
 
     worker: int
     clocks: Sequence[int]
     """Completed pushes, by worker."""
     slowest: int
     pushed_at: Sequence[float]
-    """When each worker's last push came, or the run began, in seconds of the clock that ``now`` is of."""
+    """Times of the workers' last pushes, or of the run's start, in seconds on the same clock as ``now``."""
     now: float
     state: dict[str, Any]
-    """The model's own: a dict that starts empty and is kept for the run."""
+    """The model's own state: a dict that starts empty and is kept for the whole run."""
 
 
 class Consistency(Stage):
@@ -39,15 +40,15 @@ class Consistency(Stage):
 
     @abstractmethod
     def quorum(self, workers: int) -> int | None:
-        """Pushes that complete a round among ``workers``; None for no rounds. ValueError where it cannot work."""
+        """The pushes that complete a round of ``workers``; None for no rounds. ValueError for an impossible number."""
 
     @abstractmethod
     def may_pull(self, *args: Any, **kwargs: Any) -> bool:
-        """``may_pull(clock, slowest)`` or ``may_pull(view)``: True where a pull returns now."""
+        """``may_pull(clock, slowest)`` or ``may_pull(view)``: True if a pull returns now."""
 
 
 def takes_view(consistency: Consistency) -> bool:
-    """True where the model's ``may_pull`` takes a `PullView`, False where it takes a clock and the slowest clock."""
+    """True if the model's ``may_pull`` takes a `PullView`, False if it takes a clock and the slowest clock."""
     return len(inspect.signature(consistency.may_pull).parameters) == 1
 
 
@@ -56,12 +57,12 @@ def takes_view(consistency: Consistency) -> bool:
 class BSP(Consistency):
     """Bulk synchronous parallel: all workers step together, and parameters change only between rounds.
 
-    With ``backup`` workers a round needs that many pushes fewer; a later push is counted and dropped. Sources: Valiant
+    With ``backup`` workers a round needs that many fewer pushes; a later push is counted and dropped. Sources: Valiant
     1990, "A Bridging Model for Parallel Computation"; Chen et al. 2016, "Revisiting Distributed Synchronous SGD".
     """
 
     name = "bsp"
-    backup: int = option(0, "pushes of a round that are not waited for", minimum=0, step=1)
+    backup: int = option(0, "pushes of a round that it does not wait for", minimum=0, step=1)
 
     def quorum(self, workers: int) -> int:
         if self.backup >= workers:
@@ -77,7 +78,7 @@ class BSP(Consistency):
 class SSP(Consistency):
     """Stale synchronous parallel: a worker reads at most ``staleness`` clocks ahead of the slowest one.
 
-    A pull at clock c sees every update that was stamped c − staleness − 1 or earlier.
+    A pull at clock c sees every update stamped c − staleness − 1 or earlier.
     Source: Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", sec. 2.
     """
 

@@ -1,8 +1,8 @@
 """Schedules: the learning rate over the course of a run.
 
-The contract is `Schedule`: a factor of an optimizer's ``lr`` for each clock of all the workers, which is a round under
-BSP, and as many pushes as there are workers without rounds. It follows from the clock alone, so that every engine, and
-every one of several servers, takes the same steps.
+The contract is `Schedule`: a factor of an optimizer's ``lr`` for each clock of all the workers. A clock is a round
+under BSP, and without rounds as many pushes as there are workers. The factor depends on the clock alone, so that all
+engines, and all servers of a run, take the same steps.
 """
 
 from abc import abstractmethod
@@ -12,6 +12,8 @@ from math import cos, pi
 from typing import Any, ClassVar, Optional
 
 from minips.stage import Stage, StageField, option, register
+
+__all__ = ["Cosine", "Schedule", "StepDecay", "Warmup"]
 
 
 class Schedule(Stage):
@@ -50,7 +52,7 @@ class Cosine(Schedule):
 @register
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """``decay`` times as much after every so many clocks: ``decay^⌊clock/every⌋``.
+    """Multiplied by ``decay`` after every ``every`` clocks: ``decay^⌊clock/every⌋``.
 
     Source: He et al. 2016, "Deep Residual Learning for Image Recognition", section 3.4.
 
@@ -69,7 +71,7 @@ class StepDecay(Schedule):
 @register
 @dataclass(frozen=True)
 class Warmup(Schedule):
-    """From 1/steps to 1 along a line, then as the schedule ``then`` says, counted from there: ``(clock + 1)/steps``.
+    """``(clock + 1)/steps``, a line from 1/steps to 1; after that the schedule ``then``, whose clock starts there.
 
     Source: Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 2.2.
 
@@ -78,8 +80,8 @@ class Warmup(Schedule):
     """
 
     name = "warmup"
-    steps: int = option(20, "clocks until the whole learning rate", minimum=1, step=1)
-    then: StageField[Optional["Schedule"]] = option(None, "the schedule that follows; None: it stays")
+    steps: int = option(20, "clocks until the full learning rate", minimum=1, step=1)
+    then: StageField[Optional["Schedule"]] = option(None, "the schedule that follows; None: constant")
 
     def factor(self, clock: int) -> float:
         if clock < self.steps:

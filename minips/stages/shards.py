@@ -1,6 +1,6 @@
-"""Shards: which training rows are whose.
+"""Shards: the assignment of training rows to workers.
 
-The rows are shared out once, before the first step, into index arrays by worker. The contract is `Shards`.
+The rows are assigned once, before the first step, as an index array for each worker. The contract is `Shards`.
 """
 
 from abc import abstractmethod
@@ -12,24 +12,26 @@ import numpy as np
 
 from minips.stage import Array, Stage, register
 
+__all__ = ["ByLabel", "Contiguous", "Shards", "Shuffled"]
+
 
 class Shards(Stage):
-    """The contract. `Config.epochs` counts on shards that are near-equal in rows; `WeightedMean` does without that."""
+    """The contract. `Config.epochs` assumes shards of nearly equal size; `WeightedMean` does not."""
 
     kind: ClassVar[str] = "shards"
 
     @abstractmethod
     def split(self, y: Array, workers: int, rng: np.random.Generator) -> Sequence[Array]:
-        """The row numbers of each worker. Each row is one worker's, and none is left without while there are rows.
+        """The row numbers of each worker. Each row belongs to one worker; with enough rows, every worker has some.
 
-        ``y`` holds the problem's targets, one for each row; it is not changed. All draws are ``rng``'s.
+        ``y`` holds the problem's targets, one for each row; it is not changed. All random draws come from ``rng``.
         """
 
 
 @register
 @dataclass(frozen=True)
 class Contiguous(Shards):
-    """The rows in their order, cut into near-equal pieces, the larger ones first.
+    """The rows in their order, cut into nearly equal pieces, the larger ones first.
 
     >>> Contiguous().split(np.zeros(5), workers=2, rng=np.random.default_rng(0))
     [array([0, 1, 2]), array([3, 4])]
@@ -44,7 +46,7 @@ class Contiguous(Shards):
 @register
 @dataclass(frozen=True)
 class Shuffled(Shards):
-    """The rows in an order that is drawn, cut into near-equal pieces: each worker's are like all the others'."""
+    """The rows in random order, cut into nearly equal pieces: all workers' rows are alike."""
 
     name = "shuffled"
 
@@ -55,9 +57,9 @@ class Shuffled(Shards):
 @register
 @dataclass(frozen=True)
 class ByLabel(Shards):
-    """The rows sorted by ``y``, cut into near-equal pieces: each worker has few classes, or a range of the values.
+    """The rows sorted by ``y``, cut into nearly equal pieces: each worker has few classes, or a range of the values.
 
-    Of several columns the first one sorts, and rows of one label keep their order. Source: McMahan et al. 2017,
+    With several columns the first one counts, and rows of one label keep their order. Source: McMahan et al. 2017,
     "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3 (two such pieces each).
     """
 

@@ -1,4 +1,4 @@
-"""The checks' common parts: ways to fail with a sentence, and to compare to the bit."""
+"""Common parts of the checks: failing with a sentence, and comparing to the bit."""
 
 import random
 import warnings
@@ -10,32 +10,32 @@ import numpy as np
 from minips.stage import Array
 
 WAIT_S = 30.0
-"""No check waits longer than this for anything."""
+"""The longest wait of any check."""
 
 UNUSUAL_SEED = 1_618_033_988
 
 
 def require(truth: object, sentence: str) -> None:
-    """AssertionError with the sentence where ``truth`` is not true. Unlike ``assert`` it also works under -O."""
+    """AssertionError with the sentence unless ``truth`` is true. Unlike ``assert`` it also works under -O."""
     if not truth:
         raise AssertionError(sentence)
 
 
 @contextmanager
 def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
-    """An error within becomes an AssertionError that starts with ``what``, and says its type after ``outcome``."""
+    """Turn an error in the block into an AssertionError: ``what``, ``outcome``, and the error's type and text."""
     try:
         yield
     except AssertionError as error:
         raise AssertionError(f"{what}: {error}") from error
     except Exception as error:
-        hint = " It writes into an array that it was given; copy first." if "read-only" in str(error) else ""
+        hint = " It writes into an array that was passed to it; copy first." if "read-only" in str(error) else ""
         raise AssertionError(f"{what}: {outcome} {type(error).__name__}: {error}{hint}") from error
 
 
 @contextmanager
 def strictly(what: str) -> Iterator[None]:
-    """The same, where a warning is a failure too."""
+    """The same, with warnings as errors."""
     with doing(what), warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -51,7 +51,7 @@ def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[N
             said = str(error)
         else:
             raise AssertionError(f"expected {kind.__name__}, and nothing was raised.")
-        require(said, f"the {kind.__name__} has no text; say what was got and what to do.")
+        require(said, f"the {kind.__name__} has no text; state what was got and what to do.")
         require(mentions in said, f"the {kind.__name__} should mention {mentions!r}; it says: {said}")
 
 
@@ -65,7 +65,7 @@ def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
 
 @contextmanager
 def without_global_draws(what: str) -> Iterator[None]:
-    """Require that the block leaves the global generators of NumPy and of Python alone. They end as they were."""
+    """Require that the block does not use the global generators of NumPy and Python, whose states are restored."""
     states = np.random.get_state(), random.getstate()
     np.random.seed(UNUSUAL_SEED)  # a state that no block sets by chance
     random.seed(UNUSUAL_SEED)
@@ -73,7 +73,7 @@ def without_global_draws(what: str) -> Iterator[None]:
     try:
         yield
         alone = _global_generators() == before
-        require(alone, f"{what} uses a global generator; draw from the rng that it is given alone.")
+        require(alone, f"{what} uses a global generator; draw only from the rng that is passed to it.")
     finally:
         np.random.set_state(states[0])
         random.setstate(states[1])
@@ -90,13 +90,13 @@ def same_bits(a: Array, b: Array) -> bool:
 
 
 def unwritable(x: Array) -> Array:
-    """A view of ``x`` that refuses to be written to, as an array out of a received message may."""
+    """A read-only view of ``x``; an array from a received message may be read-only, too."""
     view = x.view()
     view.flags.writeable = False
     return view
 
 
 def described(x: Array) -> str:
-    """Shape and dtype in words, and the values where they are few."""
+    """Dtype and shape in words, and up to four values."""
     values = f" {np.array2string(x, threshold=8)}" if x.size <= 4 else ""
     return f"{x.dtype} of shape {x.shape}{values}"

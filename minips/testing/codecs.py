@@ -42,7 +42,7 @@ BOMB_BYTES, BOMB_LIMIT = 10_000_000, 1000
 
 
 def check_memory(memory: Memory) -> None:
-    """Check a memory against its contract: all that it remembers is in the state it is given."""
+    """Check a memory against its contract: it keeps everything in the state that is passed to it."""
     check_stage(memory)
     rng = np.random.default_rng(3)
     for dtype in (np.float32, np.float64):
@@ -55,7 +55,7 @@ def check_memory(memory: Memory) -> None:
 
 
 def _check_state(memory: Memory, xs: list[Array]) -> None:
-    """One link, and then another one, with copies of its states, beside which a third tensor is sent."""
+    """Compare one link with another that resumes from copies of its states, while a third sends another tensor."""
     for quantizer in (TopK(fraction=0.5), Exact()):
         link, again, stranger = (_Link(memory, quantizer) for _ in range(3))
         first = [link.send(x) for x in xs]
@@ -63,11 +63,11 @@ def _check_state(memory: Memory, xs: list[Array]) -> None:
             stranger.send(np.ones((2, 2), x.dtype))
             again.resume()
             same = all(map(same_bits, results, again.send(x)))
-            require(same, f"step {step}: a fresh state gives another result; keep all in the state.")
+            require(same, f"step {step}: a fresh state gives another result; keep everything in the state.")
 
 
 class _Link:
-    """One tensor's sender, and receivers that know nothing of the sender's fields."""
+    """One tensor's sender, and receivers that do not know the sender's fields."""
 
     def __init__(self, memory: Memory, quantizer: Quantizer) -> None:
         self.memory, self.quantizer = memory, quantizer
@@ -75,12 +75,12 @@ class _Link:
         self.receivers = [(other, dict[str, Array]()) for other in receivers(memory)]
 
     def resume(self) -> None:
-        """Go on from copies of all states, as a resumed run does."""
+        """Continue from copies of all states, as a resumed run does."""
         self.ours = copy.deepcopy(self.ours)
         self.receivers = [(other, copy.deepcopy(theirs)) for other, theirs in self.receivers]
 
     def send(self, x: Array) -> tuple[Array, Array]:
-        """Quantize and send one array: the array that was quantized, and the one that the receivers restored."""
+        """Quantize and send one array. Returns the quantized array, and the one that the receivers restored."""
         before = x.copy()
         p = self.memory.compensate(unwritable(x), self.ours)
         _check_like(p, x, "compensate")
@@ -88,17 +88,17 @@ class _Link:
         meant = p.copy()
         self.memory.update(unwritable(p), unwritable(sent), self.ours)
         _check_state_is_new(self.ours, x, sent)
-        restored = [self._restored(other, unwritable(sent), theirs) for other, theirs in self.receivers]
+        restored = [self._restore(other, unwritable(sent), theirs) for other, theirs in self.receivers]
         require(same_bits(x, before), "the gradient was changed.")
         for (other, _), y in zip(self.receivers, restored, strict=True):
             said = f"restore reads the memory's own fields: {other.stage!r}, a receiver with {other.fields}, restores"
             require(same_bits(y, restored[0]), f"{said} other values.")
         self._check_stateless(meant, x, restored[0], sent)
-        for state in (self.ours, *(theirs for _, theirs in self.receivers)):  # what a push that fails goes back to
+        for state in (self.ours, *(theirs for _, theirs in self.receivers)):  # a failed push goes back to these
             state |= {name: unwritable(np.asarray(remembered)) for name, remembered in state.items()}
         return meant, restored[0]
 
-    def _restored(self, other: Receiver, sent: Array, theirs: dict[str, Array]) -> Array:
+    def _restore(self, other: Receiver, sent: Array, theirs: dict[str, Array]) -> Array:
         y = other.stage.restore(sent, theirs)
         _check_like(y, sent, "restore")
         _check_state_is_new(theirs, sent)
@@ -107,13 +107,13 @@ class _Link:
     def _check_stateless(self, p: Array, x: Array, y: Array, sent: Array) -> None:
         if self.memory.stateless:
             kept = [*self.ours, *(name for _, theirs in self.receivers for name in theirs)]
-            require(not kept, f"it is called stateless and wrote {kept}.")
-            require(same_bits(p, x), "it is called stateless and changed what is sent.")
-            require(same_bits(y, sent), "it is called stateless and changed what came in.")
+            require(not kept, f"it is marked stateless but wrote {kept}.")
+            require(same_bits(p, x), "it is marked stateless but changed the array to send.")
+            require(same_bits(y, sent), "it is marked stateless but changed the received array.")
 
 
 def _check_state_is_new(state: dict[str, Array], *others: Array) -> None:
-    """The caller may write into its arrays once they are sent, or received."""
+    """Check that the state holds no array of the caller, who may write into it after sending or receiving."""
     for name, remembered in state.items():
         is_array = isinstance(remembered, np.ndarray | np.generic)
         require(is_array, f"the state keeps a {type(remembered).__name__} as {name!r}, not an array.")
@@ -122,10 +122,10 @@ def _check_state_is_new(state: dict[str, Array], *others: Array) -> None:
 
 
 def _check_halves(memory: Memory, xs: list[Array]) -> None:
-    """A sender whose receiver remembers too knows what that one has, to the bit, for as long as both go on.
+    """Check that a sender whose receiver keeps state, too, always knows the receiver's array, to the bit.
 
-    A new connection is two empty states, so both start anew together. The receiver is a fresh instance with default
-    fields, and may write into what it gets.
+    A new connection has two empty states, so both start anew together. The receiver is a fresh instance with default
+    fields, and may write into the arrays that it gets.
     """
     rng, receiver = np.random.default_rng(7), type(memory)()
     for quantizer in (TopK(fraction=0.5), Uniform(bits=2), QSGD()):
@@ -139,19 +139,21 @@ def _check_halves(memory: Memory, xs: list[Array]) -> None:
                 y = receiver.restore(unwritable(sent), theirs)
                 when = f"{quantizer!r}, connection {connection}, step {step}"
                 known = any(same_bits(held, y) for held in ours.values())
-                require(known, f"{when}: the receiver restored what no entry of the sender's state is, to the bit.")
+                require(known, f"{when}: the receiver restored an array that is not in the sender's state, to the bit.")
                 if y.flags.writeable:
                     y[...] = 7
 
 
 def _check_like(y: Any, x: Array, what: str) -> None:
-    require(isinstance(y, np.ndarray), f"{what} gave a {type(y).__name__}, not an array; np.asarray makes one.")
-    require((y.shape, y.dtype) == (x.shape, x.dtype), f"{what} gave {y.dtype} of shape {y.shape} for {described(x)}.")
-    require(np.isfinite(y).all(), f"{what} gave NaN or infinity.")
+    require(isinstance(y, np.ndarray), f"{what} returned a {type(y).__name__}, not an array; np.asarray makes one.")
+    require(
+        (y.shape, y.dtype) == (x.shape, x.dtype), f"{what} returned {y.dtype} of shape {y.shape} for {described(x)}."
+    )
+    require(np.isfinite(y).all(), f"{what} returned NaN or infinity.")
 
 
 def check_serializer(serializer: Serializer) -> None:
-    """Check a serializer against its contract: every packet back to the bit, and ValueError for anything malformed."""
+    """Check a serializer against its contract: packets come back to the bit, malformed ones raise ValueError."""
     check_stage(serializer)
     dumped = []
     for name, packet in packets():
@@ -178,7 +180,7 @@ def check_serializer(serializer: Serializer) -> None:
 
 
 def packets() -> Iterator[tuple[str, Packet]]:
-    """Named packets: every plain value in the header, every dtype and shape among the parts."""
+    """Named packets: headers with all plain values, parts of all dtypes and shapes."""
     yield "an empty packet", Packet({}, {})
     yield "a header of every plain value", Packet(copy.deepcopy(HEADER), {})
     rng = np.random.default_rng(4)
@@ -196,17 +198,17 @@ def packets() -> Iterator[tuple[str, Packet]]:
 
 
 def _check_frames(frames: Frames) -> None:
-    require(isinstance(frames, list), f"dumps gave a {type(frames).__name__}, not a list of frames.")
+    require(isinstance(frames, list), f"dumps returned a {type(frames).__name__}, not a list of frames.")
     for frame in frames:
         plain = isinstance(frame, bytes | bytearray | memoryview)
         require(plain, f"a frame is a {type(frame).__name__}, not bytes, a bytearray or a memoryview.")
-        require(memoryview(frame).nbytes == len(frame), "a frame's len is not its bytes; cast it to bytes ('B').")
+        require(memoryview(frame).nbytes == len(frame), "a frame's len differs from its bytes; cast it to bytes ('B').")
 
 
 def _check_same_packet(got: Packet, sent: Packet) -> None:
     for key in {**sent.header, **got.header}:
         alike = same_plain(got.header.get(key), sent.header.get(key))
-        require(alike, f"the header's {key!r} was {sent.header.get(key)!r} and is {got.header.get(key)!r}.")
+        require(alike, f"the header's {key!r} was {sent.header.get(key)!r} and became {got.header.get(key)!r}.")
     require(list(got.tensors) == list(sent.tensors), f"the tensors are {list(got.tensors)}.")
     for name, (quantizer, parts) in sent.tensors.items():
         require(got.tensors[name][0] == quantizer, f"the quantizer of {name!r} is {got.tensors[name][0]!r}.")
@@ -215,11 +217,11 @@ def _check_same_packet(got: Packet, sent: Packet) -> None:
         for part, array in parts.items():
             alike = isinstance(back[part], np.ndarray) and same_bits(back[part], array)
             now = described(np.asarray(back[part]))
-            require(alike, f"the part {part!r} was {described(array)} and is {now}.")
+            require(alike, f"the part {part!r} was {described(array)} and became {now}.")
 
 
 def same_plain(a: Any, b: Any) -> bool:
-    """Equal plain values of equal types: 1 is neither 1.0 nor True, −0.0 is not 0.0, and NaN is NaN."""
+    """True for equal plain values of equal types: 1 is neither 1.0 nor True, −0.0 is not 0.0, and NaN is NaN."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -230,21 +232,21 @@ def same_plain(a: Any, b: Any) -> bool:
 
 
 def _check_malformed(serializer: Serializer) -> None:
-    """Frames come from the network: what is cut short is refused, and nothing raises anything but ValueError."""
+    """Check that shortened frames raise ValueError, and garbled ones at most that: frames come from the network."""
     arrays: Parts = {"values": np.arange(5, dtype=np.float32), "codes": np.arange(7, dtype=np.uint8)}
     packet = Packet({"kind": "push", "loss": 0.5}, {"w": ("topk", arrays), "b": ("topk", arrays)})
     whole = [bytes(frame) for frame in serializer.dumps(packet)]
-    for how, cut in shortened(whole):
+    for how, cut in shortened_frames(whole):
         with refusing(f"{serializer!r}, loads with {how}", ValueError):
             serializer.loads(cut)
-    for how, frames in garbled(whole):
+    for how, frames in garbled_frames(whole):
         with failing_only_with(ValueError, f"{serializer!r}, loads with {how}"):
             got = serializer.loads(frames)
-            require(isinstance(got, Packet), f"it gave a {type(got).__name__}.")
+            require(isinstance(got, Packet), f"it returned a {type(got).__name__}.")
 
 
 class _Trap:
-    """Says so where a format runs code that it reads: `pickle` by the one method, ``eval`` by the other."""
+    """Detects a format that runs code on reading: `pickle` calls the one method, ``eval`` the other."""
 
     sprung: ClassVar[list[bool]] = []
 
@@ -256,21 +258,21 @@ class _Trap:
 
 
 def spring() -> None:
-    """Note that a message has run code."""
+    """Record that a message ran code."""
     _Trap.sprung.append(True)
 
 
 def _check_trusted(serializer: Serializer) -> None:
-    """A format that can run code when it is read says so."""
+    """Check that a format whose reader can run code sets ``trusted_only``."""
     _Trap.sprung.clear()
     with suppress(Exception):
         serializer.loads([bytes(frame) for frame in serializer.dumps(Packet({"trap": _Trap()}, {}))])
     safe = serializer.trusted_only or not _Trap.sprung
-    require(safe, f"{serializer!r}: loads ran code that stood in the frames. Use another format, or set trusted_only.")
+    require(safe, f"{serializer!r}: loads ran code from the frames. Use another format, or set trusted_only.")
 
 
-def shortened(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
-    """The frames with some of their bytes gone."""
+def shortened_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
+    """The frames with some bytes missing."""
     yield "no frames", []
     for i, frame in enumerate(frames):
         yield f"frame {i} of {len(frames)} missing", [*frames[:i], *frames[i + 1 :]]
@@ -278,8 +280,8 @@ def shortened(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
             yield f"frame {i} of {len(frames)} cut to {left} bytes", [*frames[:i], frame[:left], *frames[i + 1 :]]
 
 
-def garbled(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
-    """Frames with other bytes in them."""
+def garbled_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
+    """The frames with other bytes."""
     rng = np.random.default_rng(5)
     yield "its frames in reverse", [*reversed(frames)]
     for length in (1, 2, 10, 100, 1000):
@@ -292,7 +294,7 @@ def garbled(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
 
 
 def check_compressor(compressor: Compressor) -> None:
-    """Check a compressor against its contract: the bytes back, never more than the limit, ValueError for damage."""
+    """Check a compressor against its contract: the same bytes back, never above the limit, ValueError for damage."""
     check_stage(compressor)
     packed = []
     for name, data in buffers():
@@ -301,7 +303,7 @@ def check_compressor(compressor: Compressor) -> None:
             small = _plain(compressor.compress(data), "compress")
             require(bytes(data) == before, "compress changed its input.")
             same = not compressor.identity or bytes(small) == before
-            require(same, "identity is True, and compress makes other bytes; the codec would leave them alone.")
+            require(same, "identity is True, but compress returns other bytes; the codec would skip the stage.")
             packed.append((name, before, small, bytes(small)))
     others = receivers(compressor)
     for name, data, small, content in packed:
@@ -319,7 +321,7 @@ def _check_decompressed(compressor: Compressor, others: list[Receiver], data: by
     for other in others:
         what = f"decompress reads the compressor's own fields. By one with {other.fields}, {other.stage!r}"
         with doing(what):
-            require(bytes(other.stage.decompress(packed, len(data))) == data, "the bytes came back as others.")
+            require(bytes(other.stage.decompress(packed, len(data))) == data, "other bytes came back.")
     if data:
         with refusing("a limit that is one byte too small", ValueError):
             compressor.decompress(packed, len(data) - 1)
@@ -327,12 +329,12 @@ def _check_decompressed(compressor: Compressor, others: list[Receiver], data: by
 
 def _plain(buffer: Any, what: str) -> Any:
     plain = isinstance(buffer, bytes | bytearray | memoryview)
-    require(plain, f"{what} gave a {type(buffer).__name__}, not bytes, a bytearray or a memoryview.")
+    require(plain, f"{what} returned a {type(buffer).__name__}, not bytes, a bytearray or a memoryview.")
     return buffer
 
 
 def _check_bomb(compressor: Compressor) -> None:
-    """Few bytes that would become many are refused before they do."""
+    """Check that a bomb, few bytes that would become many, is refused before it takes memory."""
     what = f"{compressor!r}, a bomb of {BOMB_BYTES} zeros with a limit of {BOMB_LIMIT} bytes"
     bomb, small = (bytes(compressor.compress(bytes(size))) for size in (BOMB_BYTES, BOMB_LIMIT))
     usual = _peak(lambda: compressor.decompress(small, BOMB_LIMIT))  # a library's own memory
@@ -342,11 +344,11 @@ def _check_bomb(compressor: Compressor) -> None:
             compressor.decompress(bomb, BOMB_LIMIT)
 
     took = _peak(refused) - usual
-    require(took < BOMB_BYTES, f"{what}: it is refused, once {took} bytes were made of it; stop at the limit.")
+    require(took < BOMB_BYTES, f"{what}: it is refused, but only after {took} bytes were made; stop at the limit.")
 
 
 def _peak(call: Callable[[], object]) -> int:
-    """The most memory that a call takes at once, as far as Python is asked for it."""
+    """The peak memory that a call allocates through Python."""
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
@@ -361,7 +363,7 @@ def _peak(call: Callable[[], object]) -> int:
 
 
 def buffers() -> Iterator[tuple[str, Buffer]]:
-    """Named bytes to compress: none, few, dull and random ones, in every kind of buffer."""
+    """Named bytes to compress: none, few, repetitive and random ones, in every kind of buffer."""
     rng = np.random.default_rng(6)
     yield "nothing", b""
     yield "one byte", b"a"
@@ -379,7 +381,7 @@ def _check_damaged(compressor: Compressor) -> None:
     packed, limit = bytes(compressor.compress(data)), 10 * len(data)
     for left in (0, 1, 3, len(packed) // 2, len(packed) - 1):
         what = f"{compressor!r}, {len(packed)} compressed bytes cut to {left}"
-        with nullcontext() if packed == data else refusing(what, ValueError):  # what did not compress cannot know
+        with nullcontext() if packed == data else refusing(what, ValueError):  # uncompressed bytes cannot show a cut
             compressor.decompress(packed[:left], limit)
     for _ in range(50):
         flipped = bytearray(packed)

@@ -1,4 +1,4 @@
-"""The mean and the variance of a random quantizer, against what it states."""
+"""Checks of a random quantizer's mean and variance against its promises."""
 
 import math
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from minips.testing.base import described, require, strictly
 
 DRAWS = 200
 STANDARD_ERRORS = 6.0
-"""A mean over the draws may be off by so many standard errors: by the central limit theorem, one of 500 million is."""
+"""Standard errors by which a mean over the draws may be off; by the central limit theorem, 1 in 500 million is."""
 FORMULA = 0.01
-"""A stated variance may be off by this share of itself, for probabilities that are rounded."""
+"""The share by which a stated variance may be off, since probabilities are rounded."""
 
 
 def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
-    """Check what a random quantizer promises of its mean, its variance and its largest error, in draws of ``seed``."""
+    """Check a random quantizer's promised mean, variance and largest error, in draws from ``seed``."""
     for name, x, light in spreads(seed):
         with strictly(f"{quantizer!r} with {name} values, {described(x)}, over {DRAWS} draws"):
             omega = quantizer.relative_variance(x)
@@ -33,7 +33,7 @@ def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
 
 
 def spreads(seed: int) -> Iterator[tuple[str, Array, bool]]:
-    """Named arrays of many values, and whether no few of them make up most of the norm, and so of the variance."""
+    """Named arrays of many values, and True where no few values dominate the norm, and so the variance."""
     rng = np.random.default_rng([9, seed])
     yield "ordinary", rng.standard_normal(1000), True
     yield "evenly spread", np.linspace(-1, 1, 1000, dtype=np.float32), True
@@ -49,12 +49,12 @@ def _draws(quantizer: Quantizer, x: Array) -> bool:
 
 
 def require_bound(quantizer: Quantizer, x: Array, error: float) -> None:
-    """AssertionError where the error is larger than the quantizer says that it can be, but for rounding."""
+    """AssertionError if the error exceeds the quantizer's bound by more than rounding."""
     bound = quantizer.error_bound(x)
     if bound is None:
         return
     number = isinstance(bound, int | float | np.number) and 0 <= bound < math.inf
-    require(number, f"error_bound gave {bound}, neither a number from 0 nor None.")
+    require(number, f"error_bound returned {bound}; expected None or a number from 0.")
     rounding = float(np.finfo(x.dtype).eps) * float(np.abs(x).max(initial=0)) if bound else 0.0
     require(error <= bound * (1 + 1e-6) + rounding, f"the error is {error:g}, error_bound says {bound:g}.")
 
@@ -67,16 +67,16 @@ def _errors(quantizer: Quantizer, x: Array, seed: int) -> Array:
 
 
 def _check_mean(errors: Array) -> None:
-    """The errors of two draws are independent, so their product has the mean 0 where the scheme is unbiased.
+    """Check that the errors have mean 0: products of two draws' errors, which are independent, then have mean 0, too.
 
-    The sum over all pairs is compared with its standard deviation, which is that of ``(χ² − 1) / √2`` with one degree
-    of freedom where all errors lie along one line, and has lighter tails everywhere else.
+    The sum over all pairs is compared with its standard deviation. It is distributed like ``(χ² − 1) / √2`` with one
+    degree of freedom if all errors lie on one line, and has lighter tails otherwise.
     """
     products = errors @ errors.T
     np.fill_diagonal(products, 0)
     limit = (STANDARD_ERRORS**2 - 1) / math.sqrt(2) * math.sqrt(2 * float(np.square(products).sum()))
     off = math.sqrt(max(float(products.sum()), 0.0) / (DRAWS * (DRAWS - 1)))
-    said = "a relative_variance is stated, which is for schemes whose mean is the array itself"
+    said = "it states a relative_variance, which is for schemes whose mean is the array itself"
     require(products.sum() <= limit, f"{said}; the mean of the draws is off by {off:.3g} of its norm: it is biased.")
 
 

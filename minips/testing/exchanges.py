@@ -1,4 +1,4 @@
-"""The contract of exchanges: each gradient once in each sum, within the codec's bound, the same bytes, as predicted."""
+"""The contract of exchanges: each gradient once in each sum, errors within the codec's bound, bytes as predicted."""
 
 from dataclasses import replace
 
@@ -20,9 +20,9 @@ from minips.training.train import train
 
 
 def check_exchange(exchange: Exchange) -> None:
-    """Check an exchange against its contract; of an all-reduce all messages, sums and bytes.
+    """Check an exchange against its contract; for an all-reduce, all messages, sums and bytes.
 
-    It may be impossible for some numbers of workers (ValueError), but not for all from 2 to 8.
+    It may raise ValueError for some numbers of workers, but not for all of 2, 3, 4, 5 and 8.
     """
     check_stage(exchange)
     if not isinstance(exchange, AllReduce):
@@ -39,39 +39,39 @@ def check_exchange(exchange: Exchange) -> None:
             for quantizer in (Exact(), Uniform(bits=8), QSGD()):
                 _check_sums(replace(config, push=Codec(quantizer)), quantizer)
             like = tensors(0, np.float32)
-            told = count_bytes(config, like, like, rows=1).sent
+            predicted = count_bytes(config, like, like, rows=1).sent
             sent = train(FixedGradients(like, like, workers), config, engine=Threads()).bytes_sent
-            require(sent == told, f"a run of 3 steps sends {sent} bytes, predicted are {told}.")
+            require(sent == predicted, f"a run of 3 steps sends {sent} bytes, and {predicted} are predicted.")
     require(able, f"{exchange!r} has no schedule for 2, 3, 4, 5 or 8 workers.")
 
 
 def _check_counts(config: Config, pieces: int) -> None:
-    """Rank r adds 4^r: the digits of a sum to the base 4 say how often it has each rank's gradient."""
+    """Rank r adds 4^r: the base-4 digits of a sum count each rank's gradient in it."""
     ranks = range(config.workers)
     for rank, mean in enumerate(_means(config, [{"w": np.full(pieces, 4.0**rank)} for rank in ranks])):
         for piece, total in enumerate(mean["w"] * config.workers):
             counts = [int(total) // 4**other % 4 for other in ranks]
             has = " + ".join(f"{count} g{other}" for other, count in enumerate(counts))
-            require(set(counts) == {1}, f"of the ranks' gradients g rank {rank} ends with {has} in piece {piece}.")
+            require(set(counts) == {1}, f"rank {rank} ends with {has} in piece {piece}, g being the ranks' gradients.")
 
 
 def _check_sums(config: Config, quantizer: Quantizer) -> None:
-    """Each piece errs in n − 1 messages that are added, and once when it is handed round; the mean in an n-th of it."""
+    """Each piece errs in n − 1 added messages and once when it is passed on; the mean errs by 1/n of that."""
     gradients = [tensors(rank, np.float32) for rank in range(config.workers)]
     means = _means(config, gradients)
     for name, x in means[0].items():
-        require(all(same_bits(x, mean[name]) for mean in means), f"{quantizer!r} gives each rank another {name!r}.")
-        most = 1.1 * np.sum([np.abs(own[name]) for own in gradients], axis=0).max(initial=0)  # with what has erred
+        require(all(same_bits(x, mean[name]) for mean in means), f"{quantizer!r} gives the ranks different {name!r}.")
+        most = 1.1 * np.sum([np.abs(own[name]) for own in gradients], axis=0).max(initial=0)  # with a margin for errors
         bound = quantizer.error_bound(np.resize(np.array([-most, most], x.dtype), x.shape)) or 0.0
         error = np.abs(x - np.mean([own[name] for own in gradients], axis=0)).max(initial=0)
-        require(error <= bound + 1e-6 * most, f"{quantizer!r} errs by {error:.3g} in {name!r}, not by {bound:.3g}.")
+        require(error <= bound + 1e-6 * most, f"{quantizer!r} errs by {error:.3g} in {name!r}, more than {bound:.3g}.")
 
 
 def _means(config: Config, gradients: list[Tensors]) -> list[Tensors]:
-    """The means at all ranks, after each has sent and received what its schedule says."""
+    """The means at all ranks, after each has carried out its schedule."""
     ranks = [AllReduceState(config, rank, own, UNTIMED) for rank, own in enumerate(gradients)]
     lengths = {len(one.hops) for one in ranks}
-    require(len(lengths) == 1, f"the ranks have {lengths} hops; all need as many: Hop() does nothing.")
+    require(len(lengths) == 1, f"the ranks have {lengths} hops; all need the same number: Hop() does nothing.")
     for one, own in zip(ranks, gradients, strict=True):
         one.begin(0, own)
     for groups in zip(*(rounds(one.hops, one.direct) for one in ranks), strict=True):
@@ -80,7 +80,7 @@ def _means(config: Config, gradients: list[Tensors]) -> list[Tensors]:
         for number, rank, hop in hops:
             if hop.source is not None:
                 frames = sent.pop((number, hop.source, rank), [])
-                require(frames, f"in hop {number} rank {rank} waits for rank {hop.source}, which sends it nothing.")
+                require(frames, f"in hop {number} rank {rank} waits for rank {hop.source}, which does not send to it.")
                 ranks[rank].incoming(number, frames)
-        require(not sent, f"nobody waits for what is sent at (hop, from, to): {sorted(map(str, sent))}.")
+        require(not sent, f"no rank receives the messages sent at (hop, from, to): {sorted(map(str, sent))}.")
     return [one.mean() for one in ranks]

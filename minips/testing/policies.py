@@ -27,15 +27,15 @@ def tensors(seed: int, dtype: Any) -> Tensors:
 
 
 def check_aggregator(aggregator: Aggregator) -> None:
-    """Check an aggregator against its contract: arrays like the workers' ones, which are left as they were.
+    """Check an aggregator against its contract: it returns arrays like the workers', and does not change theirs.
 
-    One that needs several workers says so with ``least``, and may raise ValueError for fewer.
+    One that needs several workers sets ``least``, and may raise ValueError for fewer.
     """
     check_stage(aggregator)
     least = aggregator.least
-    require(isinstance(least, int) and least >= 1, f"{aggregator!r}: least is {least!r}, not a number from 1.")
+    require(isinstance(least, int) and least >= 1, f"{aggregator!r}: least is {least!r}; expected a number from 1.")
     by_itself = aggregator.elementwise or not aggregator.tables
-    require(by_itself, f"{aggregator!r}: tables is True, and elementwise is not; rows come in pieces.")
+    require(by_itself, f"{aggregator!r}: tables is True but elementwise is not, and rows come in pieces.")
     for dtype in (np.float32, np.float64):
         for workers in {*WORKERS, least}:
             what = f"{aggregator!r} with {workers} contributions of {np.dtype(dtype)}, and least is {least}"
@@ -49,7 +49,7 @@ def _contributions(workers: int, dtype: Any) -> list[Contribution]:
 
 
 def _contribution(i: int, gradients: Tensors) -> Contribution:
-    """One of several pushes: of other ages, of shards of other sizes, and of a run that some workers have left."""
+    """One of several pushes, which differ in age and shard size; some workers have left the run."""
     return Contribution(2 * i + 1, 5, 5 - i % 3, gradients, 0.5, staleness=i % 3, rows=i + 1)
 
 
@@ -67,22 +67,22 @@ def _check_combined(aggregator: Aggregator, contributions: list[Contribution]) -
         again = [aggregator.combine(contributions) for _ in range(3)]
         for name, y in first.items():
             same = all(same_bits(y, other[name]) for other in again)
-            require(same, f"{name!r} differs the second time; the same pushes give the same bits.")
+            require(same, f"{name!r} differs the second time; the same pushes must give the same bits.")
         for name, y in first.items() if aggregator.elementwise else ():
             for half in (slice(None, None, 2), slice(1, None, 2)):
                 some = [one._replace(gradients={name: one.gradients[name].reshape(-1)[half]}) for one in contributions]
                 same = same_bits(aggregator.combine(some)[name], y.reshape(-1)[half])
-                require(same, f"elementwise is True, but half of {name!r} alone is combined into other values.")
+                require(same, f"elementwise is True, but half of {name!r}, combined alone, gives other values.")
         if len(contributions) < max(WORKERS):
             return
         other_way = aggregator.combine(contributions[::-1])
         for name, y in first.items():
             near = np.allclose(y, other_way[name], rtol=1e-3, atol=1e-4)
-            require(near, f"{name!r} is another one for the same contributions in reverse order; each counts alike.")
+            require(near, f"{name!r} differs for the same contributions in reverse order; all must count alike.")
         if not aggregator.weighs:
             alike = aggregator.combine([one._replace(rows=1.0) for one in contributions])
             same = all(same_bits(y, alike[name]) for name, y in first.items())
-            require(same, "it reads the contributions' rows, which workers tell only where weighs is True.")
+            require(same, "it reads the contributions' rows, which workers report only if weighs is True.")
 
 
 def _check_combined_shapes(combined: Tensors, contributions: list[Contribution], before: list[Tensors]) -> None:
@@ -110,20 +110,20 @@ def check_consistency(consistency: Consistency) -> None:
 
 
 def _check_quorum(consistency: Consistency, workers: int) -> bool:
-    """True where the model can work with so many workers."""
+    """True if the model can work with this number of workers."""
     with failing_only_with(ValueError, f"{consistency!r}.quorum({workers})"):
         quorum = consistency.quorum(workers)
         number = isinstance(quorum, int) and not isinstance(quorum, bool)
         possible = quorum is None or (number and 1 <= quorum <= workers)
-        require(possible, f"it is {quorum!r}; it takes None, or 1 to {workers} pushes to complete a round.")
+        require(possible, f"it is {quorum!r}; expected None, or 1 to {workers} pushes to complete a round.")
         again = consistency.quorum(workers)
-        require(again == quorum, f"it is {quorum!r}, and then {again!r}; it must have no state.")
+        require(again == quorum, f"it is first {quorum!r}, then {again!r}; it must not have state.")
         return True
     return False
 
 
 def _check_may_pull(consistency: Consistency, clock: int, slowest: int) -> None:
-    """The slowest worker never waits. A model that sees more than two clocks may change its mind, others may not."""
+    """Check that the slowest worker never waits and, for models that see two clocks, that answers repeat."""
     if takes_view(consistency):
         clocks = (clock, max(clock, slowest), slowest)
         for worker, own in enumerate(clocks):
@@ -134,19 +134,19 @@ def _check_may_pull(consistency: Consistency, clock: int, slowest: int) -> None:
     with strictly(f"{consistency!r}.may_pull({clock=}, {slowest=})"):
         may = consistency.may_pull(clock, slowest)
         _check_answer(may, clock, slowest)
-        require(consistency.may_pull(clock, slowest) is may, "it changes from call to call; it must have no state.")
+        require(consistency.may_pull(clock, slowest) is may, "it changes from call to call; it must not have state.")
         later = not may or consistency.may_pull(clock, slowest + 1)
-        require(later, "it is True, and False once the slowest has come one clock further.")
+        require(later, "it is True, but False once the slowest is one clock further.")
 
 
 def _check_answer(may: Any, clock: int, slowest: int) -> None:
     require(isinstance(may, bool), f"it is {may!r}, neither True nor False.")
-    require(may or clock > slowest, "it is False, so that even the slowest worker would wait, for ever.")
+    require(may or clock > slowest, "it is False, so even the slowest worker would wait, for ever.")
 
 
 def _check_view(consistency: Consistency, workers: int) -> None:
-    """A model keeps its memory of a run in the view's ``state``, so that a second run goes as the first one did; and
-    whatever it remembers, the slowest worker never waits.
+    """Check that the slowest worker never waits, and that a model keeps its memory of a run in the view's ``state``: a
+    second run has the same answers.
     """
 
     def run() -> list[bool]:
@@ -161,12 +161,12 @@ def _check_view(consistency: Consistency, workers: int) -> None:
         return answers
 
     with strictly(f"{consistency!r}.may_pull(view) over two runs of {workers} workers"):
-        require(run() == run(), "the second run has other answers than the first; keep everything in view.state.")
+        require(run() == run(), "the second run's answers differ from the first's; keep everything in view.state.")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Check an optimizer against its contract: in place, memory in the state alone, no other effect, and value by value
-    unless its class says that it is not ``elementwise``.
+    """Check an optimizer against its contract: steps in place, memory only in the state, no other effect, and value by
+    value unless its class sets ``elementwise = False``.
     """
     check_stage(optimizer)
     for dtype in (np.float32, np.float64):
@@ -188,11 +188,11 @@ def _check_in_place(optimizer: Optimizer, dtype: Any) -> None:
         new = {name: np.full_like(p, np.nan) for name, p in old.items()}
         optimizer.step_into(new, old, grads, third)
         untouched = all(same_bits(p, params[name]) for name, p in old.items())
-        require(untouched, "step_into changed the parameters that it starts from.")
+        require(untouched, "step_into changed the parameters it starts from.")
         _check_gradients(grads, tensors(step, dtype))
         optimizer.step(params, grads, state)
         for name, p in params.items():
-            require(same_bits(p, new[name]), f"step_into makes other values of {name!r} than step.")
+            require(same_bits(p, new[name]), f"step_into and step give different values of {name!r}.")
         old = new
         optimizer.step(again, tensors(step, dtype), other)
         _check_gradients(grads, tensors(step, dtype))
@@ -208,16 +208,16 @@ def _check_in_place(optimizer: Optimizer, dtype: Any) -> None:
 def _check_gradients(grads: Tensors, before: Tensors) -> None:
     require(list(grads) == list(before), f"after a step the gradients are {list(grads)}, not {list(before)}.")
     for name, g in before.items():
-        require(same_bits(g, grads[name]), f"it changed the gradient of {name!r}; compute with a copy.")
+        require(same_bits(g, grads[name]), f"it changed the gradient of {name!r}; work on a copy.")
 
 
 def _says_elementwise(optimizer: Optimizer) -> bool:
-    """True where its class, or one that it is derived from, says whether it is elementwise."""
+    """True if its class, or a base class, sets ``elementwise``."""
     return any("elementwise" in vars(cls) for cls in type(optimizer).__mro__ if cls not in Optimizer.__mro__)
 
 
 def _check_split(optimizer: Optimizer, dtype: Any) -> None:
-    """Two servers with half of the values each do what one server does."""
+    """Check that two servers with half of the values each get the same result as one."""
     whole = {"w": tensors(0, dtype)["weights"].reshape(-1)}
     halves = [{"w": whole["w"][:8].copy()}, {"w": whole["w"][8:].copy()}]
     states: list[dict[str, Any]] = [{}, {}, {}]
@@ -228,18 +228,18 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
             optimizer.step(params, {"w": piece.copy()}, state)
     joined = np.concatenate([half["w"] for half in halves])
     said = (
-        "two servers with half of the values each end elsewhere than one. Where that is meant, set elementwise = False"
+        "two servers with half of the values each end elsewhere than one. If that is intended, set elementwise = False"
     )
     require(same_bits(joined, whole["w"]), f"{said} in the class.")
 
 
 def _check_state(optimizer: Optimizer, dtype: Any) -> None:
-    """A run that goes on from copies, as after a resume, and loses its gradients after each step, ends the same."""
+    """Check that a run ends the same if it continues from copies, as after a resume, and gradients are overwritten."""
     whole, resumed = tensors(0, dtype), tensors(0, dtype)
     state, kept = dict[str, Any](), dict[str, Any]()
     for step in range(1, 4):
         grads = tensors(step, dtype)
-        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # apart, as files keep them
+        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # separate, as in files
         state["clock"] = kept["clock"] = step - 1
         optimizer.step(whole, tensors(step, dtype), state)
         optimizer.step(resumed, grads, kept)
@@ -253,7 +253,7 @@ def _check_state(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
-    """On |p|²/2, whose gradient is p, it comes closer to zero."""
+    """Check that on |p|²/2, whose gradient is p, it comes closer to zero."""
     params, state = {"p": np.array([1.0, -2.0, 0.5], dtype)}, {}  # type: Tensors, dict[str, Any]
     start = float(params["p"] @ params["p"])
     for clock in range(200):
@@ -264,14 +264,14 @@ def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Check a schedule against its contract: a factor from 0 for each clock, which follows from the clock alone."""
+    """Check a schedule against its contract: for each clock a factor from 0, which depends on the clock alone."""
     check_stage(schedule)
     clocks = [*range(60), 199, 200, 201, 10_000, 10**6]
     with strictly(f"{schedule!r}.factor"):
         factors = [schedule.factor(clock) for clock in clocks]
         for clock, factor in zip(clocks, factors, strict=True):
             number = isinstance(factor, int | float) and not isinstance(factor, bool)
-            require(number and 0 <= factor < math.inf, f"it is {factor!r} at clock {clock}, not a number from 0.")
+            require(number and 0 <= factor < math.inf, f"it is {factor!r} at clock {clock}; expected a number from 0.")
         again = [schedule.factor(clock) for clock in reversed(clocks)][::-1]
-        require(again == factors, "it gives other factors when it is asked in another order; it must have no state.")
-        require(any(factors[:60]), "it is 0 at all of the first 60 clocks, so that nothing would be learnt.")
+        require(again == factors, "its factors depend on the order of calls; it must not have state.")
+        require(any(factors[:60]), "it is 0 at all of the first 60 clocks, so nothing would be learnt.")

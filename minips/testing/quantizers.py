@@ -1,4 +1,4 @@
-"""The contract of a quantizer: it gives back shape and dtype, from the parts alone, within its own bound."""
+"""The contract of a quantizer: decoding restores shape and dtype from the parts alone, within its own bound."""
 
 import copy
 import math
@@ -30,12 +30,12 @@ from minips.testing.stages import check_stage
 SHAPES: list[tuple[int, ...]] = [(0,), (0, 3), (), (1,), (7,), (3, 5), (2, 3, 4), (1000,)]
 DAMAGED_SHAPES: list[tuple[int, ...]] = [(0,), (), (3, 5), (12, 9)]
 MORE_THAN_16_BITS = 65_600
-"""Values, so many that 16 bits do not count them."""
+"""More values than 16 bits can index."""
 VALUES = {"ordinary": 1.0, "large": 1e30, "tiny": 1e-30}
 
 
 class _Sent(NamedTuple):
-    """An array, what it was encoded and decoded to, and copies of both."""
+    """An array, its parts, the decoded array, and copies of both."""
 
     what: str
     x: Array
@@ -48,12 +48,12 @@ class _Sent(NamedTuple):
 def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.float32, np.float64)) -> None:
     """Check a quantizer against its contract, with arrays of every shape, layout, float size and magnitude.
 
-    A stated ``relative_variance`` is held against 200 draws. A warning tells of a quantizer that loses values and
-    states nothing with which they could be compared.
+    A stated ``relative_variance`` is compared with 200 draws. Warns of a lossy quantizer without a stated bound or
+    variance.
     """
     check_stage(quantizer)
     sent = _check_arrays(quantizer, dtypes[0])
-    with without_global_draws(repr(quantizer)):  # what a library draws when it is first imported is past by now
+    with without_global_draws(repr(quantizer)):  # libraries that draw on import have drawn by now
         for dtype in dtypes[1:]:
             sent += _check_arrays(quantizer, dtype)
         _check_damage(quantizer)
@@ -63,20 +63,20 @@ def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.floa
         quantizer.error_bound(one.x) is not None or quantizer.relative_variance(one.x) for one in lossy
     ):
         warnings.warn(
-            f"{quantizer!r} loses values, and has neither error_bound nor relative_variance: what it decodes could not "
-            "be compared with what it was given. Override one of them.",
+            f"{quantizer!r} loses values, and has neither error_bound nor relative_variance: its decoded values could "
+            "not be checked. Override one of them.",
             stacklevel=3,
         )
 
 
 def _check_arrays(quantizer: Quantizer, dtype: DTypeLike) -> list[_Sent]:
-    """Each array by itself; then, once all are encoded, whether any receiver decodes each as its sender does."""
+    """Check each array by itself; then, once all are encoded, that any receiver decodes each like its sender."""
     sent = []
     for name, x in arrays(dtype):
         what = f"{quantizer!r} with {name} values, {described(x)}"
         with strictly(what):
             parts = _encode(quantizer, x)
-            y = _decoded(quantizer, x, parts)
+            y = _decode(quantizer, x, parts)
             _check_promises(quantizer, x, parts, y)
             sent.append(_Sent(what, x, parts, y, copy.deepcopy(parts), y.copy()))
     others = receivers(quantizer)
@@ -89,7 +89,7 @@ def _check_arrays(quantizer: Quantizer, dtype: DTypeLike) -> list[_Sent]:
 
 
 def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
-    """Named arrays of this dtype: all shapes and magnitudes, constants and zeros, and views that are not contiguous."""
+    """Named arrays of this dtype: all shapes and magnitudes, constants and zeros, and non-contiguous views."""
     rng, limits = np.random.default_rng(1), np.finfo(dtype)
     for shape in SHAPES:
         normal = np.asarray(rng.standard_normal(shape))
@@ -108,11 +108,11 @@ def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
 
 
 def _encode(quantizer: Quantizer, x: Array) -> Parts:
-    """The parts of ``x``: arrays with names, the same again from the same seed; ``x`` is as it was."""
+    """The parts of ``x``, checked: named arrays, equal for equal seeds, and ``x`` unchanged."""
     before = x.copy()
     parts, again = (quantizer.encode(unwritable(x), np.random.default_rng(0)) for _ in range(2))
     require(same_bits(x, before), "encode changed its input.")
-    require(isinstance(parts, dict), f"encode gave a {type(parts).__name__}, not a dict of arrays.")
+    require(isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
     for name, array in parts.items():
         part, is_named_array = f"the part {name!r}", isinstance(name, str) and isinstance(array, np.ndarray)
         require(is_named_array, f"{part} is a {type(array).__name__}, not an array; np.asarray makes one.")
@@ -121,47 +121,47 @@ def _encode(quantizer: Quantizer, x: Array) -> Parts:
     return parts
 
 
-def _decoded(quantizer: Quantizer, x: Array, parts: Parts) -> Array:
+def _decode(quantizer: Quantizer, x: Array, parts: Parts) -> Array:
     y = quantizer.decode(_unwritable(parts))
-    require(isinstance(y, np.ndarray), f"decode gave a {type(y).__name__}, not an array; np.asarray makes one.")
-    require(y.shape == x.shape, f"decode gave the shape {y.shape}; `shape_tag` and `zeros_for` keep it.")
-    require(y.dtype == x.dtype, f"decode gave {y.dtype}; `shape_tag` and `zeros_for` keep the dtype.")
-    require(np.isfinite(y).all(), "decode gave NaN or infinity.")
+    require(isinstance(y, np.ndarray), f"decode returned a {type(y).__name__}, not an array; np.asarray makes one.")
+    require(y.shape == x.shape, f"decode returned the shape {y.shape}; `shape_tag` and `zeros_for` keep it.")
+    require(y.dtype == x.dtype, f"decode returned {y.dtype}; `shape_tag` and `zeros_for` keep the dtype.")
+    require(np.isfinite(y).all(), "decode returned NaN or infinity.")
     return y
 
 
 def _check_promises(quantizer: Quantizer, x: Array, parts: Parts, y: Array) -> None:
-    """The promises of the quantizer on its parts and its error hold."""
+    """Check the quantizer's promises about its parts and its error."""
     said, real = quantizer.nbytes(x.shape, x.dtype), sum(array.nbytes for array in parts.values())
-    require(said is None or said == real, f"nbytes says {said}, and the parts hold {real} bytes.")
+    require(said is None or said == real, f"nbytes says {said}, but the parts hold {real} bytes.")
     shape = quantizer.decoded_shape(parts)
-    require(shape is None or tuple(shape) == x.shape, f"decoded_shape says {shape}, and decode gives {x.shape}.")
+    require(shape is None or tuple(shape) == x.shape, f"decoded_shape says {shape}, but decode returns {x.shape}.")
     omega = quantizer.relative_variance(x)
     number = isinstance(omega, int | float | np.number) and 0 <= omega < math.inf
-    require(number, f"relative_variance gave {omega}, not a number from 0.")
+    require(number, f"relative_variance returned {omega}; expected a number from 0.")
     require_bound(quantizer, x, float(np.abs(x.astype(float) - y.astype(float)).max(initial=0)))
 
 
 def _check_kept(quantizer: Quantizer, one: _Sent) -> None:
-    """Parts and decoded array are as they were, and the parts decode as they did, after other arrays were encoded."""
+    """Check that encoding other arrays changed neither the parts nor the decoded array, and that decoding repeats."""
     for name, array in one.parts_then.items():
         same = same_bits(one.parts[name], array)
         require(same, f"a later call wrote into the part {name!r}; make new arrays at each call.")
     require(same_bits(one.y, one.y_then), "a later call wrote into the decoded array; make a new one at each call.")
-    with doing("decode needs the parts alone, and other arrays were encoded since"):
-        again = _decoded(quantizer, one.x, one.parts)
-        require(same_bits(again, one.y_then), "it gives other values than before; keep nothing between two calls.")
+    with doing("decode needs the parts alone, but other arrays were encoded in between"):
+        again = _decode(quantizer, one.x, one.parts)
+        require(same_bits(again, one.y_then), "it returns other values than before; keep nothing between calls.")
 
 
 def _check_received(quantizer: Quantizer, other: Receiver, one: _Sent) -> None:
-    """A receiver knows the quantizer's name, and none of its fields."""
+    """Check that a receiver, which knows the quantizer's name but not its fields, decodes the parts."""
     what = f"decode reads the quantizer's own fields. Parts of {quantizer!r}, decoded by one with {other.fields}"
     with doing(f"{what}, {other.stage!r}"):
         y = other.stage.decode(_unwritable(one.parts))
         alike = isinstance(y, np.ndarray) and same_bits(y, one.y)
         bound = quantizer.error_bound(one.x)
         promised = "" if bound is None else f", whatever error_bound says ({bound:.3g})"
-        require(alike, f"other values came out{promised}. Send what decode needs as a part.")
+        require(alike, f"other values came out{promised}. Send all that decode needs as parts.")
 
 
 def _unwritable(parts: Parts) -> Parts:
@@ -169,7 +169,7 @@ def _unwritable(parts: Parts) -> Parts:
 
 
 def _check_damage(quantizer: Quantizer) -> None:
-    """Parts come from the network: whatever they are, decode gives an array or raises ValueError."""
+    """Check that decode returns an array or raises ValueError for any parts, since they come from the network."""
     fresh = type(quantizer)()
     for shape in DAMAGED_SHAPES:
         x = np.asarray(np.random.default_rng(2).standard_normal(shape), np.float32)
@@ -178,16 +178,16 @@ def _check_damage(quantizer: Quantizer) -> None:
             what = f"{quantizer!r}, decode without the part {name!r} (read it with minips.stages.quantizers.base.part)"
             with refusing(what, ValueError):
                 fresh.decode({key: array for key, array in parts.items() if key != name})
-        changes = [(name, how, array) for name in parts for how, array in damaged(parts[name])]
+        changes = [(name, how, array) for name in parts for how, array in damaged_arrays(parts[name])]
         for name, how, array in [*changes, ("unheard of", "added", np.ones(3))]:
             what = f"{quantizer!r}, decode of the shape {shape} with the part {name!r} {how}"
             with failing_only_with(ValueError, what):
                 y = fresh.decode({**parts, name: array})
-                require(isinstance(y, np.ndarray), f"it gave a {type(y).__name__}, neither array nor error.")
+                require(isinstance(y, np.ndarray), f"it returned a {type(y).__name__}, neither array nor error.")
 
 
-def damaged(array: Array) -> Iterator[tuple[str, Array]]:
-    """The array in the ways that it can arrive wrong: its size, its shape, its dtype, its values."""
+def damaged_arrays(array: Array) -> Iterator[tuple[str, Array]]:
+    """The array damaged in its size, its shape, its dtype, its values."""
     flat = array.reshape(-1)
     yield "cut short", flat[:-1]
     yield "empty", flat[:0]
@@ -204,5 +204,5 @@ def damaged(array: Array) -> Iterator[tuple[str, Array]]:
         yield f"full of {value}", np.full(array.shape, value)
     yield "full of -1, in integers", np.full(array.shape, -1)
     for shape in [(0, 2**20, 2**20), (2**40, 0), (0, 0, 2**40)]:
-        with suppress(ValueError, OverflowError):  # a machine of 32 bits refuses such a shape itself
+        with suppress(ValueError, OverflowError):  # impossible on a 32-bit machine
             yield f"claiming the shape {shape}", np.empty(shape, array.dtype)

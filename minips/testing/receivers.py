@@ -1,4 +1,4 @@
-"""The stages that may have to decode what another one has encoded: a receiver knows its class, and no field of it."""
+"""Receivers for the checks: stages of the sender's class with other fields, since a message does not carry fields."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -10,27 +10,27 @@ from minips.stage import Stage, kinds, names
 S = TypeVar("S", bound=Stage)
 
 ENOUGH = 8
-"""Other values tried of each field."""
+"""The most values tried for each field."""
 OTHERS = (1, 0.5, True, "another", (1,), ("another",))
-"""Values in place of None, or of no value at all."""
+"""Values to try in place of None, or of no value at all."""
 
 
 class Receiver(NamedTuple):
-    """A stage, and in words which of its fields differ from their defaults, if any."""
+    """A stage, and a description of the field that differs from its default, if any."""
 
     stage: Any
     fields: str
 
 
 def receivers(stage: Stage) -> list[Receiver]:
-    """The stage with default fields, and with one field changed, for each field and ``ENOUGH`` of its other values."""
+    """The stage with default fields, and with one field changed, for each field and up to ``ENOUGH`` other values."""
     cls = type(stage)
     default = cls()
     found = [Receiver(default, "default fields")]
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         changed = []
         for value in other_values(getattr(default, field.name), field.metadata):
-            with suppress(Exception):  # what the field does not accept
+            with suppress(Exception):  # the field does not accept the value
                 other = cls(**{field.name: value})
                 if other != default and other not in changed:
                     changed.append(other)
@@ -39,7 +39,7 @@ def receivers(stage: Stage) -> list[Receiver]:
 
 
 def other_values(value: Any, limits: Mapping[str, Any]) -> Iterator[Any]:
-    """Values that a field may have in place of this one, by its type and its metadata; not all need be possible."""
+    """Other values for a field, by its type and its metadata; some may be impossible."""
     yield from (limits[end] for end in ("minimum", "maximum") if limits.get(end) is not None)
     if choices := limits.get("choices"):
         yield from choices
@@ -61,4 +61,4 @@ def other_values(value: Any, limits: Mapping[str, Any]) -> Iterator[Any]:
         yield from names(value.kind)
     elif value is None:
         yield from OTHERS
-        yield from (name for kind in kinds() for name in names(kind))  # a field of a stage takes its name
+        yield from (name for kind in kinds() for name in names(kind))  # a field for a stage accepts its name

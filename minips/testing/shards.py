@@ -1,4 +1,4 @@
-"""The contract of shards: each row is one worker's, in the same way for the same draws."""
+"""The contract of shards: each row belongs to one worker, and the same draws give the same shards."""
 
 import copy
 
@@ -19,15 +19,15 @@ TARGETS: dict[str, Array] = {
 
 
 def check_shards(shards: Shards) -> None:
-    """Check shards against their contract: each row once, none without while there are rows, the same for the same
-    draws, targets unchanged.
+    """Check shards against their contract: each row once, rows for every worker if there are enough, the same for the
+    same draws, targets unchanged.
     """
     check_stage(shards)
     for what, y in TARGETS.items():
         for workers in (1, 2, 3, 8):
             with strictly(f"{shards!r}.split({what}, {described(y)}, workers={workers})"):
                 _check_split(shards, y, workers)
-                with without_global_draws("split"):  # what a library draws when it is first imported is past by now
+                with without_global_draws("split"):  # libraries that draw on import have drawn by now
                     shards.split(unwritable(y), workers, np.random.default_rng(5))
 
 
@@ -37,10 +37,10 @@ def _check_split(shards: Shards, y: Array, workers: int) -> None:
     other = np.random.default_rng(6)
     then = copy.deepcopy(first)
     [*shards.split(unwritable(y[::-1]), workers, other)]
-    require(len(first) == workers, f"it gave {len(first)} index arrays for {workers} workers.")
+    require(len(first) == workers, f"it returned {len(first)} index arrays for {workers} workers.")
     for part in first:
         whole = isinstance(part, np.ndarray) and part.dtype.kind in "iu" and part.ndim == 1
-        require(whole, f"a shard is an array of row numbers, of one dimension; got {part!r}.")
+        require(whole, f"a shard must be a one-dimensional array of row numbers; got {part!r}.")
     kept = all(same_bits(a, b) for a, b in zip(first, then, strict=True))
     require(kept, "a later split wrote into the row numbers of an earlier one; make new arrays.")
     once = np.array_equal(np.sort(np.concatenate(first)), np.arange(len(y)))

@@ -1,4 +1,4 @@
-"""The contract of a stage: it is a value, prints as the code that makes it, goes to JSON and back, and travels."""
+"""The contract of a stage: a value that prints as its code, converts to JSON and back, and can be pickled."""
 
 import dataclasses
 import json
@@ -10,9 +10,9 @@ from minips.testing.base import doing, refusing, require
 
 
 def check_stage(stage: Stage) -> None:
-    """Check what every stage shares. AssertionError says what is wrong, and with which stage."""
+    """Check the contract of every stage. AssertionError names the stage and the fault."""
     cls = type(stage)
-    require(isinstance(stage, Stage), f"{stage!r} is no stage: derive its class from Quantizer or another base class.")
+    require(isinstance(stage, Stage), f"{stage!r} is not a stage: derive its class from Quantizer or another base.")
     with doing(f"{cls.__name__}() without arguments, as build({stage.kind!r}, {stage.name!r}) makes it"):
         check_value(cls())
     check_value(stage)
@@ -23,11 +23,11 @@ def check_stage(stage: Stage) -> None:
 
 
 def check_value(value: Value) -> None:
-    """A frozen dataclass whose repr is the code that makes it."""
+    """Check a value: a frozen dataclass whose repr is the code that makes it."""
     cls = type(value)
     frozen = dataclasses.is_dataclass(cls) and cast(Any, cls).__dataclass_params__.frozen
     require(frozen, f"{cls.__name__} is not frozen: put @dataclass(frozen=True) above the class.")
-    code = repr(value).replace(cls.__qualname__, cls.__name__)  # a class within a function is called by its last name
+    code = repr(value).replace(cls.__qualname__, cls.__name__)  # a local class goes by its last name
     with doing(f"eval({code}), its own repr"):
         again = eval(code, _known() | {cls.__name__: cls})
     require(again == value, f"eval({code}) is {again!r}, which does not equal it.")
@@ -37,7 +37,7 @@ def _is_registered(stage: Stage) -> None:
     cls = type(stage)
     known = stage.name in names(stage.kind) and stage_class(stage.kind, stage.name) is cls
     what = f"the {stage.kind} {stage.name!r}"
-    require(known, f"{cls.__name__} is not what is registered as {what}: put @register above it.")
+    require(known, f"{cls.__name__} is not the class registered as {what}: put @register above it.")
 
 
 def _goes_to_json_and_back(stage: Stage) -> None:
@@ -66,6 +66,6 @@ def _travels(stage: Stage) -> None:
 
 
 def _known() -> dict[str, type[Stage]]:
-    """The registered classes by their own names: what a repr may use."""
+    """The registered classes by name, for code in a repr."""
     classes = [stage_class(kind, name) for kind in kinds() for name in names(kind)]
     return {cls.__name__: cls for cls in classes}

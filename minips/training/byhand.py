@@ -24,7 +24,7 @@ from minips.core.membership import REJOIN_S
 from minips.core.message import Header, NonFiniteError
 from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
-from minips.drivers.connecting import asking, connect, listed
+from minips.drivers.connecting import as_addresses, asking, connect
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
 from minips.drivers.starting import START_S, StartWait
 from minips.engines.inner import Inner
@@ -38,7 +38,7 @@ from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
 from minips.stages.transports.patience import Limit
 from minips.training.train import check_problem
-from minips.words import check_type, reason
+from minips.words import check_type, message_of
 
 T = TypeVar("T")
 LOOK_S, DIAL_S = 0.2, 0.5
@@ -126,7 +126,7 @@ def work(
         return shard_of(worker, config).rows
 
     def dial() -> Client:
-        for other in listed(address)[1:]:  # the first server gives out ranks only once all the others are there
+        for other in as_addresses(address)[1:]:  # the first server gives out ranks only once all others are there
             reached, codec = (config.shaped_transport(), config.pull) if config else (transport, None)
             with asking(other, token, reached, timeout, codec):
                 pass
@@ -326,8 +326,8 @@ def _retry(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSE
         except late as error:
             if start.over() or Event.is_set(stop):
                 raise
-            start.say(f"the server ({reason(error).rstrip('.')})", at_once=said != reason(error))
-            said = reason(error)
+            start.log(f"the server ({message_of(error).rstrip('.')})", at_once=said != message_of(error))
+            said = message_of(error)
         Event.wait(stop, DIAL_S)
 
 
@@ -359,5 +359,7 @@ def _absent(status: Header, resumed_at: int) -> list[int]:
 
 
 def _words(error: BaseException) -> str:
-    """An error as the servers' events keep it."""
-    return "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {reason(error)}"
+    """An error as the text of a server's event."""
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted"
+    return f"{type(error).__name__}: {message_of(error)}"

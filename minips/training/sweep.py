@@ -21,7 +21,7 @@ from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
 from minips.training.progress import showing
 from minips.training.train import engine_for, train
-from minips.words import check_type, nearest
+from minips.words import check_type, suggestion
 
 Number = int | float | np.number
 FIGURES: dict[str, Callable[[Run], Any]] = {
@@ -163,7 +163,7 @@ class RunTable(Table):
         rows = self.rows
         for column in columns if rows else ():
             if not isinstance(column, str) or column not in rows[0]:
-                raise ValueError(f"This table has no column {column!r}. {nearest(column, rows[0])}")
+                raise ValueError(f"This table has no column {column!r}. {suggestion(column, rows[0])}")
             if not any(isinstance(row[column], Number) for row in rows):
                 raise ValueError(f"A Pareto front needs numbers, but the column {column!r} has {rows[0][column]!r}.")
         points = [

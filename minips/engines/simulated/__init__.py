@@ -1,1 +1,1 @@
-"""The simulated engine: its value in `engine`. The rest is imported when a run begins."""
+"""The simulated engine. `engine` has its stage; the other modules are imported when a run begins."""

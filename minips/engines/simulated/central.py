@@ -1,7 +1,7 @@
 """Workers that push to servers and pull from them, in virtual time.
 
-`SimServer` carries out the sessions of a server, `SimWorker` those of a worker and its loop, with the messages and the
-seeds of a real run: parameters are the same to the bit, and bytes to the byte.
+`SimServer` carries out a server's sessions, `SimWorker` a worker's sessions and its loop, with the messages and the
+seeds of a real run: the parameters are the same to the bit, the traffic to the byte.
 """
 
 import math
@@ -16,10 +16,10 @@ from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
 from minips.core.tables import rows_pushed
-from minips.drivers.clockwork import Signal
-from minips.drivers.virtual import ServedParty, Way
+from minips.drivers.events import Signal, Task
+from minips.drivers.virtual import ServedNode
 from minips.engines.inner import Inner
-from minips.engines.simulated.simulation import Node, Simulation, Trainer
+from minips.engines.simulated.simulation import SimNode, Simulation, Trainer
 from minips.engines.worker import at_step, before_updates, by_rows, compute, has_moved, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
@@ -31,7 +31,7 @@ from minips.stages.transports.framing import size
 
 
 class ServerTeam:
-    """The servers, and the workers that they serve."""
+    """The servers and their workers."""
 
     def __init__(self, simulation: Simulation) -> None:
         config, state = simulation.config, simulation.job.state
@@ -51,9 +51,9 @@ class ServerTeam:
         simulation, servers, workers = self.simulation, self.servers, self.workers
         for worker in workers if not simulation.failure else ():
             if not worker.gone and servers[0].protocol.attendance.present[worker.rank].connections:
-                worker.at_once(worker.protocol.say("bye"))
+                worker.at_once(worker.protocol.ask_all("bye"))
         shard, losses = servers[0].shard, servers[0].losses
-        simulation.tell(shard.applied, expected(shard) or 0, losses, last=True)
+        simulation.report(shard.applied, expected(shard) or 0, losses, last=True)
         return Run(
             config=simulation.config,
             params=join([dict(server.shard.params) for server in servers], [server.layout for server in servers]),
@@ -80,7 +80,7 @@ class ServerTeam:
         )
 
 
-class SimServer(Node):
+class SimServer(SimNode):
     """A server: a shard, and the sessions of its requests."""
 
     def __init__(self, team: ServerTeam, index: int, params: Tensors) -> None:
@@ -92,7 +92,7 @@ class SimServer(Node):
         super().__init__(simulation, f"server {index}", times)
         tables = simulation.job.problem.tables
         self.index, self.layout = index, partition(params, config.servers, tables, config.placement)[index]
-        updates, now = config.workers * config.clocks, lambda: self.clockwork.now
+        updates, now = config.workers * config.clocks, lambda: self.events.now
         every = math.inf if simulation.every is None else simulation.every * config.workers
         own = cut(params, self.layout)
         self.shard = Shard.of(config, own, updates=updates, now=now, every=every, tables=tables)
@@ -108,22 +108,22 @@ class SimServer(Node):
             self.protocol.restore(state)
         self.protocol.keep()
 
-    def wait(self, wanted: Until, step: int) -> Way[None]:
+    def wait(self, wanted: Until, step: int) -> Task[None]:
         if not wanted.ready():
-            began, event = self.clockwork.now, Signal()
+            began, event = self.events.now, Signal()
             self._waiting.append((wanted, event))
             yield event
             self.simulation.record("wait", f"worker {wanted.worker}", began, step)
 
-    def watch(self) -> Way[None]:
-        """Drop silent workers, as long as one of them counts. Meanwhile the workers that train send heartbeats."""
+    def watch(self) -> Task[None]:
+        """Drop silent workers, as long as one of them counts. Meanwhile the other workers send heartbeats."""
         if self._watching:
             return
         self._watching, attendance = True, self.protocol.attendance
         while not self.shard.done and any(map(self._misses, self._workers)):
             for worker in self._workers:
                 if not worker.gone:
-                    worker.at_once(worker.protocol.tell(self.index, "alive"))
+                    worker.at_once(worker.protocol.ask_one(self.index, "alive"))
             for silent, event in attendance.silent():
                 yield from self.carry_out(self.protocol.leave(silent, event), self.shard.clocks[silent])
             yield attendance.silence_s / 4
@@ -135,15 +135,15 @@ class SimServer(Node):
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
-        """Note that the time of an update is over: report, pause, or let stragglers give up."""
+        """Handle the end of an update: report, pause, or let stragglers give up."""
         shard = self.shard
         self.protocol.keep()
         if self.simulation.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
             for worker in self._workers:
                 worker.left_behind()
         if self.index == 0:
-            self.simulation.tell(shard.applied, expected(shard) or 0, self.losses)
-        if self.simulation.halt:  # all servers end with the parameters of one clock
+            self.simulation.report(shard.applied, expected(shard) or 0, self.losses)
+        if self.simulation.halt:  # all servers end with parameters of one clock
             at = max(server.shard.pause() for server in self._servers)
             for server in self._servers:
                 server.shard.pause(at)
@@ -160,7 +160,7 @@ class SimServer(Node):
                 server._look()
 
     def changed(self) -> None:
-        """Note that the shard has changed."""
+        """Handle a change of the shard."""
         if self.shard.diverged:
             self.diverge(self.shard.diverged)
         self._look()
@@ -172,7 +172,7 @@ class SimServer(Node):
             server._look()
 
     def _look(self) -> None:
-        """Wake the sessions whose conditions hold. None can while the state that they depend on stays the same."""
+        """Wake the sessions whose conditions hold; none can, while the state that they depend on stays the same."""
         shard = self.shard
         state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.protocol.encodings
         if state != self._state:
@@ -185,7 +185,7 @@ class SimServer(Node):
 
 
 class _Protocol(ServerProtocol):
-    """A server's sessions whose pulls are answered with parameters that are as many versions old as the engine says."""
+    """A server's sessions; pulls bring parameters that are as many versions old as the engine says."""
 
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
@@ -194,7 +194,7 @@ class _Protocol(ServerProtocol):
         self._versions = deque[tuple[int, Tensors]](maxlen=server.simulation.engine.delay_versions + 1)
 
     def keep(self) -> None:
-        """Keep this version of the parameters, where pulls are answered with earlier ones."""
+        """Keep this version of the parameters, if pulls bring earlier ones."""
         if self._versions.maxlen != 1:
             self._versions.append((self.shard.version, self.shard.params))
 
@@ -203,7 +203,7 @@ class _Protocol(ServerProtocol):
         return self._versions[0] if self._versions else newest
 
 
-class SimWorker(ServedParty, Trainer):
+class SimWorker(ServedNode, Trainer):
     """A worker and its client."""
 
     def __init__(self, simulation: Simulation, rank: int, servers: list[SimServer]) -> None:
@@ -222,9 +222,9 @@ class SimWorker(ServedParty, Trainer):
         self._seen: Seen | None = None
         self._inner = Inner() if config.local else None
         self._gave_up = self._over = False
-        """Whether the last gradient was given up, and whether the run was over before it was computed."""
+        """True where the last gradient was given up; and where the run was over before it was computed."""
         self.gone = False
-        """True where the worker's loop has ended before the run: it has left, or fallen silent."""
+        """True where the worker's loop ended before the run: it has left, or fallen silent."""
 
     def begin(self, state: Any) -> None:
         """Begin, after hello, with the ``state`` of a saved run if there is one."""
@@ -239,13 +239,13 @@ class SimWorker(ServedParty, Trainer):
         return worker_state(self.config, [record.state() for record in self._records], self._seen, self._inner)
 
     def at_once(self, session: Session[Any]) -> None:
-        """Carry out a session that takes no time: hello before the clock starts, a heartbeat, bye at the end."""
+        """Carry out a session in no time: hello before the clock starts, a heartbeat, bye at the end."""
         requests: list[Send] = []
 
         def receive(wanted: Receive) -> Frames:
             frames = requests.pop(0).parcel
             protocol = self._servers[wanted.source].protocol
-            answer: Frames = carry_out(protocol.answer(frames, self._connection, self.clockwork.now))
+            answer: Frames = carry_out(protocol.answer(frames, self._connection, self.events.now))
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
@@ -256,7 +256,7 @@ class SimWorker(ServedParty, Trainer):
         if all(server.shard.rounds > record.clock for server, record in zip(self._servers, self._records, strict=True)):
             self.give_up()
 
-    def train(self) -> Way[None]:
+    def train(self) -> Task[None]:
         worker = by_rows(self.protocol, self.problem, self._plain)
         loop = train_served(worker, self.config.overlap, lambda: self._over, self._seen)
         try:
@@ -269,14 +269,14 @@ class SimWorker(ServedParty, Trainer):
         for server in self._servers if self.gone else ():
             self.start(server.watch())
 
-    def compute(self, need: Compute) -> Way[Any]:
+    def compute(self, need: Compute) -> Task[Any]:
         self._gave_up = not (yield from self.compute_delay(need.clock))
         self._over = all(server.shard.done for server in self._servers)
         if self._gave_up or self._over:
             return None
         return (self._inner or compute)(self.problem, self._plain, need.seen, self.rank, need.clock)
 
-    def call(self, session: Session[Any]) -> Way[Any]:
+    def call(self, session: Session[Any]) -> Task[Any]:
         for server in self._servers if self._gave_up else ():
             server.shard.skip(self.rank)
         self._gave_up = False
@@ -285,16 +285,16 @@ class SimWorker(ServedParty, Trainer):
     def step(self) -> int:
         return self.protocol.clock
 
-    def trip(self, server: int, parcel: Frames, step: int) -> Way[Frames]:
+    def trip(self, server: int, parcel: Frames, step: int) -> Task[Frames]:
         simulation, target, frames = self.simulation, self._servers[server], parcel
         least_s = self._idle.at(target.protocol.values)
-        began = self.clockwork.now
+        began = self.events.now
         self.bytes_sent += size(frames)
         yield from simulation.travel(self, target, size(frames), least_s)
         simulation.record("transfer", self.who, began, step)
-        session = target.protocol.answer(frames, self._connection, self.clockwork.now)
+        session = target.protocol.answer(frames, self._connection, self.events.now)
         answer: Frames = yield from target.carry_out(session, step)
-        began = self.clockwork.now
+        began = self.events.now
         yield from simulation.travel(target, self, size(answer), least_s)
         simulation.record("transfer", self.who, began, step)
         self.bytes_received += size(answer)

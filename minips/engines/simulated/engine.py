@@ -1,9 +1,9 @@
 """The simulated engine: a cluster in virtual time.
 
-A simulation decides, computes and encodes with a real run's code: the problem's gradients, `Shard` with its aggregator,
-consistency and optimizer, both halves of the codec. Only its time is virtual. The engine says how long a gradient
-takes, and messages travel over a network whose links they share. So the same seed gives the same run to the bit, trace
-included, and under BSP the parameters are those of a real run.
+A simulation decides, computes and encodes with the code of a real run: the problem's gradients, `Shard` with its
+aggregator, consistency and optimizer, both halves of the codec. Only its time is virtual. The engine says how long a
+gradient takes, and messages travel over a network whose links they share. So the same seed gives the same run to the
+bit, trace included, and under BSP the parameters are those of a real run.
 """
 
 from contextlib import suppress
@@ -30,21 +30,21 @@ class Simulated(Engine):
     """Servers and workers in virtual time: any number of workers, on any network, in the same seconds every time.
 
     Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast one where
-    the config has none; a ``networkx.Graph`` of your own will do. Links are shared by all that travels on them at once,
-    max-min fairly; a real run's shaped links let messages through one after the other. A batch takes ``compute_s``, or
-    is drawn anew for each step with that mean (``exponential``); the config's delays count as in a real run. With a
-    ``calibration`` everything else takes its time too: stages, updates and the transport, one thing after the other at
-    each node. Waiting has no limit, and all nodes live for ever.
+    the config has none; a ``networkx.Graph`` of your own will do. Messages share links max-min fairly; a real run's
+    shaped links let them through one after the other. A batch takes ``compute_s``, or a time drawn for each step with
+    that mean (``exponential``); the config's delays count as in a real run. With a ``calibration`` everything else
+    takes time, too: stages, updates and the transport, one thing after the other at each node. Waits have no limit, and
+    all nodes live for ever.
 
-    On a ``cluster`` of machines servers and workers are placed in turn, as the engine `Ray` places them: those on one
-    machine share its link and its cores, and messages between them pass no link. Without one each has a core.
+    On a ``cluster`` of machines servers and workers are placed in turn, as by the engine `Ray`: those on one machine
+    share its link and its cores, and messages between them pass no link. Without a cluster each has a core.
 
-    With ``delay_versions`` τ a pull is answered with parameters that are τ versions old: one worker under ASP then
-    descends with a constant delay of τ, and more workers add their own staleness to that.
+    With ``delay_versions`` τ a pull brings parameters that are τ versions old: one worker under ASP then descends with
+    a constant delay of τ, and more workers add their own staleness.
 
     With backup workers a round leaves stragglers behind. They ``abandon`` their gradient and join the round under way,
     as the order statistics of compute times assume; such a gradient counts as late. A real worker does not know that
-    its round is over, and computes to the end: say ``abandon=False`` for that.
+    its round is over and computes to the end, as with ``abandon=False``.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -60,9 +60,9 @@ class Simulated(Engine):
     )
     exponential: bool = option(False, "draw each batch's time from an exponential distribution")
     calibration: ValueField[Calibration | None] = option(None, "what stages and transport take; None: nothing")
-    delay_versions: int = option(0, "how old the parameters are that a pull brings", minimum=0, step=1)
+    delay_versions: int = option(0, "age of the parameters that a pull brings", minimum=0, step=1)
     abandon: bool = option(True, "stragglers give up a gradient whose round is over")
-    traffic: tuple[Traffic, ...] = option((), "what else travels on the network")
+    traffic: tuple[Traffic, ...] = option((), "competing flows on the network")
     cluster: ValueField[Machines | None] = option(None, "machines with several processes each; None: one process each")
 
     def __post_init__(self) -> None:
@@ -70,10 +70,10 @@ class Simulated(Engine):
             object.__setattr__(self, "topology", Own(self.topology))
         super().__post_init__()
         if self.cluster and self.topology:
-            raise ValueError("Simulated takes a topology, or a cluster, which has one of its own; got both.")
+            raise ValueError("Simulated takes a topology or a cluster, which has its own topology; got both.")
 
     def run(self, job: TrainingJob) -> Run:
-        team = self.begun(job)
+        team = self.prepare(job)
         try:
             team.simulation.run()
         except RuntimeError as failure:
@@ -86,8 +86,8 @@ class Simulated(Engine):
             raise error
         return run
 
-    def begun(self, job: TrainingJob) -> "ServerTeam | Team":
-        """The servers and workers of a run, which `Simulation.run` moves and whose ``result`` is the run."""
+    def prepare(self, job: TrainingJob) -> "ServerTeam | Team":
+        """The servers and workers of a run. `Simulation.run` moves them; their ``result`` is the run."""
         from minips.engines.simulated.central import ServerTeam
         from minips.engines.simulated.mutual import Team
         from minips.engines.simulated.simulation import Simulation
@@ -96,13 +96,13 @@ class Simulated(Engine):
         check_one_network(config, self.cluster)
         if job.state is not None and self.delay_versions:
             raise ValueError(
-                f"With delay_versions={self.delay_versions} pulls are answered with earlier parameters, which a saved "
-                "run does not hold: resume with delay_versions=0."
+                f"With delay_versions={self.delay_versions} pulls bring earlier parameters, which a saved run does not "
+                "hold: resume with delay_versions=0."
             )
         simulation = Simulation(self, job)
         if isinstance(config.exchange, AllReduce) and self.delay_versions:
             raise ValueError(
-                f"{config.exchange!r} has no server that could answer with old parameters; "
+                f"{config.exchange!r} has no server to answer with old parameters; "
                 "use exchange=PS(), or delay_versions=0."
             )
         team = (Team if isinstance(config.exchange, AllReduce) else ServerTeam)(simulation)
@@ -110,7 +110,7 @@ class Simulated(Engine):
         return team
 
     def network(self, config: Config) -> Any:
-        """The graph that ``config`` runs on; None where it is infinitely fast."""
+        """The graph of the network that ``config`` runs on; None where that is infinitely fast."""
         servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
         if self.cluster:
             return self.cluster.graph(config.workers, servers)

@@ -1,12 +1,12 @@
 """Messages on a simulated network: flows that share its links max-min fairly, in virtual time.
 
-A message is a flow: it has the fair share of its route until all of its bytes have left, and arrives the route's
+A message is a flow: it gets the fair share of its route until all of its bytes have left, and arrives the route's
 latency later. Messages from one node to another follow each other, as over one connection. The shares of all flows are
 computed anew when flows begin or end, once for each instant.
 
-A lost packet is sent again. The model: a message of k packets is sent; a round trip later the sender knows which of
-them are missing (a seeded draw for each) and sends those again; and so on. So S bytes take about S/(1 − loss) bytes of
-bandwidth on every link, and a round trip for each time that a packet was missing.
+A lost packet is sent again. The model: a message of k packets is sent; a round trip later the sender knows the missing
+ones (a seeded draw for each) and sends those again; and so on. So S bytes take about S/(1 − loss) bytes of bandwidth on
+every link, and a round trip for each time that packets were missing.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,23 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from minips.drivers.clockwork import Clockwork, Signal
-from minips.drivers.virtual import Way
+from minips.drivers.events import EventLoop, Signal, Task
 from minips.machines.topology import Edges, Network, Traffic, fair_shares
 
 PACKET_BYTES = 1500
 """Bytes of one packet: those of an Ethernet frame."""
 _SAME = 1e-12
-"""Two times are the same if they differ by less than this share of them, which is the rounding of sums."""
+"""Two times are the same if they differ by less than this share, the rounding of sums."""
 
 
 class FlowNetwork:
-    """A network and the flows on it. ``traffic`` are competing flows; ``rng`` draws the packets that are lost."""
+    """A network and its flows. ``traffic`` are competing flows; ``rng`` draws the lost packets."""
 
     def __init__(
-        self, clockwork: Clockwork, network: Network, traffic: Sequence[Traffic], rng: np.random.Generator
+        self, events: EventLoop, network: Network, traffic: Sequence[Traffic], rng: np.random.Generator
     ) -> None:
-        self._clockwork, self._network, self._rng = clockwork, network, rng
-        # Each competing flow has a link of its own with its rate as capacity; the last link pads short routes.
+        self._events, self._network, self._rng = events, network, rng
+        # Each competing flow has its own link, with its rate as capacity; the last link pads short routes.
         limits = [inf if flow.rate_bps is None else flow.rate_bps / 8 for flow in traffic]
         self._capacity = np.array([*network.capacity, *limits, inf])
         # The flows under way, as columns: their links, bytes left, bytes per second, end times, end signals.
@@ -43,10 +42,10 @@ class FlowNetwork:
         self._new: list[tuple[Edges, float, Signal]] = []
         self._at, self._turn, self._settling, self._ending = 0.0, 0, False, False
         for number, flow in enumerate(traffic, len(network.capacity)):
-            clockwork.start(self._compete(flow, number))
+            events.start(self._compete(flow, number))
 
-    def travel(self, source: str, target: str, nbytes: float, queue: str = "") -> Way[None]:
-        """The way of a message, for a task's ``yield from``: it ends when the last byte has arrived.
+    def travel(self, source: str, target: str, nbytes: float, queue: str = "") -> Task[None]:
+        """A message's trip, for a task's ``yield from``: it ends when the last byte has arrived.
 
         Messages of one ``queue`` (empty: of one source and target) leave in turn.
         """
@@ -66,7 +65,7 @@ class FlowNetwork:
             left.succeed()
         yield seconds
 
-    def _compete(self, traffic: Traffic, limit: int) -> Way[None]:
+    def _compete(self, traffic: Traffic, limit: int) -> Task[None]:
         route = self._network.route(traffic.source, traffic.target)
         yield traffic.start_s
         edges = np.append(route.edges, [] if traffic.rate_bps is None else [limit]).astype(np.intp)
@@ -74,7 +73,7 @@ class FlowNetwork:
             flow = self._begin(edges, inf)
             if traffic.stop_s is not None:
                 yield traffic.stop_s - traffic.start_s
-                self._due[self._ended == flow], self._ending = self._clockwork.now, True
+                self._due[self._ended == flow], self._ending = self._events.now, True
                 self._touch()
 
     def _begin(self, edges: Edges, nbytes: float) -> Signal:
@@ -87,7 +86,7 @@ class FlowNetwork:
         """Compute the shares anew, after all events of this instant."""
         if not self._settling:
             self._settling = True
-            self._clockwork.at(self._clockwork.now, self._settle)
+            self._events.at(self._events.now, self._settle)
 
     def _settle(self) -> None:
         self._settling = False
@@ -100,7 +99,7 @@ class FlowNetwork:
             self._turn += 1
             turn, soonest = self._turn, float(self._due.min())
             if isfinite(soonest):
-                self._clockwork.at(soonest, partial(self._wake, turn))
+                self._events.at(soonest, partial(self._wake, turn))
 
     def _wake(self, turn: int) -> None:
         """End the flows that end now, unless the shares have changed since ``turn``."""
@@ -111,7 +110,7 @@ class FlowNetwork:
 
     def _end(self) -> None:
         """Bring the columns up to this instant, if time has passed or a flow was due, and signal the flows that end."""
-        now = self._clockwork.now
+        now = self._events.now
         if now == self._at and not self._ending:
             return
         self._ending = False

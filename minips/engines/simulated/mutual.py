@@ -1,7 +1,6 @@
 """Workers that add up their gradients among themselves, in virtual time.
 
-`minips.core.reduction.all_reduce` says what is sent to whom; `SimRank` carries it out in virtual time, and
-`Replica` makes the steps.
+`SimRank` carries out `minips.core.reduction.all_reduce` in virtual time; `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
@@ -11,9 +10,8 @@ from typing import Any, cast
 from minips.core.loop import Compute, train_together
 from minips.core.reduction import AllReduceState
 from minips.core.sessions import Receive, Send, Session, Until
-from minips.drivers.clockwork import Signal, unrecorded
+from minips.drivers.events import Signal, Task, unrecorded
 from minips.drivers.peer import greeting_of
-from minips.drivers.virtual import Way
 from minips.engines.replica import Replica, check_replicas, contribute, requantization_error
 from minips.engines.simulated.simulation import Simulation, Trainer
 from minips.machines.calibration import rank_lines
@@ -25,7 +23,7 @@ from minips.stages.aggregators import Contribution
 from minips.stages.transports.framing import size
 
 _SENT_AT = bytes(8)
-"""The frame in which a real message says when it was sent."""
+"""The frame in which a real message carries its time of sending."""
 
 
 class Team:
@@ -51,7 +49,7 @@ class Team:
         states = [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]
         digests = [report["digest"] for report in reports]
         check_replicas(digests)
-        simulation.tell(self.applied, self.updates, self.losses, last=True)
+        simulation.report(self.applied, self.updates, self.losses, last=True)
         return Run(
             config=simulation.config,
             params=dict(reports[0]["params"]),
@@ -71,17 +69,17 @@ class Team:
         )
 
     def stepped(self) -> None:
-        """Count a worker's step. The slowest worker's adds a row of losses."""
-        self.applied, self.changed_at = self.applied + 1, self.simulation.clockwork.now
+        """Count a worker's step. The slowest worker's step adds a row of losses."""
+        self.applied, self.changed_at = self.applied + 1, self.simulation.events.now
         step = self.applied // len(self.workers)
         made = step - self._began
         if made > len(self.losses) and all(len(worker.replica.losses) >= made for worker in self.workers):
             losses = [worker.replica.losses[made - 1][2] for worker in self.workers]
             self.losses.append((self.changed_at, step * self.simulation.config.local_steps, sum(losses) / len(losses)))
-            self.simulation.tell(self.applied, self.updates, self.losses)
+            self.simulation.report(self.applied, self.updates, self.losses)
 
     def paused(self) -> Session[bool]:
-        """The session of a worker's pause, which ends when the last worker has come to it. True where the run ends."""
+        """The session of a worker's pause; it ends when the last worker has reached it. True where the run ends."""
         decided = self.decided
         if all(worker.replica.shard.paused for worker in self.workers):
             self.decided = Signal()
@@ -109,7 +107,7 @@ class SimRank(Trainer):
             self._reduction.restore(state["hops"])
 
     def state(self) -> dict[str, Any]:
-        """The rank's part of the run's state, but for the replica's."""
+        """The rank's part of the run's state, without the replica's."""
         seen = self._seen if self.config.overlap else None
         return {"hops": self._reduction.state(), "seen": seen, **self.replica.kept()}
 
@@ -120,7 +118,7 @@ class SimRank(Trainer):
             self.bytes_sent += nbytes
             workers[rank].bytes_received += nbytes
 
-    def train(self) -> Way[None]:
+    def train(self) -> Task[None]:
         seen = tuple(self._seen) if self._seen and self.config.overlap else None
         clocks = range(self.replica.shard.version, self.config.clocks)
         last = yield from self.carry_out_loop(
@@ -128,7 +126,7 @@ class SimRank(Trainer):
         )
         self._seen = [*last]
 
-    def compute(self, need: Compute) -> Way[tuple[Contribution, str]]:
+    def compute(self, need: Compute) -> Task[tuple[Contribution, str]]:
         yield from self.compute_delay(need.clock)
         return contribute(self.problem, self._plain, self.replica, need.clock, need.seen)
 
@@ -140,19 +138,19 @@ class SimRank(Trainer):
             self._reduction, *computed, self.simulation.halt, self._team.paused, self._team.stepped
         )
 
-    def wait(self, wanted: Until, step: int) -> Way[None]:
+    def wait(self, wanted: Until, step: int) -> Task[None]:
         if not wanted.ready():
             yield self._team.decided
 
-    def send(self, message: Send, step: int) -> Way[None]:
+    def send(self, message: Send, step: int) -> Task[None]:
         yield from self.spend(("transfer",), message.values, step)
         frames = [_SENT_AT, *message.parcel]
         self.bytes_sent += size(frames)
         target = self._team.workers[message.to]
         self.start(self._deliver(target, target._boxes[message.number, step], frames, message.values))
 
-    def receive(self, wanted: Receive, step: int) -> Way[Frames]:
-        began, key = self.clockwork.now, (wanted.number, step)
+    def receive(self, wanted: Receive, step: int) -> Task[Frames]:
+        began, key = self.events.now, (wanted.number, step)
         sent, frames = yield self._boxes[key]
         del self._boxes[key]
         self.simulation.record("wait", self.who, began, step, end=sent)
@@ -160,9 +158,9 @@ class SimRank(Trainer):
         self.bytes_received += size(frames)
         return cast(Frames, frames[1:])
 
-    def _deliver(self, target: "SimRank", box: Signal, frames: Frames, values: float) -> Way[None]:
-        """A message's way into its box. All messages of a worker leave in one queue, whatever their target."""
-        sent = self.clockwork.now
+    def _deliver(self, target: "SimRank", box: Signal, frames: Frames, values: float) -> Task[None]:
+        """A message's trip into its box. All messages of a worker leave in one queue, whatever their target."""
+        sent = self.events.now
         yield from self.simulation.travel(self, target, size(frames), self._idle.at(values), queue=self.who)
         if line := target._times.get("transfer"):
             yield target.work((line.at(values), unrecorded))  # the span is recorded by `receive`

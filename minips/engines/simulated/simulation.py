@@ -1,6 +1,6 @@
 """The simulation of a run: the time, the network, the trace, and the base of its nodes.
 
-Time passes at a ``yield`` alone. Between two of them a node works in no time, so there is no lock.
+Time passes only at a ``yield``. Between two of them a node's work takes no time, so there is no lock.
 """
 
 import time
@@ -13,8 +13,8 @@ from typing import Any
 from minips import seeds
 from minips.core.exchange import AllReduce
 from minips.core.message import DivergedError
-from minips.drivers.clockwork import Clockwork, Cores, Processor, Signal, seldom_collected
-from minips.drivers.virtual import Party, TrainingParty, Way
+from minips.drivers.events import Cores, EventLoop, Processor, Signal, Task, seldom_collected
+from minips.drivers.virtual import Node, TrainingNode
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
 from minips.engines.worker import shards_of
@@ -24,7 +24,7 @@ from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
 from minips.results.trace import Span, Trace
 from minips.stage import Tensors
-from minips.words import reason
+from minips.words import message_of
 
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1
@@ -41,58 +41,58 @@ class Simulation:
         self.ended = False
         """True where the evaluation, or a stop, has ended the run."""
         self.error: BaseException | None = None
-        """The exception of the evaluation, or of a report of progress."""
-        self.clockwork = Clockwork()
+        """The exception from the evaluation, or from a report of progress."""
+        self.events = EventLoop()
         self.halt = False
-        """True once the run is stopped from outside."""
+        """True once the run was stopped from outside."""
         self._over = Signal()
         """The run's end: all tasks have ended, or the run has diverged, or a node has failed."""
         self.failure: RuntimeError | None = None
         """The failure of a node."""
         self.diverged: str | None = None
-        self._spans: list[tuple[str, str, float, float, int]] = []  # tuples, which the garbage collector need not see
+        self._spans: list[tuple[str, str, float, float, int]] = []  # tuples: the garbage collector skips them
         self._until = inf
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         graph, rng, config = engine.network(job.config), seeds.loss(job.config.seed), job.config
-        self._wire = None if graph is None else FlowNetwork(self.clockwork, Network(graph), engine.traffic, rng)
+        self._wire = None if graph is None else FlowNetwork(self.events, Network(graph), engine.traffic, rng)
         self.cores: dict[str, Cores] = {}
         """The cores of each node's machine, where nodes share machines."""
         if machines := engine.cluster:
             servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
-            of_each = [Cores(self.clockwork, machines.cores) for _ in range(machines.machines)]
+            of_each = [Cores(self.events, machines.cores) for _ in range(machines.machines)]
             self.cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
 
     def begin(self, ends: Sequence[Signal]) -> None:
         """End the run once all of these have happened."""
 
-        def last() -> Way[None]:
+        def last() -> Task[None]:
             yield from ends
             self._over.succeed()
 
-        self.clockwork.start(last())
+        self.events.start(last())
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Let time pass until ``until()`` holds, or the run is over. RuntimeError where a node failed."""
         with seldom_collected():
-            self.clockwork.run(lambda: self._over.triggered or until())
+            self.events.run(lambda: self._over.triggered or until())
         if self.failure:
             raise self.failure
         if not (self._over.triggered or until()):
             raise RuntimeError("The simulated nodes wait for each other, and nothing is left to happen.")
 
     def fail(self, who: str, error: BaseException) -> None:
-        """End the run, for a node failed."""
+        """End the run because a node failed."""
         if not self._over.triggered:
-            self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {reason(error)}")
+            self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {message_of(error)}")
             self.failure.__cause__ = error
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
-        """Evaluate the parameters in a pause; True where the run ends: by the evaluation, its error, or a stop."""
+        """Evaluate the parameters in a pause. True where the run ends: by the evaluation, its error, or a stop."""
         evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
-                evaluation is not None and evaluation.call(step, params, losses, self.clockwork.now)
+                evaluation is not None and evaluation.call(step, params, losses, self.events.now)
             )
         except KeyboardInterrupt:
             raise
@@ -106,18 +106,18 @@ class Simulation:
             self.diverged = reason
             self._over.succeed()
 
-    def travel(self, source: "Node", target: "Node", nbytes: int, least_s: float, queue: str = "") -> Way[None]:
-        """The way of a message, for a task's ``yield from``; see `FlowNetwork.travel`. It takes ``least_s`` at least,
-        the transport's own time.
+    def travel(self, source: "SimNode", target: "SimNode", nbytes: int, least_s: float, queue: str = "") -> Task[None]:
+        """A message's trip, for a task's ``yield from``; see `FlowNetwork.travel`. It takes at least ``least_s``, the
+        transport's own time.
         """
-        began = self.clockwork.now
+        began = self.events.now
         if self._wire:
             yield from self._wire.travel(source.who, target.who, nbytes, queue)
-        yield began + least_s - self.clockwork.now
+        yield began + least_s - self.events.now
 
     def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
         """Keep a span that ends now, or at ``end``, if it took any time."""
-        seconds = (self.clockwork.now if end is None else end) - start
+        seconds = (self.events.now if end is None else end) - start
         if seconds > 0 and len(self._spans) < MAX_SPANS:
             self._spans.append((name, who, start, seconds, step))
         elif seconds > 0:
@@ -128,13 +128,13 @@ class Simulation:
         """The spans so far."""
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
-    def tell(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
-        """Report progress, now and then and at the ``last``, and ask whether to stop. An error ends the run."""
+    def report(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
+        """Report progress now and then, and at the ``last`` call; check for a stop. An error ends the run."""
         try:
             if self.error is None:
                 self.halt = self.halt or self.job.stop()
-                if last or time.monotonic() - self._told_at > NEWS_S:
-                    self._told_at = time.monotonic()
+                if last or time.monotonic() - self._reported_at > NEWS_S:
+                    self._reported_at = time.monotonic()
                     self.job.watch(Progress.of(self.config, applied, updates, losses))
         except KeyboardInterrupt:
             raise
@@ -142,32 +142,32 @@ class Simulation:
             self.error, self.halt = error, True
 
 
-class Node(Processor, Party):
-    """A host: its name, and its processor, which does one thing at a time.
+class SimNode(Processor, Node):
+    """A host: its name and its processor, which does one thing at a time.
 
     ``times`` has the calibrated line of each span, by number of values; that of ``transfer`` is the processor's time
     for sending or receiving a message.
     """
 
     def __init__(self, simulation: Simulation, who: str, times: Mapping[str, Line]) -> None:
-        super().__init__(simulation.clockwork, simulation.cores.get(who))
+        super().__init__(simulation.events, simulation.cores.get(who))
         self.simulation, self.config, self.who, self._times = simulation, simulation.config, who, times
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
-        """The time of these spans; the time until the processor is free is recorded as a wait."""
+        """Spend the time of these spans; record the time until the processor is free as a wait."""
         times = [(name, self._times[name].at(values)) for name in spans if name in self._times]
         if not times:
             return ()
-        began = self.clockwork.now
+        began = self.events.now
         turn = 0.0, lambda _: self.simulation.record("wait", self.who, began, step)
         return (self.work(turn, *((seconds, partial(self._record, name, step)) for name, seconds in times)),)
 
     def _record(self, name: str, step: int, seconds: float) -> None:
         """Keep a span of so many seconds that ends now."""
-        self.simulation.record(name, self.who, self.clockwork.now - seconds, step)
+        self.simulation.record(name, self.who, self.events.now - seconds, step)
 
 
-class Trainer(Node, TrainingParty):
+class Trainer(SimNode, TrainingNode):
     """A worker: its shard of the problem, and the time that its gradients take."""
 
     def __init__(self, simulation: Simulation, rank: int, times: Mapping[str, Line]) -> None:
@@ -181,24 +181,24 @@ class Trainer(Node, TrainingParty):
         self._computing: Signal | None = None
         """The end of the gradient that is being computed."""
 
-    def start(self, steps: Way[Any]) -> Signal:
+    def start(self, steps: Task[Any]) -> Signal:
         """Begin a task beside the others. An exception in it ends the run."""
-        return self.clockwork.start(self._guard(steps))
+        return self.events.start(self._guard(steps))
 
-    def compute_delay(self, clock: int) -> Way[bool]:
-        """The time of a clock's gradient, or of its local steps; False where this worker gave it up."""
+    def compute_delay(self, clock: int) -> Task[bool]:
+        """Spend the time of a clock's gradient, or of its local steps. False where this worker gave it up."""
         each, finished = self.config.local_steps, True
         for step in range(clock * each, (clock + 1) * each):
             finished = finished and (yield from self._gradient_delay(clock, step))
         return finished
 
-    def _gradient_delay(self, clock: int, step: int) -> Way[bool]:
-        """The time of one gradient; False where this worker gave it up."""
-        began, engine, delays = self.clockwork.now, self.simulation.engine, self.config.delays
+    def _gradient_delay(self, clock: int, step: int) -> Task[bool]:
+        """Spend the time of one gradient. False where this worker gave it up."""
+        began, engine, delays = self.events.now, self.simulation.engine, self.config.delays
         computing = work = self.beside(engine.seconds(self.config, self.rank, step, self._rows) + self._inner_s)
         if delays:
             computing, least = Signal(), began + delays.of(self.rank, step, self.config.seed)
-            work.then(lambda: self.clockwork.at(max(least, self.clockwork.now), computing.succeed))
+            work.then(lambda: self.events.at(max(least, self.events.now), computing.succeed))
         self._computing = computing
         yield computing
         finished, self._computing = self._computing is not None, None
@@ -213,15 +213,15 @@ class Trainer(Node, TrainingParty):
             self._computing = None
             computing.succeed()
 
-    def _guard(self, steps: Way[Any]) -> Way[Any]:
+    def _guard(self, steps: Task[Any]) -> Task[Any]:
         try:
             return (yield from steps)
         except DivergedError as error:
             self.simulation.diverge(str(error))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # all of the user's: a worker that would end its process fails
+        except BaseException as error:  # including the user's SystemExit: a worker that would end its process fails
             self.simulation.fail(self.who, error)
             if isinstance(error, GeneratorExit):  # a generator that is closed may not go on
                 return None
-        yield Signal()  # which never happens, so that the task does not end as if all were well
+        yield Signal()  # never happens, so that the task does not end as if all were well

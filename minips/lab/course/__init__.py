@@ -1,15 +1,25 @@
-"""The course: what each lesson asks, says and checks, a file for each, which is found by its name (``lesson_14.py``).
+"""The machinery of courses: predictions, exercises, sentences and quizzes by key, the learner's progress and copies.
 
-What they share is in ``questions`` and ``exercises``.
+A course is a package of its own, see `courses`. The tables of what it asks are filled when they are first asked for.
 """
 
 from importlib import import_module
-from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
-from minips.lab.course.exercises import EXERCISES, check, hint
-from minips.lab.course.questions import PROMPTS, QUESTIONS, QUIZZES, SENTENCES
+from minips.lab.course.courses import installed
+from minips.lab.course.exercises import check, hint
 
-for _module in sorted(module.name for module in iter_modules(__path__) if module.name.startswith("lesson_")):
-    import_module(f"{__name__}.{_module}")  # each adds what is its own
+if TYPE_CHECKING:
+    from minips.lab.course.exercises import EXERCISES
+    from minips.lab.course.questions import PROMPTS, QUESTIONS, QUIZZES, SENTENCES
+else:
+
+    def __getattr__(name):
+        if name in __all__:
+            installed()
+            kept = import_module(f"{__name__}.{'exercises' if name == 'EXERCISES' else 'questions'}")
+            return getattr(kept, name)
+        raise AttributeError(f"minips.lab.course has no {name!r}")
+
 
 __all__ = ["EXERCISES", "PROMPTS", "QUESTIONS", "QUIZZES", "SENTENCES", "check", "hint"]

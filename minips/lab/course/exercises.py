@@ -26,6 +26,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course import state
+from minips.lab.course.courses import folders, installed
 from minips.lab.course.questions import find
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
@@ -33,8 +34,8 @@ from minips.testing.base import described, same_bits
 
 LIMIT_S = 20.0
 """How long a check may take. Those of the lessons take a few seconds."""
-OURS = (str(Path(__file__).parents[2]), *sysconfig.get_paths().values())
-"""Where code lies that no learner wrote."""
+PACKAGE = Path(__file__).parents[2]
+"""The folder of minips."""
 
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
@@ -139,11 +140,17 @@ def _stopped(error: Exception) -> str:
 
 def _place(trace: TracebackType | None) -> str:
     """The last line of the learner's own code on the way to an error, in words."""
+    others = (*_ours(), *sysconfig.get_paths().values(), "<frozen")
     for frame in reversed(traceback.extract_tb(trace)):
-        if not (frame.filename.startswith(OURS) or frame.filename.startswith("<frozen")):
+        if not frame.filename.startswith(others):
             line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
             return f"\nIn {frame.name}, line {frame.lineno} of your cell: {line}" if line else ""
     return ""
+
+
+def _ours() -> tuple[str, ...]:
+    """The folders of minips and of the courses, each with a separator at its end."""
+    return tuple(f"{folder}{os.sep}" for folder in (PACKAGE, *folders()))
 
 
 def hint(key: str) -> None:
@@ -218,9 +225,10 @@ def distance(got: Tensors, wanted: Tensors) -> float:
 
 def unaided(function: Any, *arguments: float) -> Any:
     """The function's result; Refused where it calls a function of minips, by whatever name."""
+    ours = _ours()
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(OURS[0] + os.sep):
+        if event == "call" and frame.f_code.co_filename.startswith(ours):
             raise Refused(f"it calls minips' own {frame.f_code.co_name}. Write the arithmetic yourself.")
 
     before = sys.getprofile()
@@ -252,7 +260,8 @@ def round_trip(pair: Any, name: str, array: Array) -> int:
 def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
     """Refused where ``thing`` is no stage of this kind, or is one of minips' own."""
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
-    refuse_if(type(thing).__module__.startswith("minips."), f"{thing!r} is minips' own. Write yours.")
+    ours = tuple(f"{package}." for package in ("minips", *installed()))
+    refuse_if(type(thing).__module__.startswith(ours), f"{thing!r} is minips' own. Write yours.")
 
 
 def keeps(contract: Callable[..., None], thing: Any, **options: Any) -> None:

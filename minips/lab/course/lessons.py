@@ -1,4 +1,4 @@
-"""The lessons that came with the package: where they are, what each one asks, and copies for the learner."""
+"""The lessons of a course: where they are, what each one asks, and copies for the learner."""
 
 import ast
 import hashlib
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips import files
-from minips.lab.course import EXERCISES
+from minips.lab.course.courses import installed, lesson_of
+from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.state import notebooks, shelf
 
 LEDGER = ".minips-lessons.json"
@@ -32,6 +33,8 @@ class Lesson(NamedTuple):
     """One notebook."""
 
     path: Path
+    word: str
+    """The word with which its keys begin."""
     number: str
     """Two digits."""
     title: str
@@ -44,12 +47,13 @@ class Lesson(NamedTuple):
 def lessons() -> list[Lesson]:
     """All the lessons in order. FileNotFoundError where there are none."""
     found = []
-    for path in notebooks():
-        cells, number = read(path)["cells"], path.name[:2]
+    installed()  # which fill the table of exercises
+    for word, path in notebooks().items():
+        cells = read(path)["cells"]
         title = source(cells[0]).splitlines()[0].lstrip("# ")
         questions = [key for cell in cells for key in arguments(cell, "predict")]
-        keys = [key for key in EXERCISES if key.startswith(f"{number}.")]
-        found.append(Lesson(path, number, title, questions, keys))
+        keys = [key for key in EXERCISES if lesson_of(key) == word]
+        found.append(Lesson(path, word, path.name[:2], title, questions, keys))
     return found
 
 

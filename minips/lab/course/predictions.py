@@ -1,12 +1,12 @@
 """Predict before you see: the cells that show a result wait for a prediction.
 
-    guess = lab.predict("16.1")             # shows the question of this key
+    guess = lab.predict("trust.1")          # shows the question of this key
 
     guess.require()                         # the next cell: skipped, with one line, until a prediction is in
     ...                                     # measure
     guess.compare(share=lied_to / honest)   # decides which option came true, and shows it beside what was predicted
 
-Questions, and the rules that decide, are kept with the lesson, in `minips.lab.course`. A prediction is final once it is
+Questions, and the rules that decide, are kept with the lesson, in its course. A prediction is final once it is
 made: in this kernel, in the next one, and where the cell is run again. In a notebook a cell that waits is no error, so
 that "Run all" goes on: the cell prints its question, and so does every later cell that uses what the skipped cell would
 have defined.

@@ -1,23 +1,44 @@
-"""Contenders that make round trips: each has a process that calls and, most of them, a process that serves."""
+"""Contenders that make round trips: each has a process that calls and, most of them, a process that serves.
+
+A way is a pair of context managers. ``serve(…)`` opens the serving side and yields the address; ``trip(address, …)``
+opens the calling side and yields a function that makes one round trip and returns what came back. Both take the keyword
+``values``, how many float32; those that can either send back what they got or push and pull take ``applies``: the
+server subtracts ``LR`` times what came from its parameters and answers with these.
+
+`attend` and `travel` are the roles that open the two sides, in a process each.
+"""
 
 import importlib.util
+import os
+import secrets
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from minips.engines import Processes
-from minips.engines.supervisor import Supervisor
-from minips.lab.measure.trips import Way, attend, travel
+from minips.engines.supervisor import ControlPipe, Supervisor
 from minips.lab.measure.turns import START_S, TURN_S, Turn, Watch, take_turns
-from minips.stage import names, stage_class
-from minips.words import nearest
+from minips.stage import Array, names, stage_class
+from minips.stages.optimizers import SGD
+from minips.stages.transports import Transport
+from minips.words import suggestion
+
+LR = 2.0**-10
+WAIT_S = 300.0
+"""How long one trip may take: JSON takes its time."""
+
+Trip = Callable[[], Any]
+Way = Callable[..., AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A way there and back (see `trips`), the keywords that both its sides take, and why it is skipped, if it is.
+    """A way there and back, the keywords that both its sides take, and why it is skipped, if it is.
 
     With ``applies`` it pushes and pulls, so that minus the learning rate times the first gradient comes back; without,
     it gets back what it sent.
@@ -43,7 +64,7 @@ def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies
     contenders = []
     for name in known if chosen is None else chosen:
         if name not in known:
-            raise ValueError(f"There is no transport {name!r} that joins two processes. {nearest(name, known)}")
+            raise ValueError(f"There is no transport {name!r} that joins two processes. {suggestion(name, known)}")
         cls: Any = stage_class("transport", name)
         skipped = lacking(cls.requires, cls.extra)
         if name == "shm" and sys.platform != "linux":
@@ -90,13 +111,80 @@ def _start(supervisor: Supervisor, one: Contender, values: int) -> tuple[float, 
     *servers, caller = supervisor.start(*names, f"{one.name}'s caller")
     address = None
     for server in servers:
-        server.brief(attend, {"serve": one.serve, "parts": parts})
-        address = supervisor.hear(server, "ready", START_S)
-    caller.brief(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
-    first_s = float(supervisor.hear(caller, "ready", START_S + TURN_S))
+        server.assign(attend, {"serve": one.serve, "parts": parts})
+        address = supervisor.receive(server, "ready", START_S)
+    caller.assign(travel, {"trip": one.trip, "address": address, "applies": one.applies, "parts": parts})
+    first_s = float(supervisor.receive(caller, "ready", START_S + TURN_S))
 
     def turn() -> float:
-        caller.say("turn")
-        return float(supervisor.hear(caller, "took", TURN_S))
+        caller.send("turn")
+        return float(supervisor.receive(caller, "took", TURN_S))
 
     return first_s, turn
+
+
+def numbers(values: int) -> Array:
+    """The gradients that every contender sends."""
+    return np.random.default_rng(0).normal(size=values).astype(np.float32)
+
+
+def answering(values: int, applies: bool) -> Callable[[Array], Array]:
+    """The serving side's answer to a message."""
+    params, state = {"w": np.zeros(values, np.float32)}, dict[str, Any]()
+
+    def step(gradient: Array) -> Array:
+        SGD(lr=LR).step(params, {"w": gradient}, state)
+        return params["w"]
+
+    return step if applies else lambda same: same
+
+
+def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
+    """The serving side, until the supervisor says stop."""
+    silence()
+    with serve(**parts) as address:
+        control.send("ready", address)
+        control.wait()
+
+
+def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
+    """The calling side: one trip to see that the right answer comes, then one whenever the supervisor says so."""
+    silence()
+    x = numbers(parts["values"])
+    with trip(address, **parts) as make:
+
+        def timed() -> tuple[float, Any]:
+            began = time.perf_counter()
+            got = make()
+            return time.perf_counter() - began, got
+
+        first_s, got = timed()
+        if not np.array_equal(got, -np.float32(LR) * x if applies else x):
+            raise RuntimeError("the first answer is not the right one, so its time would mean nothing")
+        control.send("ready", first_s)
+        del got
+        while control.wait("turn")[0] == "turn":
+            control.send("took", timed()[0])
+
+
+def silence() -> None:
+    """Suppress what libraries write to the terminal's file descriptors; errors are raised all the same."""
+    with open(os.devnull, "wb") as nowhere:
+        for descriptor in (1, 2):
+            os.dup2(nowhere.fileno(), descriptor)
+
+
+@contextmanager
+def frames_server(*, transport: Transport, values: int) -> Iterator[tuple[str, str]]:
+    """A transport alone, which sends back the frames that it got."""
+    token = secrets.token_hex(16)
+    with transport.serve(lambda frames: frames, token=token) as endpoint:
+        yield endpoint.address, token
+
+
+@contextmanager
+def frames(address: tuple[str, str], *, transport: Transport, values: int) -> Iterator[Trip]:
+    """One frame there and back."""
+    frame = numbers(values).data.cast("B")
+    with transport.connect(*address) as channel:
+        yield lambda: np.frombuffer(channel.call([frame]).result(WAIT_S)[0], np.float32)

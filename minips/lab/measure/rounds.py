@@ -9,7 +9,7 @@ from typing import Any
 
 from minips.core.config import Config
 from minips.engines.supervisor import ControlPipe
-from minips.lab.measure.trips import WAIT_S
+from minips.lab.measure.pairs import WAIT_S
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
 
@@ -48,5 +48,5 @@ class Rounds:
 
 def told_to_go(control: ControlPipe) -> bool:
     """Say that this side is ready, and wait for go; False where it is not to be."""
-    control.say("ready")
+    control.send("ready")
     return control.wait("go")[0] == "go"

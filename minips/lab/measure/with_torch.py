@@ -14,8 +14,8 @@ from typing import Any
 from minips.core.config import Config
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import compute
+from minips.lab.measure.pairs import silence
 from minips.lab.measure.rounds import Rounds, told_to_go
-from minips.lab.measure.trips import silence
 from minips.problems import Problem
 from minips.stage import Tensors
 
@@ -47,7 +47,7 @@ def serve(control: ControlPipe, *, config: Config, params: Tensors, folder: Path
     silence()
     _served = Rounds(config, params)
     with member(SERVER, 0, config.workers + 1, folder):
-        control.say("ready")
+        control.send("ready")
         while control.wait()[0] != "stop":
             pass
     report: dict[str, Any] = _served.report()

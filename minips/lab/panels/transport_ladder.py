@@ -84,7 +84,7 @@ def _echo_server(transport: Transport) -> Iterator[tuple[str, str]]:
     """Run an echo server; its address and its token."""
     from minips.engines import Processes
     from minips.engines.supervisor import Supervisor
-    from minips.lab.measure.trips import attend, frames_server
+    from minips.lab.measure.pairs import attend, frames_server
     from minips.lab.measure.turns import START_S
 
     if transport.name == "inproc":
@@ -93,8 +93,8 @@ def _echo_server(transport: Transport) -> Iterator[tuple[str, str]]:
         return
     with Supervisor(Processes().start) as supervisor:
         (server,) = supervisor.start("the answering side")
-        server.brief(attend, {"serve": frames_server, "parts": {"transport": transport, "values": 0}})
-        yield supervisor.hear(server, "ready", START_S)
+        server.assign(attend, {"serve": frames_server, "parts": {"transport": transport, "values": 0}})
+        yield supervisor.receive(server, "ready", START_S)
 
 
 def _call_s(channel: Channel, frame: Buffer, at_once: int) -> float:

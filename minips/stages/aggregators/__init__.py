@@ -1,7 +1,7 @@
 """Aggregators: one gradient from the gradients of several workers.
 
-The contract is `Aggregator`. Under BSP it sees a whole round at once, under SSP and ASP each push alone. Those of
-`robust` stand some bad workers, gradients that are old, or shards of unequal size.
+The contract is `Aggregator`. Under BSP it sees a whole round at once, under SSP and ASP each push alone. Those in
+`robust` tolerate some bad workers, old gradients, or shards of unequal size.
 """
 
 from minips.stages.aggregators.base import Aggregator, Contribution, Mean

@@ -7,13 +7,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from minips.halves import typed, wide
+from minips.halves import as_dtype, widen
 from minips.intake import as_array
 from minips.stage import Array, Stage, Tensors, register
 
 
 class Contribution(NamedTuple):
-    """One push: a worker's gradients, its clock, the version of the parameters that it read, and its training loss."""
+    """One push: a worker's gradients, its clock, the version of the parameters it read, and its training loss."""
 
     worker: int
     clock: int
@@ -21,33 +21,33 @@ class Contribution(NamedTuple):
     gradients: Tensors
     loss: float = float("nan")
     staleness: int = 0
-    """Versions between its reading and its being combined (SSP's bound counts clocks); the shard counts them."""
+    """Versions of the parameters since it read them, counted by the shard; SSP's bound counts clocks instead."""
     rows: float = 1.0
-    """The rows of the worker's shard, where the aggregator weighs."""
+    """The number of rows in the worker's shard, if the aggregator weighs."""
 
 
 class Aggregator(Stage):
     """The contract. Contributions come in worker order, never in order of arrival, so that a run repeats to the bit.
 
-    They are not changed. Of several servers each combines its own pieces: an elementwise aggregator gives the same.
+    They are not changed. Each of several servers combines its own pieces; elementwise, that gives the same result.
     """
 
     kind: ClassVar[str] = "aggregator"
     elementwise: ClassVar[bool] = False
-    """True where each coordinate is combined by itself, so that large tensors may come in pieces."""
+    """True if each coordinate is combined by itself, so that large tensors may come in pieces."""
     weighs: ClassVar[bool] = False
-    """True where it needs the contributions' ``rows``: the workers then tell them, and BSP with servers is a must."""
+    """True if it needs the contributions' ``rows``: workers then report them, and BSP with servers is required."""
     tables: ClassVar[bool] = False
-    """True for an elementwise one of tables too: of rows that some workers alone have touched, others give zeros."""
+    """True if it is elementwise and also combines tables; a worker that did not touch a row contributes zeros."""
 
     @property
     def least(self) -> int:
-        """The fewest contributions that this aggregator can combine, and keep its promise."""
+        """The fewest contributions with which this aggregator keeps its promise."""
         return 1
 
     @abstractmethod
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        """One gradient for each name, of the contributions' shape and dtype; it may be an array of theirs."""
+        """One gradient for each name, with the contributions' shape and dtype; it may be one of their arrays."""
 
 
 @register
@@ -65,7 +65,7 @@ class Mean(Aggregator):
 
 
 def average(pieces: list[Array]) -> Array:
-    """The mean of at least one array, added up in their order."""
+    """The mean of one or more arrays, added in their order."""
     if len(pieces) == 1:
         return pieces[0]
     total = np.asarray(pieces[0] + pieces[1])
@@ -75,8 +75,8 @@ def average(pieces: list[Array]) -> Array:
     return total
 
 
-def unmasked(name: str, g: Array) -> Array:
-    """The gradient of this name as an array. ValueError for a masked one."""
+def as_gradient(name: str, g: Array) -> Array:
+    """The gradient of this name as an array. ValueError for a masked array."""
     return g if type(g) is np.ndarray else as_array(g, f"The gradient of {name!r}")
 
 
@@ -86,6 +86,6 @@ def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Con
     """
     combined = {}
     for name, first in contributions[0].gradients.items():
-        pieces = [wide(unmasked(name, one.gradients[name])) for one in contributions]
-        combined[name] = np.asarray(typed(combine(pieces), first.dtype))
+        pieces = [widen(as_gradient(name, one.gradients[name])) for one in contributions]
+        combined[name] = np.asarray(as_dtype(combine(pieces), first.dtype))
     return combined

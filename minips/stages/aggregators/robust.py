@@ -1,4 +1,4 @@
-"""Aggregators that stand some bad workers, gradients that are old, or shards of unequal size."""
+"""Aggregators that tolerate some bad workers, old gradients, or shards of unequal size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from minips.stage import Array, Tensors, option, register
-from minips.stages.aggregators.base import Aggregator, Contribution, Mean, average, by_name, unmasked
+from minips.stages.aggregators.base import Aggregator, Contribution, Mean, as_gradient, average, by_name
 
 
 @register
@@ -30,13 +30,13 @@ class Median(Aggregator):
 class TrimmedMean(Aggregator):
     """The mean of each coordinate without its ``trim`` largest and its ``trim`` smallest values.
 
-    Up to ``trim`` bad workers, fewer than half: n > 2·trim. Each coordinate is trimmed by itself.
+    It tolerates up to ``trim`` bad workers, fewer than half: n > 2·trim. Each coordinate is trimmed by itself.
     Source: Yin et al. 2018, "Byzantine-Robust Distributed Learning", definition 2.
     """
 
     name = "trimmedmean"
     elementwise = True
-    trim: int = option(1, "values that are left out at each end", minimum=0, step=1)
+    trim: int = option(1, "values left out at each end", minimum=0, step=1)
 
     @property
     def least(self) -> int:
@@ -57,15 +57,15 @@ class TrimmedMean(Aggregator):
 class Krum(Aggregator):
     """The gradient that lies closest to its n − bad − 2 nearest others, or the mean of ``select`` such (multi-Krum).
 
-    The score of a gradient is the sum of its squared distances to those others, over all tensors together. With several
-    servers each one judges its own pieces. Up to ``bad`` bad workers, where n ≥ 2·bad + 3 and select ≤ n − bad − 2.
+    The score of a gradient is the sum of its squared distances to those others, over all tensors together. Each of
+    several servers scores its own pieces. It tolerates ``bad`` bad workers if n ≥ 2·bad + 3 and select ≤ n − bad − 2.
     Sources: Blanchard et al. 2017, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", section 4;
     for ``select``, El Mhamdi et al. 2018, "The Hidden Vulnerability of Distributed Learning in Byzantium".
     """
 
     name = "krum"
-    bad: int = option(1, "bad workers that it has to stand", minimum=0, step=1)
-    select: int = option(1, "gradients that are averaged; 1 is Krum, more is multi-Krum", minimum=1, step=1)
+    bad: int = option(1, "bad workers that it must tolerate", minimum=0, step=1)
+    select: int = option(1, "gradients averaged: 1 is Krum, more is multi-Krum", minimum=1, step=1)
 
     @property
     def least(self) -> int:
@@ -85,11 +85,11 @@ class Krum(Aggregator):
 @register
 @dataclass(frozen=True)
 class StalenessWeighted(Aggregator):
-    """The mean of gradients that count the less the older they are: ``Σ gᵢ / (1 + τᵢ)^power / n``.
+    """The mean of gradients weighted down by their age: ``Σ gᵢ / (1 + τᵢ)^power / n``.
 
-    τᵢ is the number of versions since the one that gᵢ was computed from; under BSP it is 0 and this is the mean.
+    τᵢ counts the versions since the one from which gᵢ was computed; under BSP it is 0 and this is the mean.
     Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (the learning rate
-    divided by the staleness; 1 is added, so that a fresh gradient counts in full).
+    divided by the staleness; here plus 1, so that a fresh gradient counts in full).
     """
 
     name = "stalenessweighted"
@@ -111,10 +111,10 @@ class StalenessWeighted(Aggregator):
 @register
 @dataclass(frozen=True)
 class WeightedMean(Aggregator):
-    """The mean in which a worker counts as much as it has rows: ``Σ nₖ·gₖ / Σ nₖ``, nₖ the rows of its whole shard.
+    """The mean of gradients weighted by rows: ``Σ nₖ·gₖ / Σ nₖ``, nₖ the number of rows in a worker's shard.
 
-    So it is the mean over all rows, however unequal the shards; of equal ones it is `Mean`, to the bit. With backup
-    workers the sums are over those whose pushes came in time. It takes BSP with servers.
+    So it is the mean over all rows, however unequal the shards; for equal shards it is `Mean`, to the bit. With backup
+    workers, the sums are over the pushes that came in time. It requires BSP with servers.
     Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", eq. 1.
     """
 
@@ -134,10 +134,10 @@ class WeightedMean(Aggregator):
 @register
 @dataclass(frozen=True)
 class MajorityVote(Aggregator):
-    """The sign that most workers' gradients have, −1, 0 (a tie) or 1, coordinate by coordinate: for the Sign quantizer.
+    """The majority sign of the gradients, −1, 0 (a tie) or 1, coordinate by coordinate: for the Sign quantizer.
 
-    A step is as long as the learning rate, whatever the gradients' size, so that 0.001 is more like it than 0.1. A bad
-    worker has one vote: it stands while fewer than half of the workers are bad.
+    A step is as long as the learning rate, whatever the gradients' size, so choose one near 0.001 rather than 0.1. Each
+    worker has one vote, so the sign holds while fewer than half of the workers are bad.
     Source: Bernstein et al. 2019, "signSGD with Majority Vote Is Communication Efficient and Fault Tolerant", alg. 1.
     """
 
@@ -153,7 +153,7 @@ class MajorityVote(Aggregator):
 
 
 def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
-    """ValueError where there are too few contributions for what the aggregator promises."""
+    """ValueError for fewer contributions than the aggregator needs to keep its promise."""
     if len(contributions) < aggregator.least:
         raise ValueError(
             f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
@@ -162,11 +162,11 @@ def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -
 
 
 def _arrays(contribution: Contribution) -> Tensors:
-    return {name: unmasked(name, g) for name, g in contribution.gradients.items()}
+    return {name: as_gradient(name, g) for name, g in contribution.gradients.items()}
 
 
 def _squared_distance(a: Tensors, b: Tensors) -> float:
-    """``|a − b|²`` over all names; infinite where it leaves the range of a double, as a bad worker's may."""
+    """``|a − b|²`` over all names; infinity where it overflows, as a bad worker's may."""
     total = 0.0
     with np.errstate(over="ignore"):
         for name, x in a.items():

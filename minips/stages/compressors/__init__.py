@@ -1,4 +1,4 @@
-"""Compressors: fewer bytes for the same bytes. The contract is `Compressor`."""
+"""Compressors: the same data in fewer bytes. The contract is `Compressor`."""
 
 from minips.stages.compressors.base import Compressor, NoCompression
 from minips.stages.compressors.libraries import Blosc, Gzip, Lz4, Zlib, Zstd, itemsize

@@ -1,7 +1,7 @@
-"""The contract of a compressor, fewer bytes for the same bytes, and the one that leaves them as they are.
+"""The contract of a compressor, which stores the same data in fewer bytes, and `NoCompression`.
 
-``decompress(compress(b), limit)`` equals ``b``, and it never makes more than ``limit`` bytes, whatever it is fed. A
-peer that sends a bomb gets a ValueError, not the memory.
+``decompress(compress(b), limit)`` equals ``b``, and no input makes it produce more than ``limit`` bytes: a
+decompression bomb raises ValueError before it takes memory.
 """
 
 import math
@@ -13,17 +13,18 @@ from minips.stage import Buffer, Stage, register
 
 
 class Compressor(Stage):
-    """The contract. Any buffer of contiguous bytes goes in; the bytes that come out may be the same object."""
+    """The contract. The input is any buffer of contiguous bytes; the output may be the same object."""
 
     kind: ClassVar[str] = "compressor"
     identity: ClassVar[bool] = False
     """True where the bytes stay as they are: the codec then leaves them alone."""
+    of_methods = {"identity": ("compress", "decompress")}
     most_bytes: ClassVar[float] = math.inf
-    """The largest frame that the format, or its library, takes."""
+    """The largest frame that the format, or its library, accepts."""
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:
-        """Fewer bytes, if there is anything to gain."""
+        """The compressed bytes; they may be longer where there is nothing to gain."""
 
     @abstractmethod
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
@@ -33,7 +34,7 @@ class Compressor(Stage):
 @register
 @dataclass(frozen=True)
 class NoCompression(Compressor):
-    """The bytes as they are, uncopied."""
+    """The bytes unchanged and uncopied."""
 
     name = "none"
     identity = True
@@ -47,10 +48,10 @@ class NoCompression(Compressor):
 
 
 class BombError(ValueError):
-    """A frame would make more bytes than are allowed."""
+    """A frame would decompress to more bytes than allowed."""
 
 
 def check_size(size: int, limit: int) -> None:
-    """BombError where a frame would make more than ``limit`` bytes."""
+    """BombError where a frame would decompress to more than ``limit`` bytes."""
     if size > limit:
         raise BombError(f"The frame decompresses to more than the {limit} bytes that are allowed.")

@@ -1,4 +1,4 @@
-"""Compressors of the standard library and of others: zlib, gzip, LZ4, Zstandard, Blosc."""
+"""Compressors from the standard library and others: zlib, gzip, LZ4, Zstandard, Blosc."""
 
 import sys
 import zlib
@@ -10,7 +10,7 @@ import numpy as np
 
 from minips.stage import Buffer, option, register
 from minips.stages.compressors.base import Compressor, check_size
-from minips.words import reason
+from minips.words import message_of
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
@@ -35,7 +35,7 @@ class Zlib(Compressor):
 @register
 @dataclass(frozen=True)
 class Gzip(Zlib):
-    """The same DEFLATE in a gzip envelope, as files and HTTP use it: 12 bytes more. RFC 1952."""
+    """DEFLATE in a gzip envelope, as in files and HTTP: 12 bytes more than zlib's. RFC 1952."""
 
     name = "gzip"
     window = zlib.MAX_WBITS | 16
@@ -44,7 +44,7 @@ class Gzip(Zlib):
 @register
 @dataclass(frozen=True)
 class Lz4(Compressor):
-    """LZ4 blocks: matches without entropy coding, so fast that it can pay on quick links. Source: LZ4 block format."""
+    """LZ4 blocks: matches without entropy coding, fast enough to pay on quick links. Source: LZ4 block format."""
 
     name = "lz4"
     requires = ("lz4",)
@@ -64,7 +64,7 @@ class Lz4(Compressor):
         try:
             return bytes(lz4.block.decompress(buffer))
         except (lz4.block.LZ4BlockError, ValueError) as error:
-            raise ValueError(f"The frame is not an LZ4 block: {reason(error)}.") from None
+            raise ValueError(f"The frame is not an LZ4 block: {message_of(error)}.") from None
 
 
 @register
@@ -72,7 +72,7 @@ class Lz4(Compressor):
 class Zstd(Compressor):
     """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about zlib's size, several times as fast.
 
-    Source: RFC 8878. Python's own ``compression.zstd`` from 3.14 on, before that backports.zstd.
+    Source: RFC 8878. It uses Python's ``compression.zstd`` from 3.14 on, and backports.zstd before.
     """
 
     name = "zstd"
@@ -90,10 +90,10 @@ class Zstd(Compressor):
 @register
 @dataclass(frozen=True)
 class Blosc(Compressor):
-    """Blosc2 with the shuffle filter: the first bytes of all the values, then the second ones, …, and LZ4 on that.
+    """Blosc2 with the shuffle filter: the first bytes of all values, then the second bytes, …, compressed by LZ4.
 
-    A float's sign and exponent repeat from value to value where its fraction does not, so that the shuffle finds what
-    LZ4 alone cannot. The size of a value is the array's own where the frame is a view of one, else ``typesize``.
+    Signs and exponents of floats repeat from value to value, fractions do not: after the shuffle LZ4 finds what it
+    cannot find otherwise. The size of a value is the itemsize if the frame is a view of an array, else ``typesize``.
     Source: Alted 2010, "Why Modern CPUs Are Starving and What Can Be Done about It"; the Blosc2 format.
     """
 
@@ -102,7 +102,7 @@ class Blosc(Compressor):
     extra = "codecs"
     most_bytes = 2**31 - 1 - 32
     level: int = option(5, "effort: 1 is fast, 9 is small", minimum=1, maximum=9, step=1)
-    typesize: int = option(4, "bytes of a value, where the frame does not tell", minimum=1, maximum=255, step=1)
+    typesize: int = option(4, "bytes of a value, for frames that are not arrays", minimum=1, maximum=255, step=1)
 
     def compress(self, buffer: Buffer) -> Buffer:
         import blosc2
@@ -117,11 +117,11 @@ class Blosc(Compressor):
         try:
             return bytes(blosc2.decompress2(buffer, nthreads=1))
         except (ValueError, RuntimeError, TypeError) as error:
-            raise ValueError(f"The frame is not a Blosc2 chunk: {reason(error)}.") from None
+            raise ValueError(f"The frame is not a Blosc2 chunk: {message_of(error)}.") from None
 
 
 def itemsize(buffer: Buffer, otherwise: int) -> int:
-    """The bytes of one value of the array that a frame is a view of, ``otherwise`` where it is no such view."""
+    """The itemsize of the array that a frame is a view of, or ``otherwise`` if it is not a view of one."""
     array = buffer.obj if isinstance(buffer, memoryview) else None
     while isinstance(array, np.ndarray) and array.itemsize == 1 and isinstance(array.base, np.ndarray):
         array = array.base
@@ -129,11 +129,11 @@ def itemsize(buffer: Buffer, otherwise: int) -> int:
 
 
 def inflate(stream: Any, buffer: Buffer, limit: int, what: str) -> Buffer:
-    """A whole frame, by a decompressor of the standard library's kind; ValueError past ``limit`` bytes."""
+    """Decompress a whole frame with a decompressor object like zlib's. ValueError past ``limit`` bytes."""
     try:
         data = stream.decompress(buffer, limit + 1)
-    except Exception as error:  # each library has its own
-        raise ValueError(f"The frame is not {what}: {reason(error)}.") from None
+    except Exception as error:  # each library has its own class
+        raise ValueError(f"The frame is not {what}: {message_of(error)}.") from None
     check_size(len(data), limit)
     if not stream.eof or stream.unused_data:
         raise ValueError(f"The frame is {what} that was cut short, or more than one.")

@@ -1,4 +1,4 @@
-"""Memories: what a sender or its receiver remembers of a tensor. The contract is `Memory`."""
+"""Memories: state that a sender or a receiver keeps for a tensor. The contract is `Memory`."""
 
 from minips.stages.memories.base import Memory, NoMemory, State
 from minips.stages.memories.feedback import Delta, ErrorFeedback, MomentumCorrection

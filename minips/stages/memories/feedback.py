@@ -1,4 +1,4 @@
-"""Memories: of errors, of the receiver's array, of momentum."""
+"""Memories of errors, of the receiver's array, and of momentum."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from minips.stages.memories.base import Memory, State
 @register
 @dataclass(frozen=True)
 class ErrorFeedback(Memory):
-    """Add what was not sent to the next gradient: ``p = g + decay·e``, send ``C(p)``, keep ``e = p − C(p)``.
+    """Add the part that was not sent to the next gradient: ``p = g + decay·e``, send ``C(p)``, keep ``e = p − C(p)``.
 
-    With decay 1, everything sent plus what is held equals everything meant, so a contraction such as TopK or a scaled
-    Sign loses nothing in the long run, it only comes later. Source: Karimireddy et al. 2019, "Error Feedback Fixes
+    With decay 1, all arrays sent plus the error add up to all gradients, so a contraction such as TopK or a scaled
+    Sign loses nothing in the long run; values only arrive later. Source: Karimireddy et al. 2019, "Error Feedback Fixes
     SignSGD", algorithm 2.
     """
 
@@ -31,12 +31,12 @@ class ErrorFeedback(Memory):
 @register
 @dataclass(frozen=True)
 class Delta(Memory):
-    """Differential quantization: send the difference to what the receiver has: ``d = C(x − x̂)``, ``x̂ ← x̂ + d``.
+    """Differential quantization: send the difference from the receiver's array: ``d = C(x − x̂)``, ``x̂ ← x̂ + d``.
 
-    Sender and receiver start from zero, at each new connection, and add up the same decoded differences, so their x̂
-    are equal to the bit, and an error is corrected by the next difference, if C is a contraction. So every message must
-    arrive, once, in the order of sending; a codec's ``sender()`` numbers its own. It pays where gradients, or
-    parameters, change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21", algorithm 2;
+    Sender and receiver start from zero at each new connection and add the same decoded differences, so their x̂ are
+    equal to the bit, and the next difference corrects an error if C is a contraction. So every message must arrive,
+    once, in the order of sending; a codec's ``sender()`` numbers its messages. It pays where gradients, or parameters,
+    change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21", algorithm 2;
     for unbiased schemes, Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient Differences" (DIANA).
     """
 
@@ -50,7 +50,7 @@ class Delta(Memory):
 
     def restore(self, received: Array, state: State) -> Array:
         self.update(received, received, state)
-        return state["known"].copy()  # the caller may write into what it gets
+        return state["known"].copy()  # the caller may write into it
 
 
 @register
@@ -58,8 +58,8 @@ class Delta(Memory):
 class MomentumCorrection(Memory):
     """Momentum before the sparse quantizer, and error feedback on it: ``u ← m·u + g``, ``v ← v + u``, send ``C(v)``.
 
-    What was sent is taken out: ``v ← v − C(v)``, and ``u ← 0`` where something was sent, so that old momentum does not
-    push a value on after it has arrived. Momentum at the server would forget what waits: use SGD without it. Source:
+    The part sent is removed: ``v ← v − C(v)``, and ``u ← 0`` where a value was sent, so that old momentum does not push
+    a value further after it has arrived. A server cannot see values that wait: use SGD without momentum. Source:
     Lin et al. 2018, "Deep Gradient Compression", section 3 (momentum correction and factor masking).
     """
 

@@ -1,6 +1,6 @@
-"""Optimizers: what the server does with an aggregated gradient. The contract is `Optimizer`.
+"""Optimizers: the server's steps with aggregated gradients. The contract is `Optimizer`.
 
-All of these work on each value by itself, so any number of servers may share the values.
+All of them treat each value by itself, so any number of servers may share the values.
 """
 
 from minips.stages.optimizers.adaptive import Adagrad, Adam

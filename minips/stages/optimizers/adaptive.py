@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.halves import wide
+from minips.halves import widen
 from minips.stage import StageField, Tensors, option, register
 from minips.stages.optimizers.base import Optimizer, zeros
 from minips.stages.schedules import Schedule
@@ -14,7 +14,7 @@ from minips.stages.schedules import Schedule
 @register
 @dataclass(frozen=True)
 class Adagrad(Optimizer):
-    """A step size per value that shrinks with all it has seen: ``G ← G + g²``, ``p ← p − lr·g / (√G + epsilon)``.
+    """A step size per value that shrinks with its gradients so far: ``G ← G + g²``, ``p ← p − lr·g / (√G + epsilon)``.
 
     Source: Duchi, Hazan and Singer 2011, "Adaptive Subgradient Methods", figure 1 (the diagonal form).
     """
@@ -23,12 +23,12 @@ class Adagrad(Optimizer):
     elementwise = True
     lr: float = option(0.1, "learning rate", above=0, step=0.01)
     epsilon: float = option(1e-8, "keeps the division finite", above=0)
-    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
+    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: constant")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g = wide(grads[name])
+            g = widen(grads[name])
             total = zeros(state, "squares", name, g)
             total += g * g
             p -= lr * g / (np.sqrt(total) + self.epsilon)
@@ -40,8 +40,8 @@ class Adam(Optimizer):
     """Running means of g and g², both corrected for their start at zero: ``p ← p − lr·m̂ / (√v̂ + epsilon)``.
 
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``m̂ = m/(1−β₁ᵗ)``, ``v̂ = v/(1−β₂ᵗ)``.
-    Of a table only touched rows and their means take part, while t counts all steps: another algorithm, lazy Adam, as
-    PyTorch's SparseAdam. Source: Kingma and Ba 2015, "Adam", algorithm 1.
+    In a table only the rows touched and their means change, while t counts all steps: this is lazy Adam, as PyTorch's
+    SparseAdam. Source: Kingma and Ba 2015, "Adam", algorithm 1.
     """
 
     name = "adam"
@@ -50,13 +50,13 @@ class Adam(Optimizer):
     beta1: float = option(0.9, "memory of the mean", minimum=0, maximum=0.999999, step=0.01)
     beta2: float = option(0.999, "memory of the mean square", minimum=0, maximum=0.999999, step=0.001)
     epsilon: float = option(1e-8, "keeps the division finite", above=0)
-    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
+    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: constant")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         state["steps"] = t = state.get("steps", 0) + 1
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
-            g = wide(grads[name])
+            g = widen(grads[name])
             m, v = zeros(state, "mean", name, g), zeros(state, "squares", name, g)
             m *= self.beta1
             m += (1 - self.beta1) * g

@@ -1,4 +1,4 @@
-"""The contract of an optimizer, what the server does with an aggregated gradient, and gradient descent."""
+"""The contract of an optimizer, which steps the server's parameters, and gradient descent."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from minips.stages.schedules import Schedule
 
 
 class Optimizer(Stage):
-    """The contract. ``state`` is a dict that starts empty, is kept by the shard, and belongs to the optimizer, but for
-    ``"clock"``: there the shard says how many clocks of all the workers came before.
+    """The contract. ``state`` is a dict that starts empty, is kept by the shard, and belongs to the optimizer, except
+    ``"clock"``: there the shard writes how many clocks of all the workers came before.
     """
 
     kind: ClassVar[str] = "optimizer"
     elementwise: ClassVar[bool] = False
-    """True where each value is changed by itself, so that large tensors may come in pieces, each with a ``state``."""
+    """True if each value is changed by itself, so that large tensors may come in pieces, each with a ``state``."""
 
     @abstractmethod
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and stays as it is."""
+        """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and is not changed."""
 
     def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        """Write into ``new`` what `step` makes of ``params``, to the bit. Override it where that takes fewer passes."""
+        """Write the result of `step` on ``params`` into ``new``, equal to the bit. Override it to save passes."""
         for name, p in params.items():
             new[name][...] = p
         self.step(new, grads, state)
@@ -36,17 +36,17 @@ class SGD(Optimizer):
     """Gradient descent: ``p ← p − lr·g``, with ``g ← g + weight_decay·p`` first and ``v ← momentum·v + g`` between.
 
     Momentum moves along ``v``, Nesterov's along ``g + momentum·v``. Sources: Polyak 1964; Sutskever et al. 2013, "On
-    the Importance of Initialization and Momentum in Deep Learning" (in the form that keeps ``lr`` outside of ``v``). Of
-    a table only touched rows, their velocity and their decay take part: with either that is another algorithm.
+    the Importance of Initialization and Momentum in Deep Learning" (in the form that keeps ``lr`` outside of ``v``). In
+    a table only the rows touched change, with their velocity and decay: with either, this is another algorithm.
     """
 
     name = "sgd"
     elementwise = True
     lr: float = option(0.1, "learning rate", above=0, step=0.01)
-    momentum: float = option(0.0, "share of the old velocity that is kept", minimum=0, maximum=1, step=0.05)
+    momentum: float = option(0.0, "share of the old velocity kept", minimum=0, maximum=1, step=0.05)
     nesterov: bool = option(False, "look ahead along the velocity")
     weight_decay: float = option(0.0, "pull towards zero", minimum=0, step=1e-4)
-    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: it stays")
+    schedule: StageField[Schedule | None] = option(None, "the learning rate over the run; None: constant")
 
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
@@ -70,6 +70,6 @@ class SGD(Optimizer):
 
 
 def zeros(state: dict[str, Any], what: str, name: str, like: Array) -> Array:
-    """The array that ``state`` keeps under ``what`` for the tensor ``name``: zeros at first."""
+    """The array in ``state`` under ``what`` for the tensor ``name``; zeros at first."""
     kept: Array = state.setdefault(what, {}).setdefault(name, np.zeros_like(like))
     return kept

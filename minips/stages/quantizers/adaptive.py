@@ -17,13 +17,13 @@ LADDER = (Uniform(1), Uniform(2), Uniform(4), Uniform(6), Uniform(8), Float16(),
 class Adaptive(Quantizer):
     """The cheapest rung of a ladder of quantizers whose relative error ``|x − C(x)|₂ / |x|₂`` is at most the target.
 
-    The rungs are tried from the first to the last, which is taken in any case; the part ``which`` holds the name of the
-    one that was. Encoding costs what the rungs cost that were tried. Source: the idea is Agarwal et al. 2021, "Adaptive
-    Gradient Communication via Critical Learning Regime Identification"; the rule is the plain one.
+    The rungs are tried in order, and the last one is always accepted; the part ``which`` holds the name of the chosen
+    rung. Encoding costs the sum of the rungs tried. Source: the idea is from Agarwal et al. 2021, "Adaptive Gradient
+    Communication via Critical Learning Regime Identification"; the rule here is the simplest.
     """
 
     name = "adaptive"
-    target_error: float = option(0.01, "the relative error that is allowed", minimum=0, maximum=1, step=0.01)
+    target_error: float = option(0.01, "the relative error allowed", minimum=0, maximum=1, step=0.01)
     ladder: tuple[Quantizer, ...] = option(LADDER, "quantizers, the cheapest first")
 
     def __post_init__(self) -> None:
@@ -33,7 +33,7 @@ class Adaptive(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         length = norm(x)
-        part_of = 1 if length < np.finfo(np.float64).max / 4 else x.dtype.type(2.0**512)  # whose norm is a double
+        part_of = 1 if length < np.finfo(np.float64).max / 4 else x.dtype.type(2.0**512)  # its norm is a double
         allowed = self.target_error * (length if part_of == 1 else norm(x / part_of))
         for rung in self.ladder:
             parts = rung.encode(x, rng)

@@ -1,4 +1,4 @@
-"""The contract of a quantizer, and the tag that lets its parts remember a shape and a dtype."""
+"""The contract of a quantizer, and the tag by which its parts carry a shape and a dtype."""
 
 import math
 from abc import abstractmethod
@@ -11,12 +11,12 @@ from numpy.typing import DTypeLike
 from minips.stage import Array, Stage
 
 Parts = dict[str, Array]
-"""A quantized tensor: a few named arrays, with all that decoding needs."""
+"""A quantized tensor: a few named arrays that hold all that decoding needs."""
 
 LARGEST_BYTES = 2**31
-"""A few bytes from the network can claim any shape; no decoded array is larger than this."""
+"""The largest decoded array: a few bytes from the network can claim any shape."""
 CHUNK = 65_536
-"""Values that are worked on at a time: few enough to stay in a core's cache, so many that Python's part is small."""
+"""Values per pass: few enough to stay in a core's cache, enough that Python's overhead is small."""
 
 
 class Quantizer(Stage):
@@ -24,22 +24,25 @@ class Quantizer(Stage):
 
     ``decode(encode(x))`` has the shape and the dtype of ``x``, for any float dtype and any shape, empty and 0-d
     included. Decoding needs the parts alone, never the fields of the quantizer that made them. ``x`` is never changed;
-    the parts may alias it. ``x`` must be finite: client, server and `Sender` refuse NaN and infinity. What is
-    promised of it holds up to magnitudes a thousand times below the largest of the dtype, so that sums stay finite.
+    the parts may alias it. ``x`` must be finite: client, server and `Sender` refuse NaN and infinity. Promises hold for
+    magnitudes up to a thousandth of the dtype's largest, so that sums stay finite.
     """
 
     kind: ClassVar[str] = "quantizer"
+    identity: ClassVar[bool] = False
+    """True where the only part, ``values``, is the array itself."""
+    of_methods = {"identity": ("encode", "decode", "decoded_shape")}
 
     @abstractmethod
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        """The parts of ``x``. Random schemes draw from ``rng``, the others ignore it."""
+        """The parts of ``x``. Random schemes draw from ``rng``; others ignore it."""
 
     @abstractmethod
     def decode(self, parts: Parts) -> Array:
-        """The array that the parts stand for. Raises ValueError where they do not fit together."""
+        """The array that the parts stand for. ValueError where they do not fit together."""
 
     def decoded_shape(self, parts: Parts) -> tuple[int, ...] | None:
-        """The shape that `decode` is going to take memory for; None where the parts are as large as the array."""
+        """The shape that `decode` will allocate; None where the parts are as large as the array."""
         like = parts.get("like")
         return None if like is None or like.shape[:1] != (0,) else like.shape[1:]
 
@@ -48,33 +51,33 @@ class Quantizer(Stage):
         return 0.0
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest absolute error that ``decode(encode(x))`` can have, or None where the scheme promises none."""
+        """The largest possible absolute error of ``decode(encode(x))``, or None where the scheme promises none."""
         return None
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int | None:
-        """The bytes of the parts of an array of this shape and dtype, or None where they depend on its values."""
+        """The bytes of the parts for an array of this shape and dtype, or None where they depend on its values."""
         return None
 
 
 def contractive(quantizer: Quantizer, x: Array) -> Array:
-    """The input of ``quantizer`` under a memory, in place of ``x``: ``x / (1 + ω)`` with its relative variance ω at x.
+    """The input of ``quantizer`` under a memory, in place of ``x``: ``x / (1 + ω)``, with its relative variance ω at x.
 
-    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is none; a
-    (1 + ω)-th of it is one, with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased Compression for
-    Distributed Learning", section 2; Mishchenko et al. 2019 (DIANA), where the memory's rate is at most 1 / (1 + ω).
+    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is not a
+    contraction; scaled by 1 / (1 + ω) it is, with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased
+    Compression for Distributed Learning", section 2; Mishchenko et al. 2019 (DIANA), where it bounds the rate.
     """
     omega = quantizer.relative_variance(x)
     return np.asarray(x * x.dtype.type(1 / (1 + omega))) if omega else x
 
 
 def shape_tag(x: Array) -> Array:
-    """An array of no bytes whose header still tells the dtype and the shape of ``x``: ``(0, *x.shape)``."""
+    """An empty array that carries the dtype and the shape of ``x``: its own shape is ``(0, *x.shape)``."""
     check_bytes(x.shape, x.nbytes)
     return np.empty((0, *x.shape), x.dtype)
 
 
 def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty) -> Array:
-    """An array of the dtype and the shape that the part ``like`` tells, not cleared. ValueError where it is no tag."""
+    """An uninitialised array of the dtype and shape in the part ``like``. ValueError where that is not a shape tag."""
     like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
         raise ValueError(f"The part 'like' must have the shape (0, …), of floats; got {like.dtype} of {like.shape}.")
@@ -89,12 +92,12 @@ def check_bytes(shape: tuple[int, ...], nbytes: int) -> None:
 
 
 def zeros_for(parts: Mapping[str, Array]) -> Array:
-    """The same, of zeros: for a scheme that does not write every value."""
+    """The same, filled with zeros, for schemes that do not write every value."""
     return empty_for(parts, np.zeros)
 
 
 def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[int, ...] = ()) -> Array:
-    """One of the parts. ValueError where it is missing, or is not of that dtype and shape where a dtype is given."""
+    """One of the parts. ValueError where it is missing, or does not have the given dtype and shape."""
     if name not in parts:
         raise ValueError(f"The parts have no {name!r}; they have: {', '.join(parts) or 'nothing'}.")
     x = parts[name]
@@ -104,10 +107,10 @@ def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[
 
 
 def number(parts: Mapping[str, Array], name: str) -> float:
-    """The one number that a part holds. ValueError where it holds anything else, or nothing finite."""
+    """The number that a part holds. ValueError unless it holds exactly one, and that is finite."""
     value = part(parts, name)
     one = float(value.reshape(-1)[0]) if value.size == 1 and value.dtype.kind in "biuf" else math.nan
-    if not math.isfinite(one):  # a wider float than a double may be finite, and its double not
+    if not math.isfinite(one):  # a longdouble may be finite where its double is not
         raise ValueError(f"The part {name!r} must hold one finite number; got {value.size} of {value.dtype}.")
     return one
 
@@ -119,7 +122,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 
 def norm(x: Array) -> float:
-    """The Euclidean norm ``|x|₂``, also where the squares leave the range of the dtype."""
+    """The Euclidean norm ``|x|₂``, even if the squares leave the range of the dtype."""
     flat = x.reshape(-1).astype(np.result_type(x, np.float32), copy=False)
     with np.errstate(over="ignore", under="ignore"):
         square = sum(float(np.dot(flat[some], flat[some])) for some in chunks(x.size))

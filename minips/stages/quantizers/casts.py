@@ -1,4 +1,4 @@
-"""Casts: every value by itself, in a smaller float or as it is."""
+"""Casts: each value by itself, as a smaller float or unchanged."""
 
 from dataclasses import dataclass
 from math import prod
@@ -18,19 +18,20 @@ _BOTH_MAX = (2 - 2.0**-7) * 2.0**15
 @register
 @dataclass(frozen=True)
 class Exact(Quantizer):
-    """Nothing is lost and nothing is copied: the one part is the array itself.
+    """The array itself, as the only part: no loss and no copy.
 
     >>> Exact().encode(np.float32([1, 2]), rng=None)
     {'values': array([1., 2.], dtype=float32)}
     """
 
     name = "exact"
+    identity = True
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         return {"values": x}
 
     def decode(self, parts: Parts) -> Array:
-        return parts["values"] if "values" in parts else part(parts, "values")  # which says what there is
+        return parts["values"] if "values" in parts else part(parts, "values")  # for its error
 
     def error_bound(self, x: Array) -> float:
         return 0.0
@@ -44,8 +45,8 @@ class Exact(Quantizer):
 class Float16(Quantizer):
     """Half precision: 1 sign, 5 exponent and 10 fraction bits (IEEE 754 binary16), rounded to nearest, ties to even.
 
-    The relative error is at most 2⁻¹¹ for values from 2⁻¹⁴ to 65504; smaller ones lose at most 2⁻²⁵ each. Larger ones
-    become 65504: a gradient that is too large should stay a gradient, not become infinity.
+    The relative error is at most 2⁻¹¹ for values from 2⁻¹⁴ to 65504; smaller values lose at most 2⁻²⁵ each. Larger
+    values become 65504 rather than infinity.
 
     >>> q = Float16()
     >>> q.decode(q.encode(np.float32([0.1, 1e6]), rng=None))
@@ -80,11 +81,11 @@ class Float16(Quantizer):
 class BFloat16(Quantizer):
     """The upper half of a float32: 1 sign, 8 exponent and 7 fraction bits, rounded to nearest, ties to even.
 
-    The range of float32 at a relative error of at most 2⁻⁸, so no scale is needed; what rounds past the largest becomes
-    the largest. The part holds the 16 bits as unsigned integers, which every serializer can carry.
+    It has the range of float32 and a relative error of at most 2⁻⁸, so it needs no scale; a value that would round past
+    the largest becomes the largest. The part holds the 16 bits as unsigned integers, which every serializer can carry.
     Source: Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training", section 3; the cast is ml_dtypes'.
-    It takes a wider float through float32, which is rounded to odd first, so that nothing is rounded twice: Boldo and
-    Melquiond 2008, "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd".
+    A wider float first becomes a float32 rounded to odd, which avoids double rounding: Boldo and Melquiond 2008,
+    "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd".
     """
 
     name = "bfloat16"
@@ -118,7 +119,7 @@ class BFloat16(Quantizer):
 
 
 def _to_odd(x: Array) -> Array:
-    """``x`` in float32; where it does not fit, the one of its two neighbours whose last bit is 1."""
+    """``x`` rounded to odd in float32: a value between two floats becomes the one whose last bit is 1."""
     single = x.astype(np.float32, order="C")
     wrong = (single != x) & (single.view(np.uint32) % 2 == 0)
     towards = np.where(x[wrong] > single[wrong], np.float32(np.inf), -np.float32(np.inf))

@@ -1,6 +1,6 @@
-"""Integers: evenly spaced levels, to the nearest or at random.
+"""Integers: values rounded to evenly spaced levels, to the nearest or at random.
 
-A value is worked on in stretches that stay in a core's cache: each pass over memory costs more than the arithmetic.
+Arrays are processed in stretches that stay in a core's cache, since a pass over memory costs more than the arithmetic.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, empty
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 
 _NOTHING = 2.0**-1021
-"""A step below this counts as none: its inverse is not a finite double."""
+"""A step below this counts as zero: its inverse is not a finite double."""
 _MOST = float(np.finfo(np.float64).max)
 
 
@@ -26,9 +26,9 @@ class Uniform(Quantizer):
     """2ᵇ evenly spaced levels from min to max, each value to the nearest: ``low + step · round((x − low) / step)``.
 
     The step is ``(max − min) / (2ᵇ − 1)`` and the error at most half of it. With b = 8 a value is one byte; with fewer
-    bits the codes are packed tightly, 4 bits into half a byte. With a ``block`` each run of so many values has a range
-    of its own, which costs two more numbers and follows values of unequal size. A range of one repeated value comes
-    back exactly. Source: Gray and Neuhoff 1998, "Quantization", section II (the uniform quantizer); for blocks,
+    bits the codes are packed tightly, 4 bits into half a byte. With a ``block``, each run of that many values has its
+    own range, which costs two numbers and suits values of unequal size. A range of one repeated value comes back
+    exactly. Source: Gray and Neuhoff 1998, "Quantization", section II (the uniform quantizer); for blocks,
     Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", section 2.
 
     >>> q = Uniform(bits=2)
@@ -52,7 +52,7 @@ class Uniform(Quantizer):
             scaled = np.subtract(rows if whole == 1 else rows / whole, low[blocks, None], dtype=dtype)
             scaled *= inverse[blocks, None]
             scaled += 0.5
-            into[...] = scaled  # casting to an integer cuts the fraction off
+            into[...] = scaled  # the cast truncates
         return {
             "codes": pack(codes, self.bits),
             "range": ends,
@@ -93,19 +93,19 @@ class Uniform(Quantizer):
 @register
 @dataclass(frozen=True)
 class QSGD(Quantizer):
-    """Levels 0, 1/s, …, 1 of the norm with the sign, at random so that the mean is right: ``|x|₂ · sign(xᵢ) · ξᵢ``.
+    """Levels 0, 1/s, …, 1 of the norm, with the sign, rounded at random without bias: ``|x|₂ · sign(xᵢ) · ξᵢ``.
 
     With ``r = s|xᵢ| / |x|₂``, ``s·ξᵢ`` is ⌊r⌋ or ⌊r⌋ + 1, the latter with probability ``p = r − ⌊r⌋``. So it is
     unbiased, with variance ``(|x|₂²/s²) Σ pᵢ(1 − pᵢ)``, at most ``min(d/s², √d/s) |x|₂²``. The 2s + 1 codes are packed
-    into as few bits as hold them. Probabilities are exact to 2⁻¹⁷. A zero vector comes back as zeros. Source: Alistarh
+    into the fewest bits. Probabilities are exact to 2⁻¹⁷. A zero vector comes back as zeros. Source: Alistarh
     et al. 2017, "QSGD", section 3.1 (fixed-width codes in place of Elias').
     """
 
     name = "qsgd"
-    levels: int = option(16, "levels of one sign above zero", minimum=1, maximum=127, step=1)
+    levels: int = option(16, "levels above zero, and as many below", minimum=1, maximum=127, step=1)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        codes, unit = dithered(x, self._unit(x), self.levels, rng)
+        codes, unit = dither(x, self._unit(x), self.levels, rng)
         return {
             "codes": pack(codes, (2 * self.levels).bit_length()),
             "unit": np.array([unit]),
@@ -133,7 +133,7 @@ class QSGD(Quantizer):
         return total / (square if huge else self.levels**2)
 
     def _unit(self, x: Array) -> float:
-        """The value of a level; a double also where the norm is none, and larger than the norm asks for."""
+        """The value of one level. It is a double even if the norm is not, and then it is larger than needed."""
         return min(norm(x) / self.levels, _MOST)
 
     def error_bound(self, x: Array) -> float:
@@ -148,17 +148,17 @@ class QSGD(Quantizer):
 @register
 @dataclass(frozen=True)
 class Ternary(Quantizer):
-    """−1, 0 or 1 times the largest magnitude, at random so that the mean is right: ``max|x| · sign(xᵢ) · bᵢ``.
+    """−1, 0 or 1 times the largest magnitude, drawn at random without bias: ``max|x| · sign(xᵢ) · bᵢ``.
 
-    bᵢ is 1 with probability ``|xᵢ| / max|x|``, else 0: unbiased, with variance ``max|x|·|x|₁ − |x|₂²``. Five values
-    take a byte, as the digits of a number to base 3 (1.6 bits a value); byte j of m holds the values j, j + m, …, j +
+    bᵢ is 1 with probability ``|xᵢ| / max|x|``, else 0; the variance is ``max|x|·|x|₁ − |x|₂²``. Five values
+    take a byte, as the digits of a number in base 3 (1.6 bits a value); byte j of m holds the values j, j + m, …, j +
     4m. Probabilities are exact to 2⁻¹⁷. Source: Wen et al. 2017, "TernGrad", section 3.1 (without clipping).
     """
 
     name = "ternary"
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        codes, unit = dithered(x, float(np.abs(x).max(initial=0)), 1, rng)
+        codes, unit = dither(x, float(np.abs(x).max(initial=0)), 1, rng)
         packed = np.zeros(-(-x.size // 5), np.uint8)
         for place in range(5):
             digits = codes[place * packed.size : (place + 1) * packed.size]
@@ -168,7 +168,7 @@ class Ternary(Quantizer):
     def decode(self, parts: Parts) -> Array:
         x, packed, unit = empty_for(parts), part(parts, "codes"), number(parts, "unit")
         if packed.dtype != np.uint8 or packed.shape != (-(-x.size // 5),) or (packed >= 3**5).any():
-            raise ValueError(f"{packed.size} bytes of codes do not hold {x.size} values of five to the byte.")
+            raise ValueError(f"{packed.size} bytes of codes do not hold {x.size} values at five per byte.")
         flat = x.reshape(-1)
         for place in range(5):
             into = flat[place * packed.size : (place + 1) * packed.size]
@@ -180,7 +180,7 @@ class Ternary(Quantizer):
         length, magnitudes = norm(x), np.abs(x)
         if not length:
             return 0.0
-        if length > _MOST / max(x.size, 1):  # or the sum of the magnitudes might be no double
+        if length > _MOST / max(x.size, 1):  # the sum of the magnitudes might overflow
             return self.relative_variance(x / x.dtype.type(2.0**512))
         return max(0.0, float(magnitudes.max()) / length * (float(magnitudes.sum(dtype=np.float64)) / length) - 1)
 
@@ -194,10 +194,10 @@ class Ternary(Quantizer):
 @register
 @dataclass(frozen=True)
 class TwoBit(Quantizer):
-    """threshold, 0 or −threshold: what reaches the threshold is sent as the threshold, the rest as nothing.
+    """threshold, 0 or −threshold: a value that reaches the threshold is sent as the threshold, any other as 0.
 
-    Two bits a value. No contraction: a gradient much larger than the threshold leaves a residual that grows for ever
-    under error feedback, and without it what stays below the threshold never arrives. Source: Apache MXNet, "Gradient
+    Two bits a value. It is not a contraction: under error feedback, a gradient much larger than the threshold leaves a
+    residual that grows for ever; without it, values below the threshold never arrive. Source: Apache MXNet, "Gradient
     Compression" (2-bit quantization), after Strom 2015.
 
     >>> q = TwoBit(threshold=0.5)
@@ -206,11 +206,11 @@ class TwoBit(Quantizer):
     """
 
     name = "twobit"
-    threshold: float = option(0.5, "what is sent of a value that reaches it", above=0, step=0.1)
+    threshold: float = option(0.5, "the magnitude sent for a value that reaches it", above=0, step=0.1)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat, codes = x.reshape(-1), np.empty(x.size, np.uint8)
-        with np.errstate(over="ignore"):  # a threshold past the range of the dtype is one that nothing reaches
+        with np.errstate(over="ignore"):  # no value reaches a threshold past the range of the dtype
             for some in chunks(x.size):
                 codes[some] = flat[some] >= self.threshold
                 codes[some] += 1
@@ -230,11 +230,11 @@ class TwoBit(Quantizer):
         return packed_nbytes(prod(shape), 2) + 8
 
 
-def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
-    """``⌊x / unit + u⌋ + levels`` with u uniform in (0, 1): codes from 0 to 2·levels whose mean is right; and the unit.
+def dither(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
+    """``⌊x / unit + u⌋ + levels`` with u uniform in (0, 1): unbiased codes from 0 to 2·levels; and the unit.
 
-    ``|x|`` is at most levels · unit. A unit of 0 stands for x = 0. u is one of 2¹⁶ midpoints, ``(k + ½) / 2¹⁶``: that
-    is symmetric, so x and −x err alike, and what is smaller than 2⁻¹⁷ of a unit is rounded to nothing.
+    ``|x|`` is at most levels · unit. A unit of 0 stands for x = 0. u is one of 2¹⁶ midpoints, ``(k + ½) / 2¹⁶``, which
+    are symmetric, so x and −x err alike; a value below 2⁻¹⁷ of a unit is rounded to 0.
     """
     rng = rng or np.random.default_rng(0)
     wide = np.result_type(x.dtype, np.float32)
@@ -255,11 +255,11 @@ def dithered(x: Array, unit: float, levels: int, rng: np.random.Generator | None
 
 
 def spread(codes: Array, levels: int, unit: float, into: Array) -> None:
-    """``(codes − levels) · unit`` into a flat array; what would leave its dtype's range is the largest of it."""
+    """Write ``(codes − levels) · unit`` into a flat array, clipped to the range of its dtype."""
     limits = np.finfo(into.dtype)
     plain = float(limits.smallest_normal) <= abs(unit) <= float(limits.max) / 255
     for some in chunks(into.size):
-        signed = (codes[some] - np.uint8(levels)).view(np.int8)  # what wraps around below zero is negative again
+        signed = (codes[some] - np.uint8(levels)).view(np.int8)  # a difference below zero wraps around, and back
         if plain:
             into[some] = signed
             into[some] *= unit
@@ -269,15 +269,15 @@ def spread(codes: Array, levels: int, unit: float, into: Array) -> None:
 
 
 def bits16(rng: np.random.Generator, size: int) -> Array:
-    """Draw 16-bit random numbers, straight from the generator's raw 64-bit words where it makes such."""
+    """Draw 16-bit random numbers, from the generator's raw 64-bit words if it has them."""
     if isinstance(rng.bit_generator, np.random.MT19937):
         return rng.integers(0, 2**16, size, np.uint16)
     return np.asarray(rng.bit_generator.random_raw(-(-size // 4))).view(np.uint16)[:size]
 
 
 def stretches(block: int, *arrays: Array) -> Iterator[Any]:
-    """Cut flat arrays of one size into pieces that stay in cache: the slice of the blocks that a piece belongs to, and
-    each array's piece, with a row for each block. A piece is whole blocks, or a part of one. A block of 0 is all.
+    """Cut flat arrays of equal size into pieces that stay in cache. Yields the slice of the blocks in a piece, and each
+    array's piece with a row for each block. A piece is whole blocks, or part of one. A block of 0 is the whole array.
     """
     size = arrays[0].size
     block = block or max(size, 1)
@@ -295,10 +295,10 @@ def _blocks(size: int, block: int) -> int:
 
 
 def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]", int]:
-    """Low end and step of each block, in the dtype to scale in, and that dtype; all of a number of parts of the values,
-    which is 1 unless the difference of two of them is not a finite double.
+    """The low end and the step of each block, the dtype to scale in, and a divisor of the values: 1 unless the
+    difference of two values is not a finite double. Low ends and steps are divided by it.
 
-    The dtype is float64 where the values' own cannot hold the difference of two of them, or a step's inverse.
+    The dtype is float64 where that of the values cannot hold the difference of two of them, or a step's inverse.
     """
     low, high = ends.astype(np.float64)
     whole = 1 if float(np.abs(ends).max(initial=0)) < _MOST / 4 else 8

@@ -1,10 +1,9 @@
-"""Small codes, packed tightly in planes of 4, 2 and 1 bit, by a few operations on whole arrays.
+"""Small codes, packed tightly in planes of 4, 2 and 1 bits, by a few operations on whole arrays.
 
-A code of b bits is cut, from its low end, into a part of 4 bits if b has a 4 in it, one of 2 bits if it has a 2, one of
-1 bit if it has a 1: 7 = 4 + 2 + 1. The parts of one width make a plane. Of n codes, n a multiple of 8, a plane of w
-bits has m = n·w/8 bytes, and byte j holds the parts of the codes j, j + m, j + 2m, …, the first in its lowest bits. The
-planes stand one behind the other. Up to seven codes that are left over come last, bit after bit, each code from its
-highest bit. Eight bits are the code itself.
+A code of b bits is cut, from its low end, into the parts of 4, 2 and 1 bits that add up to b: 7 = 4 + 2 + 1. The parts
+of one width form a plane. For n codes, n a multiple of 8, a plane of w bits has m = n·w/8 bytes, and byte j holds the
+parts of the codes j, j + m, j + 2m, …, the first in its lowest bits. The planes follow one another. Up to seven codes
+remain and come last, bit by bit, each from its highest bit. A code of eight bits is stored as it is.
 """
 
 from collections.abc import Iterator
@@ -33,14 +32,14 @@ def pack(codes: Array, bits: int) -> Array:
         plane = np.zeros(whole * width // 8, np.uint8)
         for place in range(8 // width):
             part = codes[place * plane.size : (place + 1) * plane.size]
-            plane |= _moved(part, place * width - shift, (2**width - 1) << place * width)
+            plane |= _shift_bits(part, place * width - shift, (2**width - 1) << place * width)
         pieces.append(plane)
     left = np.unpackbits(codes[whole:, None], axis=1)[:, 8 - bits :]
     return np.concatenate([*pieces, np.packbits(left)])
 
 
 def unpack(packed: Array, bits: int, size: int) -> Array:
-    """The ``size`` codes of ``pack``. ValueError where the bytes are not as many as they must be."""
+    """The ``size`` codes of ``pack``. ValueError for a wrong number of bytes."""
     if not 1 <= bits <= 8 or packed.dtype != np.uint8 or packed.shape != (packed_nbytes(size, bits),):
         raise ValueError(f"{packed.size} bytes of codes do not hold {size} values of {bits} bits.")
     if bits == 8:
@@ -50,7 +49,7 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
         plane = packed[start : start + whole * width // 8]
         start += plane.size
         for place in range(8 // width):
-            part = _moved(plane, shift - place * width, (2**width - 1) << shift)
+            part = _shift_bits(plane, shift - place * width, (2**width - 1) << shift)
             into = codes[place * plane.size : (place + 1) * plane.size]
             into |= part
     left = np.unpackbits(packed[start:], count=(size - whole) * bits).reshape(-1, bits)
@@ -58,15 +57,15 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
     return codes
 
 
-def _moved(x: Array, places: int, mask: int) -> Array:
-    """The bits of ``mask``, after all bits have moved up by so many places, or down by as many below zero."""
+def _shift_bits(x: Array, places: int, mask: int) -> Array:
+    """``x`` shifted left by ``places`` bits (right where that is negative), and masked."""
     moved: Array = x << places if places > 0 else x >> -places
     moved &= mask
     return moved
 
 
 def _planes(bits: int) -> Iterator[tuple[int, int]]:
-    """The planes of a code: the place of its lowest bit, and its width."""
+    """The planes of a code: the lowest bit and the width of each."""
     shift = 0
     for width in (4, 2, 1):
         if bits & width:

@@ -1,4 +1,4 @@
-"""Sparse: few of the values, and where they stood."""
+"""Sparse: a few of the values, and their indices."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,7 +11,7 @@ from minips.stage import Array, option, register
 from minips.stages.quantizers.base import Parts, Quantizer, part, shape_tag, zeros_for
 
 _SAMPLE = 61
-"""One value in so many is looked at to guess where the largest ones begin."""
+"""One value in this many is sampled to estimate where the largest begin."""
 
 
 @register
@@ -19,8 +19,8 @@ _SAMPLE = 61
 class TopK(Quantizer):
     """The k values that are largest in magnitude, k = ⌈fraction · d⌉; zero elsewhere.
 
-    The residual is at most ``(1 − k/d) |x|²``, and what is dropped is dropped for good, so it wants ErrorFeedback.
-    Indices travel in the smallest unsigned integer that counts to d − 1. NaN counts as the largest.
+    The residual is at most ``(1 − k/d) |x|²``, and dropped values are lost for good, so it needs ErrorFeedback.
+    Indices travel as the smallest unsigned integers that hold d − 1. NaN counts as the largest.
     Source: Stich, Cordonnier and Jaggi 2018, "Sparsified SGD with Memory", section 2.
 
     >>> q = TopK(fraction=0.5)
@@ -33,29 +33,29 @@ class TopK(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat = x.reshape(-1)
-        indices = largest(np.abs(flat), kept(self.fraction, x.size))
+        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
         return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        return scattered(parts, part(parts, "indices"))
+        return scatter(parts, part(parts, "indices"))
 
     def error_bound(self, x: Array) -> float:
         return float(np.abs(x).max(initial=0))
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
         size = prod(shape)
-        return kept(self.fraction, size) * (np.dtype(dtype).itemsize + index_dtype(size).itemsize)
+        return sent_count(self.fraction, size) * (np.dtype(dtype).itemsize + index_dtype(size).itemsize)
 
 
 @register
 @dataclass(frozen=True)
 class RandomK(Quantizer):
-    """k values at random places, k = ⌈fraction · d⌉, times d/k where it is to be unbiased; zero elsewhere.
+    """k values at random indices, k = ⌈fraction · d⌉, scaled by d/k if ``unbiased``; zero elsewhere.
 
-    The indices do not travel: both sides draw them from the seed that does. Scaled by d/k it is unbiased, with variance
-    ``(d/k − 1) |x|²``; unscaled its residual is ``(1 − k/d) |x|²`` in expectation, and it wants ErrorFeedback.
-    The places: PCG64 with the seed gives 64-bit words w, their upper halves the candidates ⌊(w ≫ 32) · d / 2³²⌋; the
-    first k that differ are taken, in rising order (for k > d/2: all but the first d − k that differ). Source: Stich,
+    The indices do not travel: both sides draw them from a seed, which does. Scaled by d/k it is unbiased, with variance
+    ``(d/k − 1) |x|²``; unscaled, its residual is ``(1 − k/d) |x|²`` in expectation, and it needs ErrorFeedback.
+    The indices: PCG64 with the seed gives 64-bit words w, their upper halves the candidates ⌊(w ≫ 32) · d / 2³²⌋; the
+    first k distinct ones are taken, in rising order (for k > d/2: all but the first d − k distinct). Source: Stich,
     Cordonnier and Jaggi 2018, "Sparsified SGD with Memory", section 2; O'Neill 2014 for PCG64.
     """
 
@@ -65,8 +65,8 @@ class RandomK(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         seed = (rng or np.random.default_rng(0)).integers(2**63, dtype=np.uint64)
-        count = kept(self.fraction, x.size)
-        values = x.reshape(-1)[places(int(seed), x.size, count)]
+        count = sent_count(self.fraction, x.size)
+        values = x.reshape(-1)[random_indices(int(seed), x.size, count)]
         if self.unbiased and count:
             limits = np.finfo(values.dtype)
             with np.errstate(over="ignore"):
@@ -77,10 +77,10 @@ class RandomK(Quantizer):
         values, seed, size = part(parts, "values"), part(parts, "seed"), zeros_for(parts).size
         if seed.dtype != np.uint64 or seed.size != 1 or values.size > size:
             raise ValueError(f"{values.size} values and {seed.size} seeds of {seed.dtype} do not make {size} values.")
-        return scattered(parts, places(int(seed.reshape(-1)[0]), size, values.size))
+        return scatter(parts, random_indices(int(seed.reshape(-1)[0]), size, values.size))
 
     def relative_variance(self, x: Array) -> float:
-        count = kept(self.fraction, x.size)
+        count = sent_count(self.fraction, x.size)
         return x.size / count - 1 if self.unbiased and count else 0.0
 
     def error_bound(self, x: Array) -> float:
@@ -88,15 +88,15 @@ class RandomK(Quantizer):
         return float(np.abs(x).max(initial=0)) * max(1.0, scaled - 1)
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int:
-        return kept(self.fraction, prod(shape)) * np.dtype(dtype).itemsize + 8
+        return sent_count(self.fraction, prod(shape)) * np.dtype(dtype).itemsize + 8
 
 
 @register
 @dataclass(frozen=True)
 class Threshold(Quantizer):
-    """The values of at least ``value`` in magnitude; zero elsewhere. How many travel depends on the data.
+    """The values of at least ``value`` in magnitude; zero elsewhere. Their number depends on the data.
 
-    Each dropped value is below the threshold, so small gradients need ErrorFeedback to arrive at all. Source: Strom
+    Every dropped value is below the threshold, so small gradients need ErrorFeedback to arrive at all. Source: Strom
     2015, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", section 2 (with whole values).
 
     >>> q = Threshold(value=0.5)
@@ -105,30 +105,30 @@ class Threshold(Quantizer):
     """
 
     name = "threshold"
-    value: float = option(0.01, "the smallest magnitude that is sent", minimum=0, step=0.01)
+    value: float = option(0.01, "the smallest magnitude sent", minimum=0, step=0.01)
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat = x.reshape(-1)
-        with np.errstate(over="ignore"):  # a threshold past the range of the dtype is one that nothing reaches
+        with np.errstate(over="ignore"):  # no value reaches a threshold past the range of the dtype
             indices = np.flatnonzero(np.abs(flat) >= self.value)
         return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
-        return scattered(parts, part(parts, "indices"))
+        return scatter(parts, part(parts, "indices"))
 
     def error_bound(self, x: Array) -> float:
         return self.value
 
 
-def kept(fraction: float, size: int) -> int:
-    """The number of values that are sent of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is a little more."""
+def sent_count(fraction: float, size: int) -> int:
+    """The number of values sent out of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is slightly more."""
     return ceil(Fraction(str(fraction)) * size)
 
 
-def largest(magnitudes: Array, count: int) -> Array:
-    """The places of the ``count`` largest of some magnitudes, in rising order.
+def largest_indices(magnitudes: Array, count: int) -> Array:
+    """The indices of the ``count`` largest magnitudes, in rising order.
 
-    A sample says where they begin, give or take; only what lies beyond is sorted, or all where that is too little.
+    A sample estimates where they begin; only the values above that are partitioned, or all if these are too few.
     """
     candidates = np.empty(0, np.intp)
     if count == 0:
@@ -144,11 +144,11 @@ def largest(magnitudes: Array, count: int) -> Array:
     return indices
 
 
-def places(seed: int, size: int, count: int) -> Array:
-    """``count`` different places below ``size``, uniformly at random, the same for the same seed, in rising order."""
+def random_indices(seed: int, size: int, count: int) -> Array:
+    """``count`` distinct indices below ``size``, uniformly at random from ``seed``, in rising order."""
     if count > size - count:
         chosen = np.ones(size, bool)
-        chosen[places(seed, size, size - count)] = False
+        chosen[random_indices(seed, size, size - count)] = False
         return np.flatnonzero(chosen)
     generator, drawn = np.random.PCG64(seed), np.empty(0, np.int64)
     while True:
@@ -160,7 +160,7 @@ def places(seed: int, size: int, count: int) -> Array:
             return np.sort(drawn[:count])
 
 
-def scattered(parts: Parts, indices: Array) -> Array:
+def scatter(parts: Parts, indices: Array) -> Array:
     """The values of the parts at ``indices``, zeros elsewhere."""
     x, values = zeros_for(parts), part(parts, "values")
     if indices.dtype.kind not in "ui" or indices.ndim != 1 or values.shape != indices.shape or values.dtype.kind != "f":

@@ -1,4 +1,4 @@
-"""Serializers: from a packet to frames, and back. The contract is `Serializer`."""
+"""Serializers: a packet as frames, and back. The contract is `Serializer`."""
 
 from minips.stages.serializers.base import MsgPack, Packet, Serializer, outline, raw, restore
 from minips.stages.serializers.formats import Json, Npy, Pickle, Protobuf, SafeTensors

@@ -1,8 +1,8 @@
-"""The contract of a serializer, from a packet to frames and back, and the one that minips uses itself.
+"""The contract of a serializer, which turns a packet into frames and back, and MessagePack, the default.
 
 A **Packet** is a message whose arrays are quantized. Its header holds plain values (None, bool, int, float, str, lists
 and dicts of them); ``tensors`` holds, for each name, the quantizer's name and its parts. **Frames** are the buffers
-that travel: where the format allows, each array is a frame of its own, a view of the array's memory and not a copy.
+of a message: where the format allows, each array is its own frame, a view of the array's memory and not a copy.
 
 The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed ones.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from minips.stage import Array, Buffer, Frames, Stage, register
 from minips.stages.quantizers.base import Parts
-from minips.stages.serializers.wellformed import array_dtype, check_outline, following, reading, shaped, unpacked
+from minips.stages.serializers.wellformed import array_dtype, check_outline, in_shape, next_frame, reading, unpack_head
 
 
 @dataclass(eq=False, slots=True)
@@ -31,12 +31,15 @@ class Packet:
 
 
 class Serializer(Stage):
-    """The contract. A format that can run code when it is read says so with ``trusted_only``."""
+    """The contract. A format whose reader can run code sets ``trusted_only``."""
 
     kind: ClassVar[str] = "serializer"
     trusted_only: ClassVar[bool] = False
     most_bytes: ClassVar[float] = math.inf
     """The most bytes of all arrays together that the format, or its library, takes."""
+    indexed: ClassVar[bool] = False
+    """True where the frames are those of `MsgPack`: a header and an index in the first, an array in each other."""
+    of_methods = {"indexed": ("dumps", "loads")}
 
     @abstractmethod
     def dumps(self, packet: Packet) -> Frames:
@@ -50,13 +53,14 @@ class Serializer(Stage):
 @register
 @dataclass(frozen=True)
 class MsgPack(Serializer):
-    """MessagePack for what is small, raw little-endian frames for the arrays.
+    """MessagePack for header and names, raw little-endian frames for the arrays.
 
-    The first frame is ``[header, [[name, quantizer, [[part, dtype, shape], …]], …]]``; then comes one frame for each
-    part, in that order, uncopied. Source: the MessagePack specification, msgpack.org.
+    The first frame is ``[header, [[name, quantizer, [[part, dtype, shape], …]], …]]``; one frame for each
+    part follows, in that order, uncopied. Source: the MessagePack specification, msgpack.org.
     """
 
     name = "msgpack"
+    indexed = True
 
     def dumps(self, packet: Packet) -> Frames:
         index, arrays = outline(packet, lambda x: [dtype_name(x.dtype), x.shape])
@@ -67,10 +71,10 @@ class MsgPack(Serializer):
 
         def array(entry: Any) -> Array:
             dtype, shape = entry
-            return shaped(np.frombuffer(dtype=array_dtype(dtype), buffer=following(rest)), shape)
+            return in_shape(np.frombuffer(dtype=array_dtype(dtype), buffer=next_frame(rest)), shape)
 
         with reading("MessagePack", rest):
-            header, index = unpacked(following(rest))
+            header, index = unpack_head(next_frame(rest))
             return restore(header, index, array)
 
 
@@ -85,7 +89,7 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
-    """The packet of an outline; ``array`` makes an array of what ``describe`` said of it."""
+    """The packet of an outline; ``array`` makes each array from its description by ``describe``."""
     check_outline(header, index)
     tensors = {}
     for name, quantizer, parts in index:
@@ -94,7 +98,7 @@ def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
 
 
 def raw(array: Array) -> Buffer:
-    """The bytes of an array in C order, little-endian, as a view wherever they are so already."""
+    """The bytes of an array in C order, little-endian; a view if the array is stored so."""
     if not (array.flags.c_contiguous and is_little(array.dtype)):
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return np.frombuffer(array, np.uint8).data
@@ -102,11 +106,11 @@ def raw(array: Array) -> Buffer:
 
 @cache
 def is_little(dtype: "np.dtype[Any]") -> bool:
-    """True where the least significant byte comes first, or there is but one."""
+    """True where the least significant byte comes first, or there is only one."""
     return dtype == dtype.newbyteorder("<")
 
 
 @cache
 def dtype_name(dtype: "np.dtype[Any]") -> str:
-    """The dtype's name, which NumPy puts together anew each time."""
+    """The dtype's name, cached, since NumPy computes it anew each time."""
     return dtype.name

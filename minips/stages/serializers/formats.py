@@ -1,4 +1,4 @@
-"""The formats of others as serializers: JSON, pickle, NumPy's files, Protocol Buffers, safetensors."""
+"""Common formats as serializers: JSON, pickle, NumPy's files, Protocol Buffers, safetensors."""
 
 import io
 import json
@@ -12,15 +12,15 @@ import numpy as np
 
 from minips.stage import Array, Buffer, Frames, register
 from minips.stages.serializers.base import Packet, Serializer, dtype_name, outline, raw, restore
-from minips.stages.serializers.wellformed import MOST_PARTS, MalformedError, array_dtype, once, reading, shaped
+from minips.stages.serializers.wellformed import MOST_PARTS, MalformedError, array_dtype, in_shape, reading, unique_keys
 
 
 @register
 @dataclass(frozen=True)
 class Json(Serializer):
-    """JSON text, as the web does it: each number in decimal digits, about twenty bytes for a double's eight. RFC 8259.
+    """JSON text, as on the web: each number in decimal digits, about twenty bytes for a double's eight. RFC 8259.
 
-    Floats come back exactly, because Python prints the shortest digits that do.
+    Floats come back exactly, because Python writes enough digits.
     """
 
     name = "json"
@@ -32,7 +32,7 @@ class Json(Serializer):
     def loads(self, frames: Frames) -> Packet:
         def array(entry: Any) -> Array:
             dtype, shape, values = entry
-            return shaped(np.array(values, array_dtype(dtype)), shape)
+            return in_shape(np.array(values, array_dtype(dtype)), shape)
 
         with reading("JSON", frames[1:]):
             header, index = _json(frames[0])
@@ -44,7 +44,7 @@ class Json(Serializer):
 class Pickle(Serializer):
     """Python's own format, protocol 5 with the arrays out of band, so that they are not copied (PEP 574).
 
-    Reading a pickle runs any code that it holds: a server takes it from authenticated peers, where its config names it.
+    Reading it runs any code it holds: a server accepts it only from authenticated peers, and if its config names it.
     """
 
     name = "pickle"
@@ -66,8 +66,8 @@ class Pickle(Serializer):
 class Npy(Serializer):
     """NumPy's own file format for each array, JSON for the rest.
 
-    The first frame is ``[header, [[name, quantizer, [[part], …]], …]]``; each array is two frames, which put together
-    are a .npy file of version 1.0: its header, and its values, uncopied. Source: NumPy enhancement proposal 1.
+    The first frame is ``[header, [[name, quantizer, [[part], …]], …]]``; each array is two frames, together a
+    .npy file of version 1.0: its header, and its values, uncopied. Source: NumPy enhancement proposal 1.
     """
 
     name = "npy"
@@ -90,7 +90,7 @@ class Npy(Serializer):
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
             array_dtype(dtype.name)
             values = np.frombuffer(next(rest, b""), dtype)
-            return shaped(values, shape[::-1]).T if fortran else shaped(values, shape)
+            return in_shape(values, shape[::-1]).T if fortran else in_shape(values, shape)
 
         with reading("npy", rest):
             header, index = _json(frames[0])
@@ -100,11 +100,11 @@ class Npy(Serializer):
 @register
 @dataclass(frozen=True)
 class Protobuf(Serializer):
-    """Protocol Buffers, as gRPC services speak it, from a schema that is built when it is first used; no compiler step.
+    """Protocol Buffers, as in gRPC services. The schema is built on first use, without a compiler step.
 
     ``Packet {string header = 1; repeated Tensor tensors = 2}``, ``Tensor {string name = 1; string quantizer = 2;
     repeated Part parts = 3}``, ``Part {string name = 1; string dtype = 2; repeated int64 shape = 3; bytes values =
-    4}``. The header is JSON. All is one frame, so every array is copied on the way in and once more on the way out; no
+    4}``. The header is JSON. The packet is one frame, so every array is copied on the way in and on the way out, and no
     message may exceed 2 GiB. Source: the Protocol Buffers language guide (proto3).
     """
 
@@ -124,7 +124,7 @@ class Protobuf(Serializer):
     def loads(self, frames: Frames) -> Packet:
         def array(entry: Any) -> Array:
             (part,) = entry
-            return shaped(np.frombuffer(part.values, array_dtype(part.dtype)), part.shape)
+            return in_shape(np.frombuffer(part.values, array_dtype(part.dtype)), part.shape)
 
         with reading("Protocol Buffers", frames[1:]):
             message = _protobuf_packet().FromString(bytes(frames[0]))
@@ -137,10 +137,10 @@ class Protobuf(Serializer):
 @register
 @dataclass(frozen=True)
 class SafeTensors(Serializer):
-    """safetensors, the format of model files that cannot run code: a JSON header, and the values behind it.
+    """safetensors, a format of model files that cannot run code: a JSON header, then the values.
 
     The arrays are named 0, 1, …; the metadata's ``packet`` is ``[header, [[name, quantizer, [[part, array], …]], …]]``
-    as JSON. One frame, so each array is copied on the way in, not out. Source: huggingface.co/docs/safetensors.
+    as JSON. All in one frame, so each array is copied on the way in, not out. Source: huggingface.co/docs/safetensors.
     """
 
     name = "safetensors"
@@ -170,13 +170,13 @@ class SafeTensors(Serializer):
 
 
 def _json(text: str | Buffer) -> Any:
-    """The values of a text in JSON. MalformedError where a key is there twice in one map."""
-    return json.loads(text if isinstance(text, str) else bytes(text), object_pairs_hook=once)
+    """The values of a text in JSON. MalformedError where a key occurs twice in a map."""
+    return json.loads(text if isinstance(text, str) else bytes(text), object_pairs_hook=unique_keys)
 
 
 @cache
 def _protobuf_packet() -> Any:
-    """The class of the Packet message, made of `_SCHEMA` in place of a .proto file."""
+    """The class of the Packet message, made from `_SCHEMA` instead of a .proto file."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     schema = descriptor_pb2.FileDescriptorProto(name="minips.proto", package="minips", syntax="proto3")

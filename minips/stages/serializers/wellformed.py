@@ -1,4 +1,4 @@
-"""Checks of a packet's bytes, whatever the format, before arrays are made of them."""
+"""Checks of a packet's bytes, in any format, before they become arrays."""
 
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,21 +13,21 @@ import numpy as np
 from minips.stage import Array, Buffer
 
 DTYPES = {np.dtype(code).name: np.dtype(code).newbyteorder("<") for code in np.typecodes["AllInteger"] + "efdg?"}
-"""The dtypes that travel, by name."""
+"""The dtypes of a message's arrays, by name."""
 MOST_PARTS = 2**16
 """The most tensors, and the most parts, of one packet."""
 MOST_LISTS = 4 * MOST_PARTS
-"""The most lists and maps of a packet in MessagePack, where one of a single byte takes about seventy in memory."""
+"""The most lists and maps of a packet in MessagePack: one byte of a message can take about seventy in memory."""
 
 
 class MalformedError(ValueError):
-    """The bytes of a packet are wrong; the text says how, for the end of a sentence."""
+    """A packet's bytes are wrong; the text says how, as the end of a sentence."""
 
 
 @contextmanager
 def reading(what: str, rest: Iterable[Buffer] = ()) -> Iterator[None]:
-    """Turns whatever goes wrong while reading into one ValueError that names the format; also where frames are left in
-    the ``rest`` at the end.
+    """Turn any error while reading into a ValueError that names the format ``what``. Frames left in ``rest`` at the end
+    are an error too.
     """
     try:
         yield
@@ -39,15 +39,15 @@ def reading(what: str, rest: Iterable[Buffer] = ()) -> Iterator[None]:
         raise ValueError(f"The frames are not a packet in {what}: {known}.") from error
 
 
-def following(frames: Iterator[Buffer]) -> Buffer:
+def next_frame(frames: Iterator[Buffer]) -> Buffer:
     """The next frame. MalformedError where there is none."""
     if (frame := next(frames, None)) is None:
         raise MalformedError("there are fewer frames than parts")
     return frame
 
 
-def unpacked(head: Buffer) -> Any:
-    """The values of a head in MessagePack. MalformedError for more lists than a packet needs, and for a key twice."""
+def unpack_head(head: Buffer) -> Any:
+    """The values of a MessagePack head. MalformedError for too many lists and maps, and for a key twice in a map."""
     number = count()
 
     def counted(made: Any) -> Any:
@@ -55,19 +55,19 @@ def unpacked(head: Buffer) -> Any:
             raise MalformedError(f"there are more than {MOST_LISTS} lists and maps")
         return made
 
-    return msgpack.unpackb(head, list_hook=counted, object_pairs_hook=lambda pairs: once(counted(pairs)))
+    return msgpack.unpackb(head, list_hook=counted, object_pairs_hook=lambda pairs: unique_keys(counted(pairs)))
 
 
-def once(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-    """The pairs as a dict. MalformedError where a key is there twice."""
+def unique_keys(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    """The pairs as a dict. MalformedError where a key occurs twice."""
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise MalformedError("a key is there twice in one map")
+        raise MalformedError("a key occurs twice in a map")
     return made
 
 
 def check_outline(header: Any, index: Any) -> None:
-    """MalformedError where these are not a map and ``[[name, quantizer, [[part, …], …]], …]``, each name once."""
+    """MalformedError unless these are a map and ``[[name, quantizer, [[part, …], …]], …]``, each name once."""
     if not isinstance(header, dict):
         raise MalformedError("the header is not a map")
     if len(index) > MOST_PARTS or sum(len(parts) for _, _, parts in index) > MOST_PARTS:
@@ -77,22 +77,22 @@ def check_outline(header: Any, index: Any) -> None:
         if not (isinstance(name, str) and isinstance(quantizer, str)):
             raise MalformedError("a tensor's name or its quantizer's is not text")
         if name in names or len({part for part, *_ in parts}) != len(parts):
-            raise MalformedError(f"the tensor {quoted(name)}, or a part of it, is there twice")
+            raise MalformedError(f"the tensor {quote(name)}, or a part of it, occurs twice")
         names.add(name)
 
 
-def shaped(values: Array, shape: Any) -> Array:
-    """The values in this shape. MalformedError where it is no list of whole numbers from 0, or another size."""
+def in_shape(values: Array, shape: Any) -> Array:
+    """The values in this shape. MalformedError unless it is a list of whole numbers from 0, of the same size."""
     sizes = [*shape]
     if any(type(n) is not int or n < 0 for n in sizes) or prod(sizes) != values.size:
-        raise MalformedError(f"{values.size} values do not have the shape {quoted(sizes)}")
+        raise MalformedError(f"{values.size} values do not have the shape {quote(sizes)}")
     return values.reshape(sizes)
 
 
 def array_dtype(name: Any) -> "np.dtype[Any]":
-    """The little-endian dtype of that name. ValueError for any but plain numbers and truth values."""
+    """The little-endian dtype of that name. ValueError unless it is of plain numbers or truth values."""
     if not isinstance(name, str) or name not in DTYPES:
-        raise MalformedError(f"{quoted(name)} is not a dtype of numbers")
+        raise MalformedError(f"{quote(name)} is not a dtype of numbers")
     return DTYPES[name]
 
 
@@ -100,10 +100,10 @@ _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 98
 
 
-def quoted(value: object) -> str:
-    """A value that a peer sent, as a sentence shows it: up to 100 characters of its repr.
+def quote(value: object) -> str:
+    """A value from a peer, for an error: up to 100 characters of its repr.
 
-    >>> quoted("a"), len(quoted("a" * 10**7))
+    >>> quote("a"), len(quote("a" * 10**7))
     ("'a'", 98)
     """
     return f"{_BRIEF.repr(value[:98] if isinstance(value, bytes) else value):.100}"

@@ -1,11 +1,11 @@
-"""Both sides prove that they know the run's token, and neither sends it.
+"""Both sides prove that they know the run's token; neither sends it.
 
     server → client   PROTOCOL, nonce_s
     client → server   nonce_c, HMAC(token, "client" nonce_s nonce_c)
     server → client   HMAC(token, "server" nonce_c nonce_s)
 
-HMAC is RFC 2104 with SHA-256. The words client and server keep a proof from being played back to the one who made it.
-Until it has seen the proof a server reads no message above a kilobyte.
+HMAC is RFC 2104 with SHA-256. The words client and server keep a proof from being replayed to its maker. Until it has
+seen the proof a server reads no message above a kilobyte.
 """
 
 import hmac
@@ -22,7 +22,7 @@ from minips.stages.transports.wire import AUTH, ERROR, Wire
 PROTOCOL = b"minips/1"
 NONCE_BYTES, LIMIT_BYTES = 32, 1024
 HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
-"""The largest body that is taken from a peer that has not yet shown that it knows the token."""
+"""The largest body accepted from a peer that has not yet proved that it knows the token."""
 
 
 W = TypeVar("W", bound=Wire)
@@ -32,7 +32,7 @@ Proof = Generator[tuple[int, Frames], tuple[int, Frames] | None, None]
 def prove(token: str) -> Proof:
     """The server's side without I/O: it yields its two messages, and takes the client's in between.
 
-    PermissionError after the second one, an error then, where the client does not know the token.
+    Where the client does not know the token, the second message is an error, and PermissionError follows.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     tag, frames = (yield AUTH, [PROTOCOL, nonce]) or (ERROR, [])
@@ -45,15 +45,15 @@ def prove(token: str) -> Proof:
 
 
 def challenge(wire: Wire, token: str, timeout: float) -> None:
-    """The server's side. PermissionError, for both, where the client does not know the token."""
+    """The server's side. PermissionError, on both sides, where the client does not know the token."""
     steps = prove(token)
     wire.send(*next(steps))
     wire.send(*steps.send(receive_within(timeout, wire, LIMIT_BYTES)))
     next(steps, None)
 
 
-def proved(wire: W, token: str, address: str, timeout: float) -> W:
-    """``wire``, once both sides have proved that they know the token; closed where they have not, see below."""
+def authenticate(wire: W, token: str, address: str, timeout: float) -> W:
+    """``wire``, once both sides have proved that they know the token; else closes it, with the errors below."""
     try:
         answer_challenge(wire, token, address, min(timeout, HANDSHAKE_S))
     except BaseException:
@@ -63,7 +63,7 @@ def proved(wire: W, token: str, address: str, timeout: float) -> W:
 
 
 def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> None:
-    """The client's side. PermissionError where the tokens differ, ConnectionError where it is no minips server."""
+    """The client's side. PermissionError where the tokens differ, ConnectionError where this is not a minips server."""
     try:
         tag, frames = receive_within(timeout, wire, LIMIT_BYTES)
         if tag == ERROR and frames:

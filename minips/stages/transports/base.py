@@ -1,4 +1,4 @@
-"""The contract of a transport: a way for frames to reach a handler, and for its answer to come back."""
+"""The contract of a transport: it brings frames to a handler, and the handler's answer back."""
 
 import secrets
 from abc import ABC, abstractmethod
@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Protocol, Self, cast
 from minips.stage import Frames, Stage
 
 Handler = Callable[[Frames], Frames]
-"""A server's function for a call: frames in, frames out. An error that it raises reaches the caller's future."""
+"""A server's function for a call: frames in, frames out. Its errors reach the caller's future."""
 
 
 class Closable(ABC):
-    """Something to be closed, once or twice, by hand or by ``with``."""
+    """Something to close, by hand or by ``with``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of threads, sockets and memory. Safe to call twice."""
+        """Free threads, sockets and memory. Safe to call twice."""
 
     def __enter__(self) -> Self:
         return self
@@ -27,25 +27,25 @@ class Closable(ABC):
 
 
 class Connection:
-    """The server's side of one connection: what it does with each call, and with the end."""
+    """The server's side of one connection: it answers each call, and learns of the end."""
 
     def answer(self, frames: Frames) -> Frames:
-        """Frames in, frames out. What it raises reaches the caller's future."""
+        """Frames in, frames out. Errors reach the caller's future."""
         raise NotImplementedError
 
     def closed(self) -> None:
-        """The peer has gone."""
+        """Called once the peer has gone."""
 
 
 class Service:
-    """A handler for which it matters who is asking: ``connection()`` makes the object of a new connection."""
+    """A handler that tells its callers apart: ``connection()`` makes the object for each new connection."""
 
     def __init__(self, connection: Callable[[], Connection]) -> None:
         self.connection = connection
 
 
 def service_of(handler: Handler | Service) -> Service:
-    """``handler`` as a service; a function answers all connections alike."""
+    """``handler`` as a service; a plain function answers all connections alike."""
     if isinstance(handler, Service):
         return handler
     connection = Connection()
@@ -54,28 +54,28 @@ def service_of(handler: Handler | Service) -> Service:
 
 
 def then(future: "Future[Any]", fn: Callable[["Future[Any]"], object]) -> None:
-    """Call ``fn`` with the future when it is done; no thread is set to work for that."""
+    """Call ``fn`` with the future when it is done, without starting a thread."""
     getattr(future, "then", future.add_done_callback)(fn)
 
 
 class Caller(Protocol):
-    """The receiver of a call's end, which is told once."""
+    """The receiver of a call's outcome; one of the two methods is called, once."""
 
     def arrived(self, frames: Frames) -> None:
-        """With an answer."""
+        """Take the answer."""
 
     def failed(self, error: Exception) -> None:
-        """With the handler's error, or that of a connection that broke."""
+        """Take the handler's error, or that of a broken connection."""
 
 
 COMMON = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
-"""The errors of a handler that keep their type on the way to the caller; a subclass travels as the first of these."""
+"""Errors of a handler that keep their type on the way to the caller; a subclass travels as the first that fits."""
 HANDSHAKE_S = 5.0
-"""How long either side waits for the other's word while they authenticate each other."""
+"""How long either side waits for the other's message while they authenticate each other."""
 
 
 class Endpoint(Closable):
-    """The serving side. ``address`` is what a client connects to."""
+    """The serving side. Clients connect to its ``address``."""
 
     address: str
 
@@ -88,28 +88,28 @@ class Channel(Closable):
         """Send the frames and return at once; the future holds the answer's frames, or the handler's error.
 
         ConnectionError where the peer is gone, ValueError for more than 65,536 frames. The frames must not change
-        before the answer has come.
+        before the answer has arrived.
         """
 
     def ask(self, frames: Frames, caller: Caller) -> None:
-        """The same as ``call``, for one that is told of the answer and needs no future."""
+        """As ``call``, but the answer goes to ``caller``, without a future."""
 
-        def told(future: "Future[Frames]") -> None:
+        def pass_on(future: "Future[Frames]") -> None:
             error = future.exception()
             if error is None:
                 caller.arrived(future.result())
             else:
                 caller.failed(cast(Exception, error))
 
-        then(self.call(frames), told)
+        then(self.call(frames), pass_on)
 
     def read(self, until: Callable[[], bool], deadline: float | None) -> None:
-        """Read answers in this thread until ``until()``, or up to the ``deadline`` of ``time.monotonic``; at once where
-        another thread does that anyway.
+        """Read answers in this thread until ``until()`` holds or the ``deadline`` of ``time.monotonic`` has passed.
+        Returns at once where another thread reads anyway.
         """
 
     def attend(self) -> None:
-        """Have the answers read in the background, where that does not happen anyway."""
+        """Let the answers be read in the background, unless that happens anyway."""
 
 
 class Transport(Stage):
@@ -125,7 +125,7 @@ class Transport(Stage):
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
         """Answer calls at ``address`` (None: a fresh local one) from peers that know ``token``.
 
-        Each connection has a thread of its own, so that the handler may block. OSError where the address cannot be had.
+        Each connection has its own thread, so the handler may block. OSError where the address cannot be used.
         """
 
     @abstractmethod
@@ -136,11 +136,11 @@ class Transport(Stage):
         """
 
     def plain(self, address: str | None, file: str, plaintext: bool) -> bool:
-        """True where ``address`` is public and this ``file`` for TLS is not named; ValueError unless ``plaintext``."""
+        """True where ``address`` is public and lacks this ``file`` for TLS. ValueError there, unless ``plaintext``."""
         return False
 
     def rest(self, address: str) -> str:
-        """The address without its scheme. ValueError where it is another transport's."""
+        """The address without its scheme. ValueError for another transport's address."""
         scheme, separator, rest = address.partition("://")
         if scheme != self.scheme or not separator:
             takes = f"{type(self).__name__} takes an address that starts with {self.scheme}://"
@@ -149,7 +149,7 @@ class Transport(Stage):
 
 
 def remote_error(frames: Frames) -> Exception:
-    """The handler's error, of the same type where the type is one of the common ones."""
+    """The handler's error, with its type where that is one of the common ones."""
     kind, text = ([bytes(frame).decode(errors="replace") for frame in frames] + ["", ""])[:2]
     for error in COMMON:
         if kind == error.__name__:
@@ -158,12 +158,12 @@ def remote_error(frames: Frames) -> Exception:
 
 
 def fresh_name() -> str:
-    """A name that is not in use, for a local address."""
+    """An unused name for a local address."""
     return f"minips-{secrets.token_hex(8)}"
 
 
 def check_token(token: object) -> None:
-    """TypeError for a token that is no text, ValueError for an empty one, which would admit every peer."""
+    """TypeError for a token that is not text, ValueError for an empty one, which would admit every peer."""
     error = None if isinstance(token, str) else TypeError
     if error or not token:
         got = type(token).__name__ if error else "an empty one"  # not its value: it may be a secret all the same

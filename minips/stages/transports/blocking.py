@@ -1,7 +1,7 @@
 """The base of transports over libraries that block: one call after the other on a connection.
 
 Both Pyro and Thrift send a request, wait for its answer, and only then send the next. So many calls may be outstanding,
-and one is on the wire. The sockets are opened here and given to the library; they count what it reads, so that a
+but only one is on the wire. This module opens the sockets for the library; they count the bytes it reads, so that a
 stranger's message stays small.
 """
 
@@ -15,14 +15,14 @@ from minips.stage import option
 from minips.stages.transports.calls import Body, CallTransport, CallWire, RemoteCaller, RemoteServer
 from minips.stages.transports.endpoints import SocketListener
 from minips.stages.transports.framing import LIMIT, TooLargeError, writable
-from minips.stages.transports.wire import Acceptor, Wire
+from minips.stages.transports.wire import Listener, Wire
 
 _ENVELOPE_BYTES = 2**11
 """Bytes that a library may add to a body: the names of the method and the object, a checksum."""
 
 
 class Metered(socket.socket):
-    """A socket that is read no further than a message may be long; ``left`` is what may still come of this one."""
+    """A socket that limits the bytes read for one message; ``left`` is the number of bytes that may still come."""
 
     left = 2**62
 
@@ -35,7 +35,7 @@ class Metered(socket.socket):
 
 
 class _Ends:
-    """Both ends of a connection let go of their socket alike."""
+    """The end of a connection that owns its socket."""
 
     def __init__(self, sock: Metered) -> None:
         self.sock = sock
@@ -81,7 +81,7 @@ class _BlockingCaller(_Ends, RemoteCaller):
         try:
             answered = b"".join(self.answer(writable(body)))
         except BaseException:
-            self.sock.shutdown(socket.SHUT_RD)  # the library may tell of the error, and reads no more
+            self.sock.shutdown(socket.SHUT_RD)  # the library may report the error, but reads no more
             raise
         self.sock.left = self.limit + _ENVELOPE_BYTES
         return answered
@@ -97,7 +97,7 @@ class BlockingTransport(CallTransport):
 
     @abstractmethod
     def load(self) -> None:
-        """Import the library before a peer comes, so that this time does not count against the peer."""
+        """Import the library before a peer connects, so that the time does not count against the peer."""
 
     @abstractmethod
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
@@ -105,15 +105,15 @@ class BlockingTransport(CallTransport):
 
     @abstractmethod
     def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
-        """Have the library answer requests on the socket by ``answer``, until one of them raises."""
+        """Let the library answer requests on the socket with ``answer``, until one of them raises."""
 
-    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
+    def listen(self, address: str | None) -> Listener[RemoteCaller]:
         self.load()
-        sock, place = self.bound(address)
+        sock, place = self.bind(address)
         return SocketListener(sock, place, lambda peer: _BlockingCaller(_ready(peer), self.read))
 
     def dial(self, address: str, timeout: float) -> Wire:
-        sock = _ready(self.dialled(address, timeout))
+        sock = _ready(self.open_socket(address, timeout))
         try:
             server = _BlockingServer(sock, self.client(sock), self.max_message_bytes)
         except Exception as error:

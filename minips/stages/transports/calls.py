@@ -1,7 +1,7 @@
-"""Transports over libraries that make calls: a message is what a call takes, its answer what the call returns.
+"""Transports over libraries that make calls: a call takes a message and returns the answer.
 
 The first call of a connection is empty and returns the challenge of `auth`; the second proves that the caller knows the
-token. So no peer reaches the handler that has not shown that, and all that a peer may send before is small.
+token. So no peer reaches the handler without that proof, and a peer may send only small messages before it.
 """
 
 import threading
@@ -19,14 +19,14 @@ from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.patience import Limit
 from minips.stages.transports.streams import answer_of
 from minips.stages.transports.wire import AUTH, CALL, Interruptible
-from minips.words import reason
+from minips.words import message_of
 
 Body = list[Buffer]
 """The pieces of a body."""
 
 
 class RemoteCaller(Interruptible):
-    """The server's end of a connection, whose library has each call answered by ``answer``, one after the other."""
+    """The server's end of a connection. The library has ``answer`` answer its calls, one after the other."""
 
     limit = HANDSHAKE_BYTES
     """The largest body that may be read."""
@@ -37,11 +37,11 @@ class RemoteCaller(Interruptible):
     def __init__(self) -> None:
         self._due = Limit(HANDSHAKE_S)
         self.known = threading.Event()
-        """Set once the peer has made its first call, or has gone."""
+        """Set once the peer has made its first call, or is gone."""
 
     @abstractmethod
     def serve(self) -> None:
-        """Have the library answer calls until the peer is gone, or until one raises."""
+        """Let the library answer calls until the peer is gone, or a call raises."""
 
     def talk(self, service: Service, token: str, max_message_bytes: int, stranger_s: float) -> None:
         """Answer a peer that proves itself and makes its first call in time, until it is gone, and close."""
@@ -49,7 +49,7 @@ class RemoteCaller(Interruptible):
         try:
             self.watch()
             self.serve()
-        except Exception:  # the peer went away or talked nonsense, in the words of each library
+        except Exception:  # the peer went away or sent nonsense; each library has its own errors
             pass
         finally:
             self.known.set()
@@ -64,7 +64,7 @@ class RemoteCaller(Interruptible):
         if self._proof is None:
             tag, frames = split(body)
             if tag != CALL:
-                raise ValueError(f"a message of tag {tag} is no call")
+                raise ValueError(f"a message of tag {tag} is not a call")
             if not self._connection:
                 self.known.set()
                 self._connection = self._service.connection()
@@ -77,11 +77,11 @@ class RemoteCaller(Interruptible):
         return pieces(tag, frames)
 
     def watch(self) -> None:
-        """Have `overdue` asked now and then until the peer is known."""
+        """Check `overdue` now and then until the peer is known."""
         threading.Thread(target=self._watch, name="minips-watch", daemon=True).start()
 
     def overdue(self) -> bool:
-        """True for a peer that has not proved itself, or not made its first call, in time; to be asked every tick."""
+        """True for a peer that has not proved itself, or not made its first call, in time. Call this every tick."""
         return not self.known.is_set() and self._due.over()
 
     def _watch(self) -> None:
@@ -96,11 +96,11 @@ class RemoteServer(Interruptible):
 
     @abstractmethod
     def begin(self, body: Body) -> Callable[[], memoryview]:
-        """Begin a call; what waits for the body of its answer, in memory of its own. Both are called in order."""
+        """Begin a call. Returns a function that waits for the body of its answer. Both are called in order."""
 
 
 class CallWire(InboxWire):
-    """The client's end as a wire: each message is a call, and a thread waits for the answers in the calls' order."""
+    """The client's end as a wire: each message is a call; a thread waits for the answers in the order of the calls."""
 
     def __init__(self, server: RemoteServer, address: str) -> None:
         super().__init__(SimpleQueue())
@@ -135,7 +135,7 @@ class CallWire(InboxWire):
             try:
                 self.inbox.put(split(wait()))
             except Exception as error:  # each library has its own
-                self.why = error if isinstance(error, TooLargeError) else reason(error)
+                self.why = error if isinstance(error, TooLargeError) else message_of(error)
                 self.shutdown()
             del wait  # before the next one comes
 
@@ -146,5 +146,5 @@ class CallTransport(NetworkTransport, StreamTransport):
     max_message_bytes: int
 
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        told = service_of(handler), token, self.max_message_bytes, self.stranger_s
-        return ThreadedEndpoint(self.listen(address), lambda caller: caller.talk(*told))
+        arguments = service_of(handler), token, self.max_message_bytes, self.stranger_s
+        return ThreadedEndpoint(self.listen(address), lambda caller: caller.talk(*arguments))

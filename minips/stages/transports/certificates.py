@@ -1,4 +1,4 @@
-"""Certificates for one run: made where a server is, for that address alone, and never written to a disk."""
+"""Certificates for one run: each server makes one for its own address, and it is never written to a disk."""
 
 import ipaddress
 import os
@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 VALID = timedelta(days=30)
-"""From when it was made on, and as long before, for clocks that do not agree."""
+"""From its making on, and as long before, for clocks that differ."""
 
 
-def issued(host: str) -> tuple[str, str]:
+def issue_certificate(host: str) -> tuple[str, str]:
     """A self-signed certificate for the IP ``host`` and its key, as PEM. ModuleNotFoundError without `cryptography`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -39,8 +39,8 @@ def issued(host: str) -> tuple[str, str]:
 
 @contextmanager
 def files(*texts: str) -> Iterator[list[str]]:
-    """For each text the path of a file that holds it until the block ends: in this process's memory on Linux, so that
-    nothing is left where the process is killed; elsewhere one that its owner alone can read.
+    """For each text the path of a file that holds it until the block ends: on Linux in this process's memory, so that
+    nothing is left if the process is killed; elsewhere a file that only its owner can read.
     """
     with ExitStack() as stack:
         paths = []

@@ -1,4 +1,4 @@
-"""Transports over streams, each made of a way to listen and a way to dial: a thread for each connection of a server."""
+"""Transports over streams, each a way to listen and a way to dial: a server has a thread for each connection."""
 
 import os
 import socket
@@ -13,25 +13,25 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from minips.stage import option
-from minips.stages.transports.auth import challenge, proved
+from minips.stages.transports.auth import authenticate, challenge
 from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.patience import STALLED_S, STRANGER_S, receive_within
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
-from minips.stages.transports.wire import POOL, Acceptor, Interruptible, Wire
-from minips.words import reason, told
+from minips.stages.transports.wire import POOL, Interruptible, Listener, Wire
+from minips.words import message_of, public_message
 
 P = TypeVar("P", bound=Interruptible)
 
 
 class StreamTransport(Transport):
-    """A transport made of a listener and a dial."""
+    """A transport made of ``listen`` and ``dial``."""
 
     stranger_s: float = STRANGER_S
-    """Seconds for the first call of a peer that has proved itself."""
+    """Seconds for an authenticated peer's first call."""
 
     @abstractmethod
-    def listen(self, address: str | None) -> Acceptor[Any]:
-        """Take connections at ``address``, or at a fresh local one."""
+    def listen(self, address: str | None) -> Listener[Any]:
+        """Listen for connections at ``address``, or at a fresh local one."""
 
     @abstractmethod
     def dial(self, address: str, timeout: float) -> Wire:
@@ -43,12 +43,12 @@ class StreamTransport(Transport):
         )
 
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        return StreamChannel(proved(self.dial(address, timeout), token, address, timeout), address)
+        return StreamChannel(authenticate(self.dial(address, timeout), token, address, timeout), address)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PatientTransport(StreamTransport):
-    """A transport that sees how far a peer has come with what is due."""
+    """A transport that can see a slow peer's progress."""
 
     stranger_s: float = option(STRANGER_S, "longest wait for a peer's first call", above=0, unit="s", operator=True)
     stalled_s: float = option(
@@ -57,12 +57,12 @@ class PatientTransport(StreamTransport):
 
 
 class ThreadedEndpoint(Endpoint, Generic[P]):
-    """One thread that accepts, and one for each connection, in which ``talk`` answers the peer until it is gone."""
+    """One thread accepts; in one more for each connection ``talk`` answers the peer until it is gone."""
 
-    def __init__(self, listener: Acceptor[P], talk: Callable[[P], None]) -> None:
+    def __init__(self, listener: Listener[P], talk: Callable[[P], None]) -> None:
         self.address = listener.address
         self._listener, self._talk, self._lock, self._closing = listener, talk, threading.Lock(), False
-        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # a thread that has ended is forgotten
+        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # threads that have ended are forgotten
         self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
         try:
             self._accepting.start()
@@ -93,7 +93,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
         try:
             peer = self._listener.accept()
         except OSError:
-            time.sleep(0 if self._closing else 0.05)  # out of descriptors, perhaps: give the others time to let some go
+            time.sleep(0 if self._closing else 0.05)  # perhaps out of descriptors: give the others time to free some
             return
         thread = threading.Thread(target=self._talk, args=(peer,), name=f"minips-serve-{self.address}", daemon=True)
         with self._lock:
@@ -112,7 +112,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
 
 
 def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) -> None:
-    """Answer the calls that come over a wire, one after the other, until the peer is gone."""
+    """Answer the calls over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
     connection = None
     try:
@@ -121,19 +121,19 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
             while wire:
                 try:
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
-                except ValueError as error:  # too large, or malformed: where the next message begins is not known
-                    words = f"The message cannot be read, and the connection ends: {reason(error).rstrip('.')}."
-                    wire.send(*refusal(ValueError(told(error, words))))
+                except ValueError as error:  # too large, or malformed: the place of the next message is unknown
+                    words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
+                    wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
                 if tag == POOL:
                     wire = wire.join(frames)
                 else:
                     connection = connection or service.connection()
                     answer = answer_of(connection, frames)
-                    del frames  # before the answer leaves, so that their memory is free by the next call
+                    del frames  # before the answer leaves, so that the next call can use their memory
                     try:
                         wire.send(*answer)
-                    except RuntimeError as error:  # this side could not even begin to send it
+                    except RuntimeError as error:  # this side could not begin to send it
                         wire.send(*refusal(error))
                     del answer
         finally:
@@ -142,14 +142,14 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
             if connection:
                 connection.closed()
     except (EOFError, OSError, ValueError):
-        pass  # the peer went away, talked nonsense or did not know the token: the other connections go on
+        pass  # the peer went away, sent nonsense or did not know the token: the other connections go on
     finally:
         if wire:
             wire.close()
 
 
-class SocketListener(Acceptor[P]):
-    """A listener on a stream socket that is bound already; ``wire`` makes the wire of an accepted one."""
+class SocketListener(Listener[P]):
+    """A listener on a bound stream socket; ``wire`` makes the wire of an accepted socket."""
 
     def __init__(self, sock: socket.socket, address: str, wire: Callable[[socket.socket], P]) -> None:
         self._sock, self.address, self._wire = sock, address, wire
@@ -160,7 +160,7 @@ class SocketListener(Acceptor[P]):
     def shutdown(self) -> None:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:  # only Linux wakes an accept by that; elsewhere a visitor does
+        except OSError:  # only Linux wakes an accept by that; elsewhere a connection does
             with suppress(OSError), socket.socket(self._sock.family) as visitor:
                 visitor.settimeout(1)
                 visitor.connect(self._sock.getsockname())

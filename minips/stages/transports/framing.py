@@ -1,15 +1,14 @@
 """A message as one run of bytes, and a stream of bytes as messages. No I/O.
 
-A **body** is a message as such a run:
+Such a run is the **body** of a message:
 
     head       tag (1 byte), 3 zero bytes, number of frames (4 bytes), the frames' lengths (8 bytes each);
                little-endian
-    frames     one behind the other
+    frames     one after the other
 
-The head and each frame are followed by zeros up to a multiple of 64 bytes. So arrays can live in a body where it
-arrived; and where bodies follow each other in a stream, what is copied between the kernel's memory and the arrays' is
-aligned alike in both, which takes a fifth less time than otherwise. The memory for what arrives is aligned, too, not
-cleared, and used again.
+The head and each frame are followed by zeros up to a multiple of 64 bytes. So arrays can live where a body arrived; and
+where bodies follow each other in a stream, the kernel's memory and the arrays' are aligned alike, which makes copies
+between them a fifth faster. Memory for incoming messages is aligned, too; it is not cleared, and is used again.
 """
 
 import mmap
@@ -27,20 +26,20 @@ from minips.stage import Array, Buffer, Frames
 HEAD = struct.Struct("<BxxxI")
 ALIGNMENT, LARGE_BYTES = 64, 2**20
 LIMIT = "what this end's tensors can need, and at most the transport's max_message_bytes"
-"""The end of a sentence: where the limit of a message comes from."""
+"""The end of a sentence: the origin of a message's limit."""
 KEPT = 2
-"""Blocks in use that `Blocks` remembers, to fill them again."""
+"""`Blocks` remembers so many blocks in use, to fill them again."""
 AHEAD_BYTES = 2**14
-"""Messages up to here are read, and written, with one system call."""
+"""Messages of up to so many bytes are read, and written, with one system call."""
 MOST_FRAMES = 2**16
-"""The most frames of one message. Their lengths take half a megabyte, however many are announced."""
+"""The most frames of one message. Their lengths take at most half a megabyte."""
 FEW = 64
-"""Messages of up to so many frames are laid out once for all that have the same sizes."""
+"""Messages of up to so many frames share one layout with all others of the same sizes."""
 _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 
 
 def check_count(frames: int) -> None:
-    """ValueError where a message has more frames than are allowed; before memory is taken for their lengths."""
+    """ValueError where a message has too many frames; called before memory is taken for their lengths."""
     if frames > MOST_FRAMES:
         raise ValueError(
             f"A message of {frames} frames has more than the {MOST_FRAMES} that are allowed. Each part of a tensor is "
@@ -49,7 +48,7 @@ def check_count(frames: int) -> None:
 
 
 def pieces(tag: int, frames: Frames) -> list[Buffer]:
-    """The buffers that make up a body one after the other; none of the frames is copied."""
+    """The buffers that, one after the other, make up a body; no frame is copied."""
     sizes = tuple(map(len, frames))
     body = _known_body(tag, sizes).copy() if len(sizes) <= FEW else _body(tag, sizes)
     body[1::2] = frames
@@ -57,7 +56,7 @@ def pieces(tag: int, frames: Frames) -> list[Buffer]:
 
 
 def _body(tag: int, sizes: tuple[int, ...]) -> list[Buffer]:
-    """A body whose frames have these sizes: its head, padded, and behind the place of each frame the zeros."""
+    """A body whose frames have these sizes: its head, padded, then a place for each frame and the zeros after it."""
     head = _head(len(sizes)).pack(tag, len(sizes), *sizes)
     body: list[Buffer] = [head + _PADDING[len(head) % ALIGNMENT]]
     for nbytes in sizes:
@@ -67,13 +66,13 @@ def _body(tag: int, sizes: tuple[int, ...]) -> list[Buffer]:
 
 @lru_cache
 def _sizes(count: int) -> struct.Struct:
-    """So many lengths."""
+    """The format of so many lengths."""
     return struct.Struct(f"<{count}Q")
 
 
 @lru_cache
 def _head(count: int) -> struct.Struct:
-    """The head of a body of so many frames."""
+    """The format of the head of a body of so many frames."""
     return struct.Struct(f"{HEAD.format}{count}Q")
 
 
@@ -88,7 +87,7 @@ def lengths_of(frames: Frames) -> bytes:
 
 
 def lengths(head: memoryview, at: int, count: int, limit: int) -> tuple[int, ...]:
-    """The lengths of ``count`` frames, which stand there. ValueError where they are more than ``limit`` together."""
+    """The lengths of ``count`` frames at this place of a head. ValueError where their sum exceeds ``limit``."""
     sizes: tuple[int, ...] = _sizes(count).unpack_from(head, at)
     if sum(sizes) > limit:
         raise too_large(sizes, limit)
@@ -105,7 +104,7 @@ def too_large(sizes: Sequence[int], limit: int) -> TooLargeError:
 
 
 def padded_size(nbytes: int) -> int:
-    """``nbytes`` and the zeros behind them."""
+    """``nbytes`` and the zeros after them."""
     return nbytes + -nbytes % ALIGNMENT
 
 
@@ -124,7 +123,7 @@ def size(body: Iterable[Buffer]) -> int:
 
 
 def _places(sizes: tuple[int, ...]) -> tuple[int, list[slice]]:
-    """The bytes of frames of these sizes, each padded, and where each of them stands."""
+    """The bytes of padded frames of these sizes, and the place of each."""
     ends = [*accumulate(map(padded_size, sizes), initial=0)]
     return ends[-1], [slice(at, at + nbytes) for at, nbytes in zip(ends, sizes, strict=False)]
 
@@ -133,13 +132,13 @@ _known_body, _known_places = lru_cache(8)(_body), lru_cache(8)(_places)
 
 
 def cut(block: memoryview, sizes: tuple[int, ...]) -> Frames:
-    """The frames of these sizes, each padded, as views of the block."""
+    """Padded frames of these sizes, as views of the block."""
     _, places = _known_places(sizes) if len(sizes) <= FEW else _places(sizes)
     return [*map(block.__getitem__, places)]
 
 
 def split(body: memoryview) -> tuple[int, Frames]:
-    """Tag and frames, as views of the body. ValueError where it is no body."""
+    """Tag and frames, as views of the body. ValueError where it is not a body."""
     try:
         tag, count = HEAD.unpack_from(body)
         check_count(count)
@@ -147,15 +146,15 @@ def split(body: memoryview) -> tuple[int, Frames]:
     except struct.error:
         raise ValueError("the head of a message is malformed") from None
     if stream_nbytes(sizes) != len(body):
-        raise ValueError(f"a message of {len(body)} bytes should have {stream_nbytes(sizes)}, says its head")
+        raise ValueError(f"a message of {len(body)} bytes should have {stream_nbytes(sizes)} by its head")
     return tag, cut(body[padded_size(HEAD.size + 8 * count) :], sizes)
 
 
 def memory(nbytes: int) -> memoryview:
-    """Writable memory that starts at a multiple of 64; not cleared, it is about to be filled.
+    """Writable memory that starts at a multiple of 64. It is not cleared, since the caller fills it.
 
-    A large block comes from the system and goes back to it: in the allocator's heaps it would come to lie where each
-    array after it has to be mapped anew.
+    A large block comes from the system and goes back to it: within the allocator's heaps it would force each later
+    array to be mapped anew.
     """
     if nbytes >= LARGE_BYTES:
         if not hasattr(mmap, "MADV_HUGEPAGE"):
@@ -170,20 +169,20 @@ def memory(nbytes: int) -> memoryview:
 
 
 def writable(body: Buffer) -> memoryview:
-    """A copy of a body that a library has read into memory of its own, which cannot be written to."""
+    """A writable copy of a body that a library has read into its own, read-only memory."""
     copy = memory(len(body))
     copy[:] = body
     return copy
 
 
 class Blocks:
-    """Memory that is used again once nothing looks at it: fresh memory costs nearly as much time as filling it."""
+    """Memory that is used again once it has no reader: fresh memory costs nearly as much time as filling it."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []
 
     def take(self, nbytes: int) -> memoryview:
-        """A writable block of so many bytes, aligned, that nothing looks at."""
+        """A writable, aligned block of so many bytes, without a reader."""
         free = [block for block, reader in self._blocks if reader() is None and nbytes <= len(block) <= 2 * nbytes]
         block = free[0] if free else memory(nbytes)
         reader = np.frombuffer(block, np.uint8)  # alive for as long as any view of it
@@ -193,10 +192,10 @@ class Blocks:
 
 
 class Framer:
-    """The messages of a stream. The bytes that come next belong into ``room``; `took` says how many came; `message` is
-    the next message, once all of it has come.
+    """The messages of a stream. Put the next bytes into ``room``, and call `took` with their number; `message` gives
+    the next message, once it is complete.
 
-    Messages are read ahead, so that one system call brings a whole small one; of one that has come in part the frames
+    The framer reads ahead, so that one system call brings a whole small message; the frames of an incomplete message
     are read into the memory where they will live.
     """
 
@@ -204,14 +203,14 @@ class Framer:
         self.max_message_bytes = max_message_bytes
         self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
         self._left: memoryview | None = None
-        """The room for the rest of a message that has come in part."""
+        """The room for the rest of an incomplete message."""
         self._coming: tuple[int, memoryview, tuple[int, ...]] = 0, memoryview(b""), ()
         self._blocks = Blocks()
         self.room, self.begun = self._ahead, False
-        """``begun``: bytes have come that are in no message yet."""
+        """``begun``: True while bytes have arrived that belong to no complete message."""
 
     def took(self, count: int) -> None:
-        """Note that so many bytes have come into the room."""
+        """Note that so many bytes have arrived in the room."""
         self.begun = True
         if self._left is None:
             self._stop += count
@@ -219,8 +218,8 @@ class Framer:
             self._left = self.room = self._left[count:]
 
     def message(self, limit: int | None = None) -> tuple[int, Frames] | None:
-        """Tag and frames of the next message; None until all of it has come. ValueError where it is malformed, or has
-        more than ``limit`` bytes.
+        """Tag and frames of the next message; None until it is complete. ValueError where it is malformed, or has more
+        than ``limit`` bytes.
         """
         if self._left is not None:
             if len(self._left):
@@ -258,8 +257,8 @@ class Framer:
         return tag, frames
 
     def head(self, here: memoryview, limit: int) -> "int | tuple[int, int, tuple[int, ...], Frames | None]":
-        """Of a head that begins here: its padded size, the message's tag, the sizes of its frames, and the frames where
-        they do not come through the stream. How many bytes it has, where they are not all here.
+        """Read the head that begins here: its padded size, the message's tag, the sizes of its frames, and the frames
+        if they do not come through the stream. For an incomplete head, only its number of bytes.
         """
         tag, count = HEAD.unpack_from(here)
         if count > MOST_FRAMES:
@@ -274,7 +273,7 @@ class Framer:
         return nbytes, tag, sizes, None
 
     def fill(self, room: memoryview) -> memoryview:
-        """Fill a room with what has been read ahead; what is left of it."""
+        """Fill a room with the bytes that were read ahead. Returns the rest of the room."""
         some = self._ahead[self._start : min(self._stop, self._start + len(room))]
         room[: len(some)] = some
         self._start += len(some)
@@ -282,7 +281,7 @@ class Framer:
         return room[len(some) :]
 
     def _begin(self, some: memoryview, tag: int, sizes: tuple[int, ...], total: int) -> None:
-        """Have room for the frames of a message, of which some bytes have come."""
+        """Make room for the frames of a message of which some bytes have arrived."""
         block = self._blocks.take(total)
         block[: len(some)] = some
         self._start = self._stop = 0
@@ -290,7 +289,7 @@ class Framer:
         self.room = self._left
 
     def _want(self, nbytes: int, here: memoryview) -> None:
-        """Have room for so many bytes in a row, of which these have come."""
+        """Make room for so many bytes in a row, of which these have arrived."""
         if not here or self._start + nbytes > len(self._ahead) or self._stop == len(self._ahead):
             if nbytes > len(self._ahead):
                 self._ahead = memoryview(bytearray(here) + bytearray(nbytes - len(here)))

@@ -1,4 +1,4 @@
-"""Futures that the thread which waits for them completes itself."""
+"""Futures that are completed by the thread that waits for them."""
 
 import threading
 import time
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class Driven(Future[T]):
-    """A future that is completed by the thread that waits for it, or in the background once that is wanted.
+    """A future that the thread that waits for it completes, or a background thread on demand.
 
-    To hand an answer from one thread to another takes longer than to read a small answer. So the thread that waits for
-    such a future works for it itself, ``drive``; for one that no thread waits for, ``attend`` has that done. A lock is
-    made where another thread than the one that completes it has to wait, or asks to be called.
+    Handing an answer from one thread to another takes longer than reading a small answer. So a thread that waits for
+    such a future does its work, ``drive``; if none waits, ``attend`` starts that in the background. The lock is created
+    only if another thread than the completing one has to wait, or asks for a callback.
     """
 
     _state, _result, _exception = "PENDING", None, None
@@ -28,11 +28,11 @@ class Driven(Future[T]):
     _calls: list[Callable[[Any], object]] | None = None
 
     def __init__(self) -> None:
-        """All that a future has is made where it is wanted."""
+        """Everything that a future has is created on demand."""
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        """The lock. Who completes sets the state, then looks for it; who waits makes it, then looks at the state."""
+        """The lock. The completer sets the state, then looks for it; a waiter creates it, then rechecks the state."""
         if self._made is None:
             with _MAKING:
                 self._made = self._made or threading.Condition()
@@ -40,7 +40,7 @@ class Driven(Future[T]):
 
     @property
     def _done_callbacks(self) -> list[Callable[[Any], object]]:
-        """The functions that are called when it is done. `Future` asks for them with the lock held, or afterwards."""
+        """The functions to call when it is done. `Future` reads them with the lock held, or afterwards."""
         if self._calls is None:
             self._calls = []
         return self._calls
@@ -63,33 +63,33 @@ class Driven(Future[T]):
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def __await__(self) -> Generator[Any, None, T]:
-        """In a program of asyncio: the event loop goes on meanwhile. Who is cancelled waits no longer; what has been
-        sent counts all the same, and ``result()`` still has the answer.
+        """In asyncio the event loop goes on meanwhile. Cancelling ends only the wait: the message that was sent still
+        counts, and ``result()`` still has the answer.
         """
         import asyncio
 
         return asyncio.wrap_future(self).__await__()
 
     def drive(self, deadline: float | None) -> None:
-        """Work until it is done, or up to this moment of ``time.monotonic``; at once where another thread does."""
+        """Work until it is done, or until this moment of ``time.monotonic``. Returns at once if another thread does."""
         raise NotImplementedError
 
     def attend(self) -> None:
-        """Have it completed in the background."""
+        """Let a background thread complete it."""
         raise NotImplementedError
 
     def completed(self) -> bool:
         """True once it holds a result or an error. Unlike ``done``, it does not call `attend`."""
-        return self._state == "FINISHED"  # it is never cancelled, and a look needs no lock
+        return self._state == "FINISHED"  # it is never cancelled, and reading this needs no lock
 
     def done(self) -> bool:
         if self.completed():
             return True
-        self.attend()  # for one that asks again and again
+        self.attend()  # for a caller that polls
         return False
 
     def cancel(self) -> bool:
-        """False: what has been sent cannot be taken back."""
+        """False: a message that was sent cannot be taken back."""
         return False
 
     def result(self, timeout: float | None = None) -> T:
@@ -101,9 +101,9 @@ class Driven(Future[T]):
         try:
             return super().result(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         except TimeoutError:
-            if self.completed() or timeout is None or deadline is None:  # then it is what the call was answered with
+            if self.completed() or timeout is None or deadline is None:  # the answer was a TimeoutError
                 raise
-            if time.monotonic() - deadline > TICK_S:  # this process was itself kept waiting, and has not read since
+            if time.monotonic() - deadline > TICK_S:  # this process itself was late, and has not read since
                 return self.result(timeout)
             raise TimeoutError(
                 f"No answer came within {timeout:g} seconds. Are the other side and whatever it waits for running?"
@@ -120,12 +120,12 @@ class Driven(Future[T]):
             self.attend()
 
     def then(self, fn: Callable[[Any], object]) -> None:
-        """Call ``fn`` when it is done, whichever thread completes it, and whenever."""
+        """Call ``fn`` when it is done, whichever thread completes it and whenever that is."""
         super().add_done_callback(fn)
 
     @property
     def _waiters(self) -> list[Any]:
-        """For `concurrent.futures.wait`, which makes no call that could be driven: it is attended from then on."""
+        """For `concurrent.futures.wait`, which calls no method that could drive it: a background thread takes over."""
         if not self.completed():
             self.attend()
         if self._waiting is None:

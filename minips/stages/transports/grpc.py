@@ -1,14 +1,14 @@
 """gRPC: one stream of messages each way over HTTP/2, with bytes for messages and no .proto.
 
-What the library does: HTTP/2 framing and flow control, many streams over one connection, its own threads in C++, the
-news that a peer has gone, and pings that find out. A .proto and protobuf are its habit, not its need: a generic
-handler takes functions from bytes to bytes, here none at all. A channel is one call of the method Talk, whose requests
-and responses are both streams: that keeps their order, and a stream ends when either side does.
+The library does HTTP/2 framing and flow control, many streams over one connection, in its own C++ threads; it reports
+that a peer has gone, and pings to find out. A .proto and protobuf are its habit, not its need: a generic handler takes
+functions from bytes to bytes, here none at all. A channel is one call of the method Talk, whose requests and responses
+are both streams: that keeps their order, and a stream ends when either side does.
 
 On the wire: a message is one body (see `framing`) in HTTP/2 frames of 16 kB. gRPC takes and gives a message as one
-`bytes`: it is joined (a copy), copied into gRPC's slices and out of them, and once more into memory that can be written
-to. gRPC refuses messages above 4 MB unless told otherwise; here it is told the transport's own limit, which at most is
-2 GiB less a byte. It holds for strangers too. A peer that stalls does not answer pings, and is dropped after 60 s.
+`bytes`: it is joined (a copy), copied into gRPC's slices and out of them, and once more into writable memory. gRPC
+refuses messages above 4 MB by default; here the limit is the transport's own, at most 2 GiB less a byte. It holds for
+strangers, too. A peer that stalls does not answer pings, and is dropped after 60 s.
 """
 
 import errno
@@ -26,7 +26,7 @@ from minips.stages.transports.calls import Body, CallTransport, CallWire, Remote
 from minips.stages.transports.framing import TooLargeError, writable
 from minips.stages.transports.inbox import InboxListener
 from minips.stages.transports.network import netloc
-from minips.stages.transports.wire import Acceptor, Wire
+from minips.stages.transports.wire import Listener, Wire
 
 _METHOD = "/minips/Talk"
 _PING_MS = 30_000
@@ -44,17 +44,17 @@ class Grpc(CallTransport):
         2**31 - 1, "largest message that is taken", minimum=2**10, maximum=2**31 - 1, unit="byte", operator=True
     )
 
-    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
+    def listen(self, address: str | None) -> Listener[RemoteCaller]:
         return _GrpcListener(self, address)
 
     def dial(self, address: str, timeout: float) -> Wire:
-        return CallWire(_GrpcServer(netloc(*self.reached(address, timeout)), self.options()), address)
+        return CallWire(_GrpcServer(netloc(*self.resolve(address, timeout)), self.options()), address)
 
     def options(self) -> list[tuple[str, int]]:
         """GRPC's channel arguments, for both sides."""
         return [
             ("grpc.max_receive_message_length", self.max_message_bytes),
-            ("grpc.max_send_message_length", -1),  # the receiver says what is too much
+            ("grpc.max_send_message_length", -1),  # the receiver sets the limit
             ("grpc.keepalive_time_ms", _PING_MS),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS // 2),
@@ -69,7 +69,7 @@ class _GrpcServer(RemoteServer):
 
         self._requests: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
         self._channel = grpc.insecure_channel(target, [*options, ("grpc.use_local_subchannel_pool", 1)])
-        # Each is joined when its turn comes, so that none that waits is held twice.
+        # Each is joined when its turn comes, so that waiting ones are not held twice.
         self._answers = self._channel.stream_stream(_METHOD)(map(b"".join, iter(self._requests.get, None)))
 
     def begin(self, body: Body) -> Callable[[], memoryview]:
@@ -107,7 +107,7 @@ class _GrpcCaller(RemoteCaller):
             del body  # before the next one comes
 
     def shutdown(self) -> None:
-        self.answers.put(None)  # after what waits there: a client that is refused hears why
+        self.answers.put(None)  # after the waiting answers: a refused client learns why
 
     close = shutdown
 
@@ -120,9 +120,9 @@ class _GrpcListener(InboxListener[RemoteCaller]):
         talk = grpc.method_handlers_generic_handler("minips", {"Talk": method})
         self._server = grpc.server(_ThreadEach(), [talk], options=transport.options())
         try:
-            host, port = transport.free(address)  # or gRPC would log in its own words that a port is taken
+            host, port = transport.free_port(address)  # or gRPC would log its own message about a taken port
             bound = self._server.add_insecure_port(netloc(host, port))
-        except RuntimeError:  # it was taken since
+        except RuntimeError:  # it was taken meanwhile
             self._server.stop(None).wait(HANDSHAKE_S)
             taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             raise transport.unservable(host, port, taken) from None

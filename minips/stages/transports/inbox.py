@@ -1,13 +1,13 @@
-"""Connections, and the messages of one, that come in through a queue."""
+"""A listener and a wire over queues."""
 
 import queue
 
 from minips.stage import Frames
-from minips.stages.transports.wire import Acceptor, P, Wire
+from minips.stages.transports.wire import Listener, P, Wire
 
 
-class InboxListener(Acceptor[P]):
-    """Connections come in through a queue."""
+class InboxListener(Listener[P]):
+    """A listener whose connections come in through a queue."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -23,10 +23,10 @@ class InboxListener(Acceptor[P]):
 
 
 class InboxWire(Wire):
-    """A wire whose messages come in through a queue; None is their end."""
+    """A wire whose messages come in through a queue; None ends them."""
 
     why: Exception | str = ""
-    """What ended it, in words, where that is known; or the error itself."""
+    """The reason why it ended, if known; or the error itself."""
 
     def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
         self.inbox, self.ended = inbox, False
@@ -42,6 +42,6 @@ class InboxWire(Wire):
         return message
 
     def end(self) -> None:
-        """Every receive, now or later, ends with EOFError."""
+        """Let every receive, now or later, end with EOFError."""
         self.ended = True
         self.inbox.put(None)

@@ -1,4 +1,4 @@
-"""Threads of one process: messages go through two queues, each frame copied once, as a kernel would."""
+"""Threads of one process: messages go through two queues; each frame is copied once, as a kernel would."""
 
 import queue
 import threading
@@ -19,13 +19,13 @@ _lock = threading.Lock()
 @register
 @dataclass(frozen=True)
 class InProc(StreamTransport):
-    """Queues between the threads of one process: ``inproc://name``. What is left when there is no network."""
+    """Queues between the threads of one process: ``inproc://name``. The costs that remain without a network."""
 
     name = "inproc"
     scheme = "inproc"
     reach = "process"
 
-    def listen(self, address: str | None) -> Listener:
+    def listen(self, address: str | None) -> Listener[Wire]:
         address = address or f"inproc://{fresh_name()}"
         self.rest(address)
         return _QueueListener(address)
@@ -74,6 +74,6 @@ class _QueueListener(InboxListener[Wire]):
             if _listeners.get(self.address) is self:
                 del _listeners[self.address]
         with suppress(queue.Empty):
-            while True:  # a peer that has dialled since would wait for an answer in vain
+            while True:  # a peer that dialled meanwhile would wait for an answer in vain
                 if wire := self.incoming.get_nowait():
                     wire.close()

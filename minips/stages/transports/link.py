@@ -1,13 +1,13 @@
 """A slow network on one machine: a link's bandwidth and latency around any transport.
 
-A message that leaves at t over a link of B bytes per second and α seconds has left at t + S/B and has arrived at t +
-S/B + α. Each node has one link to the network, shared by all that it talks to, and full duplex: a message waits until
-the sender's earlier ones have left, and then until the receiver's earlier ones have come in, those whose first byte
-left earlier. Bytes pass through, they are not stored on the way: while the first ones arrive the last ones leave. So n
-workers that push S bytes each to one server take nS/B + α.
+A message of S bytes that starts at t over a link of B bytes per second and α seconds has left at t + S/B and has
+arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers: a message waits
+until the sender's earlier ones have left, and then until the receiver's earlier ones have come in, those whose first
+byte left earlier. Bytes are not stored on the way: while the first ones arrive the last ones leave. So n workers that
+push S bytes each to one server take nS/B + α.
 
-Nothing is slowed while it is sent. The sender notes when the message would have left, on the clock that all processes
-of a machine share, and the receiver holds it back until it would have come.
+Sending itself is not slowed. The sender notes when the message would have left, on the clock that all processes of a
+machine share, and the receiver holds it back until it would have arrived.
 """
 
 import struct
@@ -29,7 +29,7 @@ UNSHAPED = "The peer is not behind a link, and this side is."
 
 @dataclass(frozen=True)
 class Link(Value):
-    """A node's connection to the network: bits per second each way, and seconds that a message travels.
+    """A node's connection to the network: bits per second each way, and a message's travel time in seconds.
 
     >>> Link(bandwidth_bps=100e6, latency_s=1e-3).seconds(1_250_000)
     0.101
@@ -39,16 +39,16 @@ class Link(Value):
     latency_s: float = option(1e-3, "seconds that a message travels", minimum=0, unit="s")
 
     def seconds(self, nbytes: float) -> float:
-        """Seconds that ``nbytes`` take over a link that is free."""
+        """Seconds that ``nbytes`` take over a free link."""
         return nbytes * 8 / self.bandwidth_bps + self.latency_s
 
     def around(self, transport: Transport) -> Transport:
-        """``transport`` as one node sees it behind this link; all that it serves and connects to shares the link."""
+        """``transport`` as one node sees it behind this link; all its endpoints and channels share the link."""
         return _Shaped(self, transport)
 
 
 class _Direction:
-    """One direction of one node's link: when is it free again?"""
+    """One direction of one node's link: the time at which it is free again."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s, self._free, self._lock = bytes_per_s, 0.0, threading.Lock()
@@ -58,13 +58,13 @@ class _Direction:
         with self._lock:
             start = max(self._free, earliest)
             end = start + nbytes / self._bytes_per_s
-            if nbytes:  # an empty answer waits for what was sent before it, and delays no other
+            if nbytes:  # an empty answer waits for earlier messages, and delays no other
                 self._free = end
             return start, end
 
 
 class _Shaped(Transport):
-    """A transport behind a link. Not a stage to be chosen by name: it is made by `Link.around`."""
+    """A transport behind a link. `Link.around` makes it; it cannot be chosen by name."""
 
     name: ClassVar[str] = "shaped"
 
@@ -80,7 +80,7 @@ class _Shaped(Transport):
         return f"{self.link!r}.around({self.transport!r})"
 
     def depart(self, frames: Frames) -> Frames:
-        """The frames, behind one that says when their first byte leaves."""
+        """The frames, after one that says when their first byte leaves."""
         start, _ = self._out.take(time.monotonic(), size(frames))
         return [_DEPARTURE.pack(start), *frames]
 
@@ -135,7 +135,7 @@ class _ShapedChannel(Channel):
 
 
 class _Arriving:
-    """A caller that is told of an answer once its last byte would be here."""
+    """A caller that gets an answer once its last byte would be here."""
 
     def __init__(self, node: _Shaped, caller: Caller) -> None:
         self._node, self._caller, self.failed = node, caller, caller.failed

@@ -1,4 +1,4 @@
-"""Limits of a process on its peers: how long they may take over what is due, and how much may come in at once."""
+"""Limits on a process' peers: how slow they may be, and how many bytes may come in at once."""
 
 import socket
 import struct
@@ -13,20 +13,19 @@ from minips.stages.transports.framing import AHEAD_BYTES
 from minips.stages.transports.wire import Wire
 
 SLOWEST_BPS, TICK_S = 1_000, 1.0
-"""The fewest bytes a second of a peer over what is due, and how often a wait for it is looked at."""
+"""The fewest bytes a second from a peer that has bytes due, and the seconds between two looks at a wait."""
 LOOKS = 20
-"""The fewest looks at a wait before it has lasted too long."""
+"""A wait gets at least so many looks before it has lasted too long."""
 STRANGER_S, STALLED_S = 15.0, 75.0
-"""The longest wait for a peer's first call, and that a peer may be slower than that, unless a transport says more."""
+"""By default, the longest wait for a peer's first call, and the longest that a peer may stay below `SLOWEST_BPS`."""
 OUTSTANDING_BYTES, AT_ONCE = 2**24, 64
-"""What one connection may have outstanding besides a message, and the largest messages that may come in at once."""
+"""Bytes that a connection may have outstanding besides a message; how many largest messages may come in at once."""
 _TCP_INFO = struct.Struct("120xQQ8xI")
 
 
 class Limit:
-    """A limit on a wait for a peer, to be looked at every ``tick`` seconds, which are at least ``least_s``. A look that
-    comes later counts one tick: the time for which this process was itself kept waiting is nobody's stall, and what
-    came meanwhile is read first.
+    """A limit on a wait for a peer. The waiter looks every ``tick`` seconds, at least ``least_s``. A later look counts
+    as one tick: a delay of this process itself is not the peer's stall, and bytes that came meanwhile are read first.
     """
 
     def __init__(self, seconds: float, least_s: float = 0.0) -> None:
@@ -34,7 +33,7 @@ class Limit:
         self.left, self._last = seconds, time.monotonic()
 
     def over(self) -> bool:
-        """Look: True once the wait has lasted for the limit."""
+        """Look at the clock. True once the wait has lasted for the limit."""
         now = time.monotonic()
         self.left -= min(now - self._last, self.tick)
         self._last = now
@@ -42,7 +41,7 @@ class Limit:
 
 
 def outlasts(seconds: float, ended: threading.Event) -> bool:
-    """Wait for a `Limit` of so many seconds. False where it has ended meanwhile."""
+    """Wait for a `Limit` of so many seconds. False where ``ended`` is set meanwhile."""
     left = Limit(seconds)
     while not ended.wait(left.tick):
         if left.over():
@@ -51,14 +50,14 @@ def outlasts(seconds: float, ended: threading.Event) -> bool:
 
 
 def timeval(seconds: float) -> bytes:
-    """Seconds, and at least a microsecond, as POSIX's time-outs of sockets take them."""
+    """Seconds, at least a microsecond, in the format of POSIX's time-outs of sockets."""
     whole, micro = divmod(max(int(seconds * 1e6), 1), 10**6)
     return struct.pack("ll", whole, micro)
 
 
 class Patience:
-    """The time that a peer has for what is due: each ``seconds`` times 1 kB of it, or all the rest, must come within
-    ``seconds`` of the bytes before, to be counted every ``tick`` seconds or more often.
+    """The time that a peer has for bytes that are due: each ``seconds`` times 1 kB of them, or all the rest, must come
+    within ``seconds`` of the bytes before. Count them at least every ``tick`` seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -70,7 +69,7 @@ class Patience:
         self._limit, self._left = Limit(self._seconds), self._seconds * SLOWEST_BPS
 
     def count(self, nbytes: int, due: bool = True) -> None:
-        """Count bytes that came or went. ConnectionError where too few are, and something is ``due``."""
+        """Count bytes that came or went. ConnectionError where they are too few and some are ``due``."""
         self._left -= nbytes
         if not due or self._left <= 0:
             self._begin()
@@ -79,7 +78,7 @@ class Patience:
 
 
 def receive_within(seconds: float, wire: Wire, limit: int | None = None) -> tuple[int, Frames]:
-    """The next message of a wire. TimeoutError where it does not come, whole, within a `Limit` of ``seconds``."""
+    """The next message from a wire. TimeoutError where it is not complete within a `Limit` of ``seconds``."""
     left = Limit(seconds)
     while True:
         try:
@@ -90,14 +89,14 @@ def receive_within(seconds: float, wire: Wire, limit: int | None = None) -> tupl
 
 
 class Flow:
-    """A TCP connection that a library reads and writes, and how far both sides have come, which Linux tells."""
+    """A TCP connection that a library reads and writes, and both sides' progress, by Linux's statistics."""
 
     def __init__(self, sock: Any, stalled_s: float) -> None:
         self.sock, self.received, self._acked = sock, 0, 0
         self._incoming, self._outgoing = Patience(stalled_s), Patience(stalled_s)
 
-    def told(self) -> tuple[int, int, int]:
-        """The bytes that the peer has taken, that came from it, and that wait for it; 0 where that is not told."""
+    def progress(self) -> tuple[int, int, int]:
+        """The bytes that the peer acknowledged, that it sent, and that are still to be sent; 0 where unknown."""
         with suppress(AttributeError, OSError, struct.error):
             acked, received, waits = _TCP_INFO.unpack(
                 self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
@@ -106,32 +105,32 @@ class Flow:
         return 0, 0, 0
 
     def look(self, due: bool) -> None:
-        """ConnectionError where the peer stalls over what is ``due`` of it, or does not take what waits for it."""
-        (acked, received, waits), had, taken = self.told(), self.received, self._acked
+        """ConnectionError where the peer stalls while bytes are ``due`` from it, or does not take those sent to it."""
+        (acked, received, waits), had, taken = self.progress(), self.received, self._acked
         self.received, self._acked = received, acked
         self._incoming.count(received - had, due and received > 0)
         self._outgoing.count(acked - taken, waits > 0)
 
 
 class BegunError(BlockingIOError):
-    """Some of what is due came, of which nothing can be read yet."""
+    """Bytes have arrived, but no complete TLS record yet."""
 
 
 class _Incoming:
-    """The bytes of large messages that are coming in, over all connections of this process."""
+    """The incoming bytes of large messages, over all connections of this process."""
 
     def __init__(self) -> None:
         self._held, self._lock = 0, threading.Lock()
 
     def take(self, nbytes: int, limit: int) -> bool:
-        """Take so many bytes, or none where that would be too many; ``limit`` is the size of the largest message."""
+        """Reserve so many bytes, or none where that would be too many; ``limit`` is the size of the largest message."""
         with self._lock:
             fits = not self._held or self._held + nbytes <= AT_ONCE * limit
             self._held += nbytes if fits else 0
             return fits
 
     def wait(self, nbytes: int, limit: int, ended: Callable[[], bool]) -> int:
-        """``nbytes``, once they could be taken; 0 for what is small. ConnectionError once the connection has ended."""
+        """Reserve ``nbytes`` and return them; 0 for small messages. ConnectionError once the connection has ended."""
         while nbytes > AHEAD_BYTES and not self.take(nbytes, limit):
             time.sleep(TICK_S / 50)
             if ended():
@@ -139,7 +138,7 @@ class _Incoming:
         return nbytes if nbytes > AHEAD_BYTES else 0
 
     def give(self, nbytes: int) -> None:
-        """Give them back."""
+        """Give reserved bytes back."""
         with self._lock:
             self._held -= nbytes
 

@@ -1,4 +1,4 @@
-"""Two processes of one machine: a Unix socket, or where the system has none a port of this machine."""
+"""Two processes of one machine: a Unix socket or, where the system has none, a local port."""
 
 import socket
 import sys
@@ -26,9 +26,9 @@ class LocalTransport(PatientTransport):
     def wire(self, sock: socket.socket) -> Wire:
         """The wire of a connected socket."""
 
-    def listen(self, address: str | None) -> Listener:
+    def listen(self, address: str | None) -> Listener[Wire]:
         address = address or f"{self.scheme}://{fresh_name()}"
-        sock, place = self.opened(address)
+        sock, place = self.make_socket(address)
         try:
             sock.bind(place)
             sock.listen(128)
@@ -37,12 +37,12 @@ class LocalTransport(PatientTransport):
             raise OSError(
                 f"{address} cannot be served: {error.strerror or error}. Choose another name, or None for a fresh one."
             ) from None
-        if isinstance(place, tuple):  # which has its port only now
+        if isinstance(place, tuple):  # its port is known only now
             address = "{}://{}:{}".format(self.scheme, *sock.getsockname())
         return SocketListener(sock, address, self.wire)
 
     def dial(self, address: str, timeout: float) -> Wire:
-        sock, place = self.opened(address)
+        sock, place = self.make_socket(address)
         sock.settimeout(timeout)
         try:
             sock.connect(place)
@@ -51,8 +51,8 @@ class LocalTransport(PatientTransport):
             raise ConnectionError(f"No server listens at {address}: {error}. Is its server running here?") from None
         return self.wire(sock)
 
-    def opened(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
-        """A socket, and where the operating system keeps this name; on Linux nothing is left on the disk."""
+    def make_socket(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
+        """A socket, and its place in the operating system for this name; on Linux nothing stays on the disk."""
         name = self.rest(address)
         if not hasattr(socket, "AF_UNIX"):
             host, _, port = name.rpartition(":")

@@ -1,18 +1,16 @@
 """Pyro: remote objects. The client holds a proxy, and a method of the proxy is a method of the server's object.
 
-What the library (Pyro5) does: proxies, messages with a checksum for their head, a choice of serializers, a daemon that
-finds the object and calls its method, and errors that are raised again at the caller's. Its own servers wait in a pool
-of 80 threads; here each connection has a daemon and a thread of its own, since a parameter server's calls wait for each
-other. Pyro is called slow because its usual serializer, serpent, writes text: bytes as base64. msgpack does not, and
-bytes stay bytes.
+The library (Pyro5) does proxies, messages with a checksum for their head, a choice of serializers, a daemon that finds
+the object and calls its method, and errors that are raised again at the caller. Its own servers wait in a pool of 80
+threads; here each connection has its own daemon and thread, since a parameter server's calls wait for each other. Pyro
+is called slow because its usual serializer, serpent, writes text: bytes as base64. With msgpack bytes stay bytes.
 
 On the wire: Pyro's head, then the object, the method and the body (see `framing`) in msgpack. A message is joined (a
-copy), packed into msgpack and joined with the head; unpacked, and copied into memory that can be written to.
-One call at a time is on the wire; see `blocking`. Left to itself Pyro reads a message with the serializer that its
-sender names, and one of those is marshal, which crashes the interpreter on 15 hostile bytes. So the head of each
-message is looked at, on both sides, before the rest of it is read: what is not a plain call, or the answer to one, in
-msgpack ends the connection. A peer that knows the token may stall in a message for as long as the system keeps its
-connection: Pyro has no time-out for that.
+copy), packed into msgpack and joined with the head; unpacked, and copied into writable memory. One call at a time is on
+the wire; see `blocking`. Left to itself Pyro reads a message with the serializer that its sender names, and one of
+those is marshal, which crashes the interpreter on 15 hostile bytes. So both sides check the head of each message before
+they read the rest: anything but a plain call in msgpack, or the answer to one, ends the connection. A peer that knows
+the token may stall in a message for as long as the system keeps its connection: Pyro has no time-out for that.
 """
 
 import struct
@@ -29,7 +27,7 @@ _OBJECT = "minips"
 
 @cache
 def _msgpack_only() -> Any:
-    """The class of a connection that takes nothing but plain messages in msgpack."""
+    """The class of a connection that accepts only plain messages in msgpack."""
     from Pyro5 import errors, protocol, serializers, socketutil
 
     msgpack = serializers.serializers["msgpack"].serializer_id
@@ -49,7 +47,7 @@ def _msgpack_only() -> Any:
             if len(self._head) == nbytes:
                 head = protocol.ReceivingMessage(self._head)
                 if head.serializer_id != msgpack or head.flags & ~plain:
-                    raise errors.SecurityError("the peer sends something else than plain messages in msgpack")
+                    raise errors.SecurityError("the peer sends something other than plain messages in msgpack")
             return data
 
     return MsgpackOnly
@@ -96,7 +94,7 @@ class Pyro(BlockingTransport):
                 return answer(body)
 
         with Daemon(connected_socket=sock) as daemon:
-            daemon.transportServer.conn.keep_open = True  # or it would close the socket when it is replaced
+            daemon.transportServer.conn.keep_open = True  # or it would close the socket on its replacement
             daemon.transportServer.conn = _msgpack_only()(sock, keep_open=True)
             daemon.register(Remote(), _OBJECT)
             while daemon.transportServer.handleRequest():

@@ -1,18 +1,18 @@
 """Shared memory: two processes of one machine see the same bytes, and a Unix socket carries the small part.
 
-A sender copies the frames of a large message into a segment of its own and says over the socket which; the receiver's
+A sender copies the frames of a large message into one of its segments and names it over the socket; the receiver's
 arrays are that very memory, without a further copy. When the last of them is gone, the receiver says so with its next
 message, and the segment is used again. Small messages travel through the socket.
 
-A segment is memory without a name (memfd_create): its descriptor is passed over the socket once, and the kernel frees
-it with the last process that maps it, whatever dies. It is sealed against shrinking, so that no peer can pull it away
-from under a reader.
+A segment is unnamed memory (memfd_create): its descriptor is passed over the socket once, and the kernel frees it with
+the last process that maps it, whatever dies. It is sealed against shrinking, so that no peer can pull it away from
+under a reader.
 
-    message    head, the frames' lengths (8 bytes each), the segments that the sender has done with (4 bytes each),
+    message    head, the frames' lengths (8 bytes each), the segments that the sender gives back (4 bytes each),
                and the frames themselves where they travel through the socket; all little-endian, the head with
                its numbers and each frame padded to a multiple of 64 bytes
     head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, whose descriptor comes along),
-               2 zero bytes, number of frames, number of segments done with, segment (4 bytes each)
+               2 zero bytes, number of frames, number of segments given back, segment (4 bytes each)
 """
 
 import mmap
@@ -48,8 +48,8 @@ _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)
 _SMALL_BYTES = 2**14
 _LEAST_BYTES = 2**20
 _MOST_IN_USE, SEGMENTS = 8, 32
-"""Segments of one sender. While so many are in use, its frames travel through the socket, which pushes back. All
-of them together may be so many times as large as its largest message.
+"""Segments of one sender. While so many are in use, its frames travel through the socket, which pushes back. Together
+they may be so many times as large as its largest message.
 """
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 
@@ -83,7 +83,7 @@ class _ShmWire(SocketWire):
                 os.close(one)
 
     def _segment(self, nbytes: int) -> tuple[int, int, list[int]]:
-        """A segment that no reader uses and that is large enough, or a new one and its descriptor."""
+        """A free segment that is large enough, or a new one and its descriptor."""
         import fcntl
 
         fitting = [number for number in list(self._free) if len(self._mine[number]) >= nbytes]
@@ -133,18 +133,18 @@ class _ShmWire(SocketWire):
             os.close(descriptor)
 
     def take_segments(self, place: int, segment: int, done: Sequence[int]) -> None:
-        """Take a head's words on segments: those that are given back, and a new one."""
+        """Handle a head's news of segments: those given back, and a new one."""
         if place == _NEW_SEGMENT:
             self._map(segment)
         self._free.update(set(done) & self._mine.keys())
 
     @property
     def segments(self) -> int:
-        """The number of segments that this side has made."""
+        """The number of segments made by this side."""
         return len(self._mine)
 
     def view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
-        """Frames that are the peer's segment itself; it is given back when the last array made of them is gone."""
+        """Frames within the peer's segment itself; it is given back when the last array over them is gone."""
         total = sum(map(padded_size, sizes))
         if segment not in self._theirs or total > len(self._theirs[segment]):
             raise ValueError(f"there is no segment {segment} of {total} bytes")
@@ -156,12 +156,12 @@ class _ShmWire(SocketWire):
         super().close()
         while self._descriptors:
             os.close(self._descriptors.pop())
-        self._theirs.clear()  # what arrays still use stays mapped until they are gone
+        self._theirs.clear()  # memory under live arrays stays mapped until they are gone
         self._mine.clear()
 
 
 class _ShmFramer(Framer):
-    """Heads that tell of segments."""
+    """A framer whose heads name segments."""
 
     def __init__(self, max_message_bytes: int, wire: _ShmWire) -> None:
         super().__init__(max_message_bytes)
@@ -194,7 +194,7 @@ class SharedMemory(LocalTransport):
     def wire(self, sock: socket.socket) -> Wire:
         return _ShmWire(sock, self.max_message_bytes, self.stalled_s)
 
-    def opened(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
+    def make_socket(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
         if sys.platform != "linux":
             raise OSError("The transport shm needs Linux's memory descriptors. Use pipe or tcp here.")
-        return super().opened(address)
+        return super().make_socket(address)

@@ -1,7 +1,7 @@
 """Calls over a connection that stays open, on which messages follow each other.
 
-A `Wire` is one end of a connection: whole messages, in order. A `StreamChannel` makes calls over it, of which many may
-be outstanding, and `answer_of` answers one. Answers come in the order of the calls.
+A `Wire` is one end of a connection: whole messages, in order. A `StreamChannel` makes calls over it, many of which may
+be outstanding; `answer_of` answers a call. Answers come in the order of the calls.
 """
 
 import threading
@@ -16,11 +16,11 @@ from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, 
 from minips.stages.transports.framing import MOST_FRAMES, TooLargeError, check_count
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, Wire
-from minips.words import reason
+from minips.words import message_of
 
 
 def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
-    """Tag and frames of what the handler says to a call."""
+    """Tag and frames of the handler's answer to a call."""
     try:
         answer = connection.answer(frames)
         if len(answer) > MOST_FRAMES:
@@ -31,17 +31,17 @@ def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
 
 
 def refusal(error: Exception) -> tuple[int, Frames]:
-    """Tag and frames that tell the caller of an error, in 2,000 characters at most."""
+    """Tag and frames that report an error to the caller, in at most 2,000 characters."""
     kind = next((one for one in COMMON if isinstance(error, one)), type(error))
-    return ERROR, [kind.__name__.encode(), f"{reason(error):.2000}".encode(errors="backslashreplace")]
+    return ERROR, [kind.__name__.encode(), f"{message_of(error):.2000}".encode(errors="backslashreplace")]
 
 
 class StreamChannel(Channel):
     """Calls go out under a lock, and the answers come back in the same order.
 
-    A thread that waits for an answer reads the wire itself, and hands out the answers that come before its own: no
-    thread has to wake another. A thread in the background, which starts when it is first needed, reads where several
-    calls are under way and where an answer is to come that no thread waits for.
+    A thread that waits for an answer reads the wire itself, and delivers the answers that come before its own: no
+    thread has to wake another. A background thread, started when first needed, reads where several calls are under way,
+    and where no thread waits for an answer.
     """
 
     def __init__(self, wire: Wire, address: str) -> None:
@@ -64,25 +64,25 @@ class StreamChannel(Channel):
             if self._gone:
                 raise ConnectionError(str(self._gone))
             if self._waiting:
-                self.attend()  # which may find that no thread can be started: before anything waits for an answer
+                self.attend()  # may find that no thread can be started, so before anything waits
             self._waiting.append(caller)
             try:
                 self._wire.send(CALL, frames)
-            except OSError:  # the reader finds the end of the stream, and tells all that wait
+            except OSError:  # the reader finds the end of the stream, and fails all waiting calls
                 self._wire.shutdown()
                 self.attend()
             except BaseException:
                 with suppress(ValueError):
                     self._waiting.remove(caller)
-                self._wire.shutdown()  # a message sent in part cannot be taken back
+                self._wire.shutdown()  # a partly sent message cannot be taken back
                 self.attend()
                 raise
             finally:
-                if self._gone:  # since it was looked at: no thread reads any more
+                if self._gone:  # gone since the check above: no thread reads any more
                     self._fail(self._gone)
 
     def close(self) -> None:
-        self._wire.shutdown()  # before the lock: a sender that is stuck holds it
+        self._wire.shutdown()  # before the lock: a stuck sender holds it
         with self._sending:
             self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
         self._wake.set()
@@ -122,7 +122,7 @@ class StreamChannel(Channel):
                     pass
 
     def _read_one(self, deadline: float | None) -> bool:
-        """Take one message off the wire; False where there was none in time, or will be none any more."""
+        """Take one message off the wire. False where none came in time, or none will ever come."""
         try:
             tag, frames = self._wire.receive(None if deadline is None else max(deadline - time.monotonic(), 0.0))
             caller = self._waiting.popleft()
@@ -132,7 +132,7 @@ class StreamChannel(Channel):
             self._wire.shutdown()
             gone = ConnectionError(f"The server at {self._address} closed the connection. {error}".strip())
             self._gone = self._gone or gone
-            if isinstance(error, TooLargeError) and self._waiting:  # the first of the answers; the others may come yet
+            if isinstance(error, TooLargeError) and self._waiting:  # this is the first answer; others may follow
                 self._waiting.popleft().failed(error)
             self._fail(self._gone)
             return False

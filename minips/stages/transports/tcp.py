@@ -1,6 +1,6 @@
-"""TCP: blocking sockets, scatter-gather sends, and receives straight into the memory that the arrays will live in.
+"""TCP: blocking sockets, scatter-gather sends, and receives straight into the arrays' final memory.
 
-Messages travel as bodies, one behind the other: see `minips.stages.transports.framing`.
+Messages travel as bodies, one after the other: see `minips.stages.transports.framing`.
 """
 
 import socket
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Frames, option, register
-from minips.stages.transports.auth import proved
+from minips.stages.transports.auth import authenticate
 from minips.stages.transports.base import Channel
 from minips.stages.transports.endpoints import PatientTransport, SocketListener
 from minips.stages.transports.framing import Framer
 from minips.stages.transports.network import NetworkTransport
 from minips.stages.transports.patience import STALLED_S
-from minips.stages.transports.pools import MOST, Pools, pooled
+from minips.stages.transports.pools import MOST, Pools, pool_of
 from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.streams import StreamChannel
 from minips.stages.transports.wire import Listener, Wire
@@ -27,8 +27,8 @@ from minips.stages.transports.wire import Listener, Wire
 class Tcp(NetworkTransport, PatientTransport):
     """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named.
 
-    With a ``certificate`` and its ``key`` the server speaks TLS, with an ``authority`` so does the client, who takes
-    only a server whose certificate that authority has signed (or which is that authority) for the host in its address.
+    With a ``certificate`` and its ``key`` the server speaks TLS; with an ``authority`` so does the client, which
+    accepts only a server whose certificate that authority has signed (or is) for the host in its address.
     """
 
     name = "tcp"
@@ -41,8 +41,8 @@ class Tcp(NetworkTransport, PatientTransport):
 
     pool: int = option(2, "connections of a channel, which share large messages", minimum=1, maximum=MOST, step=1)
 
-    def listen(self, address: str | None) -> Listener:
-        guard, pools, (sock, place) = self._guard(), Pools(), self.bound(address)
+    def listen(self, address: str | None) -> Listener[Wire]:
+        guard, pools, (sock, place) = self._guard(), Pools(), self.bind(address)
 
         def wire(peer: socket.socket) -> Wire:
             return self._wire(guard(_unpaced(peer)), pools)
@@ -53,15 +53,15 @@ class Tcp(NetworkTransport, PatientTransport):
         wires: list[_TcpWire] = []
         try:
             for _ in range(self.pool):
-                wires.append(proved(self.dial(address, timeout), token, address, timeout))
-            return StreamChannel(pooled(wires), address)
+                wires.append(authenticate(self.dial(address, timeout), token, address, timeout))
+            return StreamChannel(pool_of(wires), address)
         except BaseException:
             for wire in wires:
                 wire.close()
             raise
 
     def dial(self, address: str, timeout: float) -> "_TcpWire":
-        sock = _unpaced(self.dialled(address, timeout))
+        sock = _unpaced(self.open_socket(address, timeout))
         if not self.authority:
             return self._wire(sock)
         import ssl
@@ -82,10 +82,10 @@ class Tcp(NetworkTransport, PatientTransport):
         return _TcpWire(sock, self.max_message_bytes, self.stalled_s, pools)
 
     def _guard(self) -> Callable[[socket.socket], Any]:
-        """The function that a server puts around each accepted socket."""
+        """The function that a server wraps around each accepted socket."""
         if not self.certificate:
             return lambda sock: sock
-        import ssl  # only who wants it pays for it
+        import ssl  # imported only where it is used
 
         from minips.stages.transports.tls import TlsSocket
 
@@ -97,7 +97,7 @@ class Tcp(NetworkTransport, PatientTransport):
 
 @contextmanager
 def _pem(**files: str) -> Iterator[None]:
-    """While these fields' files are read: ValueError that names the field and its file where one cannot be used."""
+    """While the block reads these fields' files: ValueError, naming field and file, where one cannot be used."""
     named = {f"Tcp.{field}": path for field, path in files.items() if path}
     for field, path in named.items():
         try:
@@ -112,8 +112,8 @@ def _pem(**files: str) -> Iterator[None]:
 
 
 def _unpaced(sock: socket.socket) -> socket.socket:
-    """The socket, on the loopback with a congestion control that does not pace: BBR, which may be the system's, spreads
-    a message over a time that it has measured on small ones. The loopback has no congestion.
+    """The socket; on the loopback, with a congestion control that does not pace. BBR, perhaps the system's default,
+    spreads a message over a time measured on small ones, and the loopback has no congestion.
     """
     with suppress(OSError):
         if hasattr(socket, "TCP_CONGESTION") and sock.getpeername()[0] in ("127.0.0.1", "::1"):

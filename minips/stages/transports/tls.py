@@ -1,7 +1,7 @@
-"""TLS between a socket and a wire: what is sent is encrypted, what comes in is decrypted, and who answers is known.
+"""TLS between a socket and a wire: it encrypts what is sent, decrypts what comes in, and checks who answers.
 
-The standard library's SSL sockets know no scatter-gather and no two threads at once, so this one keeps the two
-directions apart: OpenSSL works on memory, under a lock that is not held while a thread waits for the network.
+The standard library's SSL sockets support neither scatter-gather nor two threads at once. So this module keeps the two
+directions apart: OpenSSL works on memory, under a lock that no thread holds while it waits for the network.
 """
 
 import socket
@@ -15,11 +15,11 @@ from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.patience import BegunError, Limit, Patience, timeval
 
 CHUNK_BYTES = 2**18
-"""Plain bytes that are encrypted at a time."""
+"""So many plain bytes are encrypted at a time."""
 
 
 class TlsSocket:
-    """The part of a stream socket that a wire needs, over one that is connected already. Handshakes when first used."""
+    """The part of a stream socket that a wire needs, over a connected one. It shakes hands when first used."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, stalled_s: float, host: str | None = None) -> None:
         self._sock, self._stalled_s = sock, stalled_s
@@ -34,8 +34,8 @@ class TlsSocket:
         self._greeted = False
 
     def shake_hands(self) -> None:
-        """ConnectionError where the peer does not speak TLS, or is not who it should be."""
-        if self._greeted:  # and nothing to be sent, which a reader might have to wait for
+        """Complete the handshake. ConnectionError where the peer does not speak TLS, or is not the expected one."""
+        if self._greeted:  # flushing now might make a reader wait
             return
         left = Limit(HANDSHAKE_S)
         while not self._greeted:
@@ -55,12 +55,12 @@ class TlsSocket:
         self._flush()
 
     def sendmsg(self, buffers: Sequence[memoryview], ancillary: Sequence[Any] = ()) -> int:
-        """Send all of the buffers; their bytes."""
+        """Send all of the buffers. Returns the number of their bytes."""
         self.shake_hands()
         total = 0
         for buffer in buffers:
             for start in range(0, len(buffer), CHUNK_BYTES):
-                with self._sending:  # ciphertext goes out in the order in which it was made
+                with self._sending:  # ciphertext goes out in the order of encryption
                     with self._encrypting:
                         self._tls.write(buffer[start : start + CHUNK_BYTES])
                         cipher = self._outgoing.read()
@@ -69,7 +69,7 @@ class TlsSocket:
         return total
 
     def recv_into(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
-        """Receive at least a byte; 0 where the peer is gone, BlockingIOError where nothing whole came in time."""
+        """Receive at least a byte. 0 where the peer is gone, BlockingIOError where no complete record came in time."""
         self.shake_hands()
         for once_more in (True, False):
             try:
@@ -78,12 +78,12 @@ class TlsSocket:
             except ssl.SSLWantReadError:
                 if once_more and not self._more():
                     return 0
-            except ssl.SSLError as error:  # an end, or bytes that are no TLS
+            except ssl.SSLError as error:  # an end, or bytes that are not TLS
                 raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
         raise BegunError
 
     def _more(self) -> bool:
-        """Take in what the network has. False at its end."""
+        """Read the network's next bytes. False at its end."""
         got = self._sock.recv_into(self._cipher)
         with self._encrypting:
             self._incoming.write(self._cipher[:got])

@@ -1,4 +1,4 @@
-"""One end of a connection: whole messages, in order, each with a tag, and how such connections come in."""
+"""A wire is one end of a connection: whole messages, in order, each with a tag. A listener accepts wires."""
 
 from abc import abstractmethod
 from typing import Generic, TypeVar
@@ -7,19 +7,19 @@ from minips.stage import Frames
 from minips.stages.transports.base import Closable
 
 CALL, ERROR, AUTH, POOL = range(4)
-"""Tags of messages: a call or its answer, a handler's error as text, a step of the authentication, a word of a pool."""
+"""Tags of messages: a call or its answer, a handler's error as text, a step of the authentication, news of a pool."""
 
 
 class Interruptible(Closable):
-    """Something that one thread waits on and that another can end: first ``shutdown`` from anywhere, then ``close`` by
-    the waiter.
+    """Something that one thread waits on and another can end: first ``shutdown`` from anywhere, then ``close`` by the
+    waiting thread.
 
-    A descriptor that is closed under a waiting thread may be another file's by the time that it looks again.
+    A descriptor that is closed under a waiting thread may belong to another file when the thread looks again.
     """
 
     @abstractmethod
     def shutdown(self) -> None:
-        """Wake the threads that wait, with an OSError or EOFError. Safe to call from any thread, and twice."""
+        """Wake the waiting threads with an OSError or EOFError. Safe to call from any thread, and twice."""
 
 
 class Wire(Interruptible):
@@ -31,14 +31,14 @@ class Wire(Interruptible):
 
     @abstractmethod
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        """The next message, its frames writable. One that has timed out has lost nothing: the next goes on from there.
+        """The next message, its frames writable. A time-out loses nothing: the next call goes on from there.
 
         EOFError where the peer is gone, TimeoutError after ``timeout`` seconds, ValueError past ``limit`` bytes.
         """
 
     def join(self, frames: Frames) -> "Wire | None":
-        """The server's side of a pool, which the frames tell of: the wire that takes this one's place, None where
-        another one's thread has it.
+        """Add this connection to the pool that the frames name. Returns the wire that now carries its messages; None
+        where another thread serves it.
         """
         raise ValueError(f"{type(self).__name__} knows no pools")
 
@@ -46,15 +46,11 @@ class Wire(Interruptible):
 P = TypeVar("P", bound=Interruptible)
 
 
-class Acceptor(Interruptible, Generic[P]):
-    """A listener for connections."""
+class Listener(Interruptible, Generic[P]):
+    """Accepts connections: wires, or the callers of a library."""
 
     address: str
 
     @abstractmethod
     def accept(self) -> P:
         """The next connection. OSError once this is shut down."""
-
-
-Listener = Acceptor[Wire]
-"""A listener for wires."""

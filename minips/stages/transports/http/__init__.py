@@ -1,4 +1,4 @@
-"""HTTP/1.1, for what has to pass where only the web passes: see `calls` for what travels."""
+"""HTTP/1.1, for networks that let only the web pass: `calls` describes the messages."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from minips.stage import option, register
 from minips.stages.transports.calls import CallTransport, CallWire, RemoteCaller
 from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.network import netloc
-from minips.stages.transports.wire import Acceptor, Wire
-from minips.words import reason
+from minips.stages.transports.wire import Listener, Wire
+from minips.words import message_of
 
 
 @register
@@ -21,18 +21,18 @@ class Http(CallTransport, PatientTransport):
     pool: int = option(8, "connections for calls; 0: a new one for each", minimum=0, maximum=64)
     max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
 
-    def listen(self, address: str | None) -> Acceptor[RemoteCaller]:
-        from minips.stages.transports.http.calls import HttpListener  # which imports asyncio
+    def listen(self, address: str | None) -> Listener[RemoteCaller]:
+        from minips.stages.transports.http.calls import HttpListener  # imports asyncio
 
-        return HttpListener(*self.bound(address), self.max_message_bytes, self.stalled_s)
+        return HttpListener(*self.bind(address), self.max_message_bytes, self.stalled_s)
 
     def dial(self, address: str, timeout: float) -> Wire:
         from minips.stages.transports.http.calls import HttpServer
 
-        server = HttpServer(f"http://{netloc(*self.reached(address, timeout))}/", self.pool, self.max_message_bytes)
+        server = HttpServer(f"http://{netloc(*self.resolve(address, timeout))}/", self.pool, self.max_message_bytes)
         try:
             server.loop.do(server.open(timeout), timeout + 1)
         except Exception as error:
             server.close()
-            raise ConnectionError(f"No server answers at {address}: {reason(error)}.") from None
+            raise ConnectionError(f"No server answers at {address}: {message_of(error)}.") from None
         return CallWire(server, address)

@@ -1,21 +1,21 @@
 """HTTP/1.1: each call is a POST whose body is the message, over connections that a pool keeps open.
 
-What the library (aiohttp) does: HTTP on both sides, in an event loop each, and the pool: a limit, connections that are
-used again, connections that are dropped when they have idled too long. What HTTP does not do: know a caller again.
-So a client first asks (GET) for a session, and that answer does not end before the session does; each side sees at
-once when the other one closes or dies, and a newline now and then shows that the line is not merely silent. The calls
-of a session are numbered, since on several connections they overtake each other.
+The library (aiohttp) does HTTP on both sides, in an event loop each, and the pool: a limit, connections that are used
+again, and dropped when they have idled too long. HTTP does not recognize a caller. So a client first asks (GET) for a
+session, and that answer ends only with the session; each side sees at once when the other one closes or dies, and a
+newline now and then shows that the line is alive. The calls of a session are numbered, since they overtake each other
+on several connections.
 
     GET  /    →  200, Minips-Session: its name, then a newline every few seconds
     POST /    Minips-Session, Minips-Call: 0, 1, 2 …; a body (see `framing`)  →  200 and a body
-              403 no such session   410 it is over   411 413 no length, or too long   400 nonsense
+              403 unknown session   410 it is over   411 413 length missing, or too long   400 nonsense
               429 too many calls wait
 
 A session has up to 16 MB of calls outstanding, besides the one whose turn it is; the bodies of others are read later.
 
 A call whose connection could not be made has never reached the server, and is tried again, later each time; any other
-is not, for the server may have handled it. Bodies are written piece by piece and read into the memory where the arrays
-will live: one copy on that way, those of the kernel and the event loop apart.
+is not, as the server may have handled it. Bodies are written piece by piece and read into the memory where the arrays
+will live: one copy, besides those of the kernel and the event loop.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())  # messages of unauthenticated peers are shown on request only
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
 _AT_ONCE, _WAITING = 8, 64
-"""Calls of a client on connections of their own, and the most of a session that wait for room."""
+"""The most calls of a client with their own connections, and of a session that wait for room."""
 _AHEAD = 1024
 """How far a call may run ahead of one that is still under way."""
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
@@ -53,9 +53,9 @@ _BACKOFF_S = (0.05, 0.2, 0.8)
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES, _SERVER_BUFFER_BYTES = 2**20, 2**17
 _END, _LENGTH = b"\r\n\r\n", re.compile(rb"(?i)\r\ncontent-length:[ \t]*(\d{1,19})[ \t]*\r\n")
-"""The end of a request's head, and its line that says how long the body is."""
+"""The end of a request's head, and its line with the length of the body."""
 _TURN_S = 0.01
-"""How often one looks whether there is room."""
+"""Seconds between two checks for room."""
 
 
 class _EventLoop(threading.Thread):
@@ -80,7 +80,7 @@ class _EventLoop(threading.Thread):
                     raise
 
     def run(self) -> None:
-        with self._runner:  # in the end it cancels the tasks that are left
+        with self._runner:  # in the end it cancels the remaining tasks
             self._loop.run_forever()
 
     def stop(self) -> None:
@@ -91,7 +91,7 @@ class _EventLoop(threading.Thread):
 
 
 async def _within(seconds: float, result: Awaitable[T]) -> T:
-    """A result. TimeoutError where it does not come within a `Limit` of so many seconds."""
+    """Wait for a result. TimeoutError where it does not come within a `Limit` of so many seconds."""
     task, left = asyncio.ensure_future(result), Limit(seconds)
     try:
         while not (await asyncio.wait([task], timeout=left.tick))[0]:
@@ -133,17 +133,17 @@ class HttpServer(RemoteServer):
         self._line = await _within(timeout, self._http.get(self._url))
         self._session = self._line.headers.get(_SESSION, "")
         if self._line.status != 200 or not self._session:
-            raise ConnectionError("it is no minips server")
+            raise ConnectionError("it is not a minips server")
         self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Read the line until it ends, and then end; a call whose answer is on the way still gets it."""
+        """Read the line until it ends, and then end; a call still gets an answer that is on its way."""
         try:
             while await _within(_SILENCE_S, self._line.content.readany()):
                 pass
             await asyncio.sleep(1.0)
         except Exception as error:
-            error.__traceback__ = None  # aiohttp raises one and the same error again and again, which keeps all frames
+            error.__traceback__ = None  # aiohttp raises the same error object again and again, which keeps all frames
         await self._end()
 
     def begin(self, body: Body) -> Callable[[], memoryview]:
@@ -176,7 +176,7 @@ class HttpServer(RemoteServer):
         if self._line:
             self._line.close()
         await self._http.close()
-        for sock in self._sockets:  # an event loop would first send what is left of a call
+        for sock in self._sockets:  # an event loop would first send the rest of a call
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
@@ -191,7 +191,7 @@ class HttpServer(RemoteServer):
 
 
 class _HttpCaller(RemoteCaller):
-    """The server's side of a session. Its calls come on several connections, where they overtake each other."""
+    """The server's side of a session. Its calls come over several connections and overtake each other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,11 +203,11 @@ class _HttpCaller(RemoteCaller):
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
 
     def call(self, number: int, body: memoryview) -> "Future[Body]":
-        """Take in a call, to be answered when those before it have been. ValueError where its number makes no sense."""
+        """Take in a call, to answer once those before it are answered. ValueError where its number makes no sense."""
         if not self._next <= number < self._next + _AHEAD or number in self._early:
             raise ValueError(f"Call {number} came when {self._next} was expected.")
         future: Future[Body] = Future()
-        future.set_running_or_notify_cancel()  # a connection that breaks does not take its turn away
+        future.set_running_or_notify_cancel()  # a broken connection must not take its turn away
         self._early[number] = body, future
         while self._next in self._early:
             self._calls.put(self._early.pop(self._next))
@@ -215,7 +215,7 @@ class _HttpCaller(RemoteCaller):
         return future
 
     async def admit(self, number: int, nbytes: int) -> bool:
-        """Wait until there is room for a call's body; False where too many wait, or the session is over."""
+        """Wait for room for a call's body. False where too many wait, or the session is over."""
         self._open += 1
         while number != self._ended and self._held + nbytes > OUTSTANDING_BYTES:
             if self._open > _WAITING or self.over.done():
@@ -225,11 +225,11 @@ class _HttpCaller(RemoteCaller):
         return True
 
     def ended(self, nbytes: int) -> None:
-        """Note that a call of so many bytes has been answered."""
+        """Note the answer to a call of so many bytes."""
         self._open, self._held, self._ended = self._open - 1, self._held - nbytes, self._ended + 1
 
     def watch(self) -> None:
-        """The listener does, in the thread that reads what has come."""
+        """Nothing: the listener watches, in the thread that reads."""
 
     def serve(self) -> None:
         while call := self._calls.get():
@@ -264,7 +264,7 @@ class _Talk(Flow):
 
     caller: _HttpCaller | None = None
     ours = False
-    """A request has begun, and it is this side's turn."""
+    """True where a request has begun and it is this side's turn."""
 
     def __init__(self, sock: Any, stalled_s: float) -> None:
         super().__init__(sock, stalled_s)
@@ -272,7 +272,7 @@ class _Talk(Flow):
         self._head, self._left = bytearray(), 0
 
     def came(self, data: bytes) -> None:
-        """Note bytes that came: heads of requests, and their bodies."""
+        """Note received bytes: heads of requests, and their bodies."""
         body = min(self._left, len(data))
         self._left -= body
         head, start = self._head, 0
@@ -288,7 +288,7 @@ class _Talk(Flow):
         del head[:start]
 
     def check(self) -> None:
-        """ConnectionError for a peer that stalls, or that is a stranger for too long."""
+        """ConnectionError for a peer that stalls, or stays a stranger for too long."""
         self.look(bool(self._head or self._left) and not self.ours)
         if self.caller and not self.caller.over.done():
             self._stranger = Limit(HANDSHAKE_S)
@@ -301,7 +301,7 @@ class _Talk(Flow):
 
 @cache
 def _protocol() -> Any:
-    """The class of a server's connection to aiohttp, which tells its talk what comes."""
+    """The class of a server's connection for aiohttp; it passes received bytes to its talk."""
     from aiohttp import web
 
     class Protocol(web.RequestHandler):  # type: ignore[misc, unused-ignore]
@@ -328,7 +328,7 @@ class HttpListener(InboxListener[RemoteCaller]):
         self._loop.begin(self._look())
 
     async def _take(self) -> None:
-        """Take connections. asyncio's own server drops one that comes while it closes, and does not close it."""
+        """Accept connections. asyncio's own server, as it closes, drops a new connection without closing it."""
         from aiohttp import web
 
         self._http: Any = web.Server(self._respond, handler_cancellation=True)
@@ -341,7 +341,7 @@ class HttpListener(InboxListener[RemoteCaller]):
                 access_log=None,
                 logger=_logger,
                 lingering_time=1.0,
-                keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client keeps one, whose next call it would cut
+                keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client's: else it could cut a call
                 read_bufsize=_SERVER_BUFFER_BYTES,
             )
             made.talk = _Talk(connection, self._stalled_s)
@@ -352,10 +352,10 @@ class HttpListener(InboxListener[RemoteCaller]):
                 connection, _ = await loop.sock_accept(self._sock)
                 await loop.connect_accepted_socket(protocol, connection)
             except OSError:
-                await asyncio.sleep(0.05)  # out of descriptors, perhaps
+                await asyncio.sleep(0.05)  # perhaps out of descriptors
 
     async def _look(self) -> None:
-        """Hang up now and then on peers that stall."""
+        """Now and then hang up on peers that stall."""
         while not self._closing:
             await asyncio.sleep(min(Limit(self._stalled_s).tick, Limit(HANDSHAKE_S).tick))
             for protocol in self._http.connections:
@@ -452,17 +452,17 @@ class HttpListener(InboxListener[RemoteCaller]):
 
     async def _stop(self) -> None:
         self._closing = True
-        with suppress(OSError):  # a visitor wakes the one who accepts
+        with suppress(OSError):  # a connection wakes `_take`
             socket.create_connection(self._sock.getsockname()[:2], 0.2).close()
         await asyncio.wrap_future(self._taking)
         connections = [connection.transport for connection in self._http.connections]
         await self._http.shutdown(1.0)
         for connection in filter(None, connections):
-            connection.abort()  # with what its peer does not read
+            connection.abort()  # even where its peer does not read
 
 
 async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
-    """The pieces, none so large that the event loop would have to keep a copy of what the kernel does not take."""
+    """The pieces, all so small that the event loop need not copy bytes that the kernel does not take."""
     small = b""
     for piece in body:
         if len(small) + len(piece) < _PIECE_BYTES:
@@ -476,7 +476,7 @@ async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
 
 
 async def _read(stream: Any, nbytes: int) -> memoryview:
-    """A body of this length, in memory of its own."""
+    """Read a body of this length into its own memory."""
     body, end = memory(nbytes), 0
     while end < nbytes:
         chunk = await stream.readany()

@@ -1,0 +1,83 @@
+"""The course that comes with minips: a folder for each lesson, and what several lessons share.
+
+A lesson's ``questions`` are what it asks and says, its ``checks`` the exercises, its ``pictures`` what it draws; the
+other modules are what its notebook imports besides. ``cases`` are for the tests, and in no wheel.
+"""
+
+from pathlib import Path
+
+from minips.lab.course.courses import Course
+
+LESSONS = (
+    "train",
+    "split",
+    "batch",
+    "server",
+    "lecture",
+    "wire",
+    "stranger",
+    "squeeze",
+    "bits",
+    "rounding",
+    "remember",
+    "spend",
+    "move",
+    "hide",
+    "wait",
+    "stale",
+    "trust",
+    "cost",
+    "pays",
+    "allreduce",
+    "ddp",
+)
+"""The words of the lessons, in their order: that of their notebooks."""
+
+SECOND_EDITION = {
+    "00_train_in_a_minute.ipynb": "train",
+    "01_split_a_gradient.ipynb": "split",
+    "02_a_small_batch_is_an_estimate.ipynb": "batch",
+    "03_a_server_in_forty_lines.ipynb": "server",
+    "04_a_lectures_server.ipynb": "lecture",
+    "05_arrays_on_a_wire.ipynb": "wire",
+    "06_a_strangers_bytes.ipynb": "stranger",
+    "07_squeeze_bytes.ipynb": "squeeze",
+    "08_send_fewer_bits.ipynb": "bits",
+    "09_round_at_random.ipynb": "rounding",
+    "10_remember_what_was_not_sent.ipynb": "remember",
+    "11_spend_bits_where_they_matter.ipynb": "spend",
+    "12_move_frames.ipynb": "move",
+    "13_hide_and_survive.ipynb": "hide",
+    "14_wait_or_dont.ipynb": "wait",
+    "15_old_gradients.ipynb": "stale",
+    "16_trust_nobody.ipynb": "trust",
+    "17_predict_the_cost.ipynb": "cost",
+    "18_where_compression_pays.ipynb": "pays",
+    "19_do_without_a_server.ipynb": "allreduce",
+    "20_a_deep_net_under_ddp.ipynb": "ddp",
+}
+"""The word of each lesson by its notebook in the second edition, whose keys and modules had the notebook's number."""
+
+_OLD, _NEW = "minips.lab.course", __name__
+MOVED = {
+    **{
+        f"{_OLD}.lesson_{notebook[:2]}": (f"{_NEW}.{word}.questions", f"{_NEW}.{word}.checks")
+        for notebook, word in SECOND_EDITION.items()
+    },
+    **{f"{_OLD}.pictures_{notebook[:2]}": (f"{_NEW}.{word}.pictures",) for notebook, word in SECOND_EDITION.items()},
+    f"{_OLD}.ddp_20": (f"{_NEW}.ddp.ranks",),
+    f"{_OLD}.exchanges_19": (f"{_NEW}.allreduce.exchanges",),
+    f"{_OLD}.launch_04": (f"{_NEW}.lecture.launch",),
+    f"{_OLD}.programs_04": (f"{_NEW}.lecture.programs",),
+    f"{_OLD}.queues_12": (f"{_NEW}.move.queues",),
+    f"{_OLD}.race_04": (f"{_NEW}.lecture.race",),
+    f"{_OLD}.waiting_14": (f"{_NEW}.wait.waiting",),
+    "minips.lab.measure.crowd": (f"{_NEW}.move.crowd",),
+    "minips.lab.measure.trips": (f"{_NEW}.move.trips", "minips.lab.measure.pairs"),
+}
+"""By the name of a module as a learner's old copy imports it: the modules that have what it had."""
+
+_INSTALLED = Path(__file__).with_name("notebooks")
+_FOLDER = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[1]
+course = Course("minips", "A parameter server, taken apart", _FOLDER, LESSONS, SECOND_EDITION)
+"""Its notebooks lie in the package where it is installed, and beside it in a checkout."""

@@ -1,0 +1,1 @@
+"""The lesson "Do without a server"."""

@@ -1,0 +1,99 @@
+"""The exercises of "Do without a server"."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+import minips as ps
+from minips.cost import ring_allreduce_s, tree_allreduce_s
+from minips.lab.course.exercises import Refused, asks, case, conforms, distance, number, refuse_if
+from minips.stage import Array
+
+
+@asks(
+    "allreduce.1",
+    "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
+    "Bring what has α to one side, what has S to the other, and solve for S. For the tree a and b are the same number.",
+    "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
+    "four into S.",
+)
+def crossover(function: Any, rng: np.random.Generator) -> str:
+    """Derive crossover, of workers, bandwidth and latency: the bytes at which ring and tree cost the same."""
+    refuse_if(not callable(function), f"Expected the function crossover, got {function!r}.")
+    for workers in (4, 8, 2, 3, 5, *map(int, rng.integers(6, 300, size=20))):
+        bandwidth, latency = float(10 ** rng.uniform(5, 10)), float(10 ** rng.uniform(-6, -1))
+        with case(f"crossover(workers={workers}, bandwidth={bandwidth:.3g}, latency={latency:.2g})"):
+            size = number(function(workers, bandwidth, latency))
+            refuse_if(not 0 <= size < math.inf, f"is {size}, which is no number of bytes.")
+            ring, tree = (cost(workers, size, bandwidth, latency) for cost in (ring_allreduce_s, tree_allreduce_s))
+            if workers < 4:
+                refuse_if(size > 1e-9, f"is {size:.4g}, but the ring is at least as fast for every size: 0.")
+            elif not math.isclose(ring, tree, rel_tol=1e-6):
+                took = f"the ring takes {ring:.4g} s and the tree {tree:.4g} s"
+                raise Refused(f"is {size:.4g} bytes. For so many {took}.")
+    return "Ring and tree cost the same there, for 25 numbers of workers, odd ones included."
+
+
+@asks(
+    "allreduce.2",
+    "Draw a table: a row for each place, a column for each turn, and the piece that goes on in each field.",
+    "Place 0 sends piece t in turn t, each further place a turn later. When does the last piece reach the last place?",
+    "Each of the three is one line. The last piece starts n − 1 turns after the first one. Numbers that are no piece's "
+    "need no special case.",
+)
+def line(exchange: Any, rng: np.random.Generator) -> str:
+    """Cut the values into pieces that follow each other down the line."""
+    closed = "A ring closes the line: here the last worker is no neighbour of the first"
+    refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
+    conforms(exchange, ps.AllReduce, "Line()")
+    for workers in (1, 2, 3, 4, *map(int, rng.integers(5, 10, size=3))):
+        with case(f"With {workers} workers"):
+            _adds_up(exchange, workers, rng)
+    workers = int(rng.integers(3, 6))
+    problem = ps.LinearRegression(*ps.datasets.diabetes())
+    mine, ring = (
+        ps.train(problem, ps.Config(exchange=one, workers=workers, steps=15), engine=ps.Threads()).params
+        for one in (exchange, ps.RingAllReduce())
+    )
+    far = distance(mine, ring)
+    refuse_if(not far <= 1e-4, f"{workers} workers trained with it, and ended {far:.3g} from where a ring ends.")
+    return f"It adds up, only neighbours talk, and no link idles for long. {workers} workers trained with it."
+
+
+def _adds_up(exchange: ps.AllReduce, workers: int, rng: np.random.Generator) -> None:
+    pieces = exchange.pieces(workers)
+    refuse_if(not isinstance(pieces, int) or pieces < 1, f"pieces({workers}) is {pieces!r}; expected 1 or more.")
+    schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
+    lengths = {len(hops) for hops in schedules}
+    refuse_if(len(lengths) > 1, f"the ranks have {sorted(lengths)} hops; all need as many.")
+    own: Array = rng.integers(1, 1000, size=(workers, pieces)).astype(float)
+    values, sums, turns = own.copy(), own.sum(axis=0), 0.0
+    for turn, hops in enumerate(zip(*schedules, strict=True)):
+        with case(f"(hop {turn})"):
+            values = _turn(values, hops)
+        turns += max(len(hop.sends) for hop in hops) / pieces
+    for rank, ends in enumerate(values.astype(int).tolist()):
+        right = np.array_equal(values[rank], sums)
+        refuse_if(not right, f"rank {rank} ends with {ends}; the sums of the pieces are {sums.astype(int).tolist()}.")
+    time = f"it takes the time of {turns:.2f} whole gradients, hop by hop"
+    refuse_if(workers > 2 and turns > 4.05, f"{time}. In pieces it can do with 4 or less.")
+
+
+def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
+    """All ranks' next hop at once."""
+    after = values.copy()
+    for rank, hop in enumerate(hops):
+        if hop.to is not None:
+            refuse_if(abs(hop.to - rank) != 1, f"rank {rank} sends to {hop.to}, which is no neighbour.")
+            deaf = hops[hop.to].source != rank
+            refuse_if(deaf, f"rank {rank} sends to {hop.to}, which does not listen to it.")
+        if hop.source is not None:
+            other = hops[hop.source]
+            refuse_if(other.to != rank, f"rank {rank} waits for {hop.source}, which does not send to it.")
+            sent = f"rank {hop.source} sends {other.sends} with adds={other.adds}"
+            differs = (other.sends, other.adds) != (hop.receives, hop.adds)
+            refuse_if(differs, f"{sent}; rank {rank} expects {hop.receives} with adds={hop.adds}.")
+            at = list(hop.receives)
+            after[rank, at] = values[hop.source, at] + (values[rank, at] if hop.adds else 0)
+    return after

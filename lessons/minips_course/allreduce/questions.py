@@ -1,0 +1,235 @@
+"""The questions, sentences and quiz of "Do without a server"."""
+
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    card,
+    prompt,
+    quiz,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
+
+timed_question(
+    "allreduce.1",
+    "Four workers. How long does a step by ring take, compared with one server?",
+    Expected(
+        "clearly less",
+        lambda share: share < 0.8,
+        "One server's link carries the gradients of all four workers, and four answers. In the ring each link "
+        "carries 1.5 gradients each way, and all links work at the same time. Here the bytes take much longer than the "
+        "ring's six latencies.",
+    ),
+    Option(
+        "about the same",
+        lambda share: 0.8 <= share <= 1.25,
+        "What the ring saves in bytes, it lost in its six hops: each costs a latency, and time of the processor.",
+    ),
+    Option(
+        "clearly more",
+        lambda share: share > 1.25,
+        "The ring's six hops wait for each other. A hop took so long by itself that the fewer bytes did not count.",
+    ),
+    otherwise="One of the two runs gave no time of a step.",
+)
+
+timed_question(
+    "allreduce.2",
+    "Four workers, a small gradient, a long way to travel. Which way is the slowest now?",
+    Option(
+        "the way over a server",
+        lambda server, tree, ring: server > max(tree, ring),
+        "Its two messages came later than four or six of the workers' own: the server was busy with something else.",
+    ),
+    Option(
+        "the way up and down the tree",
+        lambda server, tree, ring: tree > max(server, ring),
+        "Each of its four hops carries the full gradient: the bytes counted more than the latencies.",
+    ),
+    Expected(
+        "the way round the ring",
+        lambda server, tree, ring: ring > max(server, tree),
+        "The ring has six hops, one after the other, and each of them costs a latency. Tree and halving-doubling have "
+        "four, a server has two. With few bytes only the latencies count.",
+    ),
+    otherwise="Two of the ways took the same time, or one gave no time.",
+)
+
+sentence(
+    "allreduce.1", "Three ways, four workers: {right} of {of} arrays at the end are the sum.", expect="right == of"
+)
+
+sentence(
+    "allreduce.2",
+    "The hops and bytes counted in the schedules are those of the formulas in {same} of {of} cases, with 2 to 64 "
+    "workers.",
+    expect="same == of",
+)
+
+timed_sentence(
+    "allreduce.3",
+    "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
+    "{ring[2]:.0%}), halving-doubling {halving[1]:.0%} ({halving[0]:.0%} to {halving[2]:.0%}), tree {tree[1]:.0%} "
+    "({tree[0]:.0%} to {tree[2]:.0%}).",
+    expect="ring[2] < 0.7 and halving[2] < 0.7 and ring[2] < tree[0]",
+)
+
+timed_sentence(
+    "allreduce.4",
+    "One server: the least time is {least:.0%} of that of two phases. Measured: {one[1]:.0%} (the middle half: "
+    "{one[0]:.0%} to {one[2]:.0%}).",
+    expect="0.9 * least < one[1] < 0.9",
+)
+
+timed_sentence(
+    "allreduce.5",
+    "Of its formula's time, four servers take {four[1]:.0%} (the middle half: {four[0]:.0%} to {four[2]:.0%}), the "
+    "ring {ring[1]:.0%} ({ring[0]:.0%} to {ring[2]:.0%}).",
+    expect="0.9 < four[1] < 1.6 and 0.9 < ring[1] < 1.4",
+)
+
+sentence(
+    "allreduce.6",
+    "With 8 workers one server in two phases takes {phases:.1f} times as long as the ring, and {least:.1f} times at "
+    "the least.",
+    expect="9 < phases < 9.3 and 5 < least < 5.3",
+)
+
+timed_sentence(
+    "allreduce.7",
+    "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
+    "{ring[2]:.0%}), tree {tree[1]:.0%} ({tree[0]:.0%} to {tree[2]:.0%}).",
+    expect="ring[0] > tree[2] and tree[0] > 1.3",
+)
+
+sentence(
+    "allreduce.8",
+    "64 workers, by the formulas: ring {ring[0]:.0f} latencies and {ring[1]:.2f} S/B, tree that sends everything "
+    "{tree[0]:.0f} and {tree[1]:.0f}, tree in pieces {pieces[0]:.0f} and {pieces[1]:.2f}. (For 8 workers, 100 kB and "
+    "a thousandth of a second for each message by itself, {best:.0f} pieces would be the best number.)",
+    expect="ring[1] < 2 and 4 < pieces[1] < 6 and tree[1] == 12 and ring[0] > 10 * tree[0] == 10 * pieces[0] and "
+    "14 < best < 22",
+)
+
+timed_sentence(
+    "allreduce.9",
+    "Measured, of one server's time the ring takes {few[1]:.0%} with 8 kB (the middle half of four steps: {few[0]:.0%} "
+    "to {few[2]:.0%}) and {many[1]:.0%} with 100 kB ({many[0]:.0%} to {many[2]:.0%}).",
+    expect="few[0] > 1 > many[2]",
+)
+
+timed_sentence(
+    "allreduce.10",
+    "100 kB: the tree in pieces takes {found[1]:.0%} of the time of the tree that sends everything at each hop (the "
+    "middle half: {found[0]:.0%} to {found[2]:.0%}). By the formulas it is {formula:.0%}.",
+    expect="found[1] < 1",
+)
+
+timed_sentence(
+    "allreduce.11",
+    "Measured, from four to eight workers the time grows by these factors (with the middle half): one server "
+    "{one[1]:.2f} ({one[0]:.2f} to {one[2]:.2f}), ring {ring[1]:.2f} ({ring[0]:.2f} to {ring[2]:.2f}), "
+    "halving-doubling {halving[1]:.2f} ({halving[0]:.2f} to {halving[2]:.2f}), as many servers as workers {n[1]:.2f} "
+    "({n[0]:.2f} to {n[2]:.2f}).",
+    expect="one[0] > 1.3 and n[2] < one[0]",
+)
+
+timed_sentence(
+    "allreduce.12",
+    "Your exchange trained {replicas} worker processes, which ended with {digests} SHA-256 among them: the same "
+    "parameters. A step takes {times:.1f} times as long as with the ring.",
+    expect="replicas == 4 and digests == 1",
+)
+
+sentence(
+    "allreduce.13",
+    "Accuracy with 32 bits: {whole:.1%} in the mean of 5 seeds. With 16 bits it is higher by {points:.1f} ± {half:.1f} "
+    "percentage points (paired by seed). Bytes: {share:.0%}, for headers do not shrink.",
+    expect="abs(points) + half < 2 and share < 0.7",
+)
+
+sentence(
+    "allreduce.14",
+    "The error with fp16 grows by these factors: ring {ring[0]:.1f} ± {ring[1]:.1f}, tree {tree[0]:.1f} ± "
+    "{tree[1]:.1f}, halving-doubling {halving[0]:.1f} ± {halving[1]:.1f}.",
+    expect="ring[0] - ring[1] > 2 and max(tree[0] + tree[1], halving[0] + halving[1]) < 1.6",
+)
+
+sentence("allreduce.15", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
+
+timed_sentence(
+    "allreduce.16",
+    "Beside one pull of the neighbour's our pull takes {virtual[1]:.2f} times as long in virtual time and "
+    "{emulated[1]:.2f} times as long over the emulated link (medians). Beside two: {virtual[2]:.2f} and "
+    "{emulated[2]:.2f} times.",
+    expect="1.8 < virtual[1] < 2.1 and 2.6 < virtual[2] < 3.1 and 1.3 < emulated[1] < 2.4 < emulated[2] < 5",
+)
+
+card(
+    "allreduce.17",
+    "n = {n}: each worker sent {sent:.3f} S per step, the bound is {bound:.3f} S.",
+    expect="1 <= sent / bound < 1.06",
+)
+
+prompt(
+    "allreduce.1",
+    "Between which two of the measured sizes does the ring overtake the tree, and does your formula's size lie between "
+    "them? Give the numbers. Two sentences.",
+    "The tree is the faster one up to 12 kB, where the ratio is above 1 by more than its interval, and the ring from "
+    "48 kB on. The right formula says 23.5 kB for eight workers, which lies between; 10 kB, right for four, does not.",
+)
+
+quiz(
+    "allreduce",
+    Item(
+        "A ring of eight workers. How many bytes does each of them send in a step?",
+        {
+            "1.75 S, all to one neighbour": "14 hops, each with a piece of S/8: 2 · 7/8 · S.",
+            "7 S, once to each of the others": "A worker sends pieces, and to one neighbour only. What it passes on "
+            "was added up on the way.",
+            "16 S, as many as over a server": "That is what one server's link carries, eight gradients in and eight "
+            "answers out.",
+        },
+    ),
+    Item(
+        "Four workers and one server took far less than the formula with two phases. Why?",
+        {
+            "pushes came in while pulls went out": "The first worker to have its answer pushes again while the others "
+            "still pull: a full-duplex link carries both.",
+            "the emulated link is faster than it says, since no byte leaves the machine": "It holds each message back "
+            "for S/B + α. The ring took the time of its formula.",
+            "the workers' processes had copies": "Each pull brings all the parameters.",
+        },
+    ),
+    Item(
+        "What do pieces that follow each other change in a tree?",
+        {
+            "all levels work at once": "While one piece travels on one level, others travel on the other levels. So "
+            "the bytes cost about 4 S/B, however many workers there are.",
+            "fewer bytes cross each link, since a piece is small": "All pieces together are as many bytes as before.",
+            "the latencies go away": "The first piece still has to pass each level, and each one costs a latency.",
+        },
+    ),
+    Item(
+        "The times measured here agree with the formulas. What does that say of a real network?",
+        {
+            "little: our link was made of them": "The agreement says that messages, order and "
+            "waiting are as counted. Overflowing switches and lost packets are not in it.",
+            "that a ring will beat a server in it": "That depends on its α and B, and on what the formulas leave out.",
+            "that processes cost nothing": "They add little here, because these links are slow. Beside a fast link "
+            "they may add much.",
+        },
+    ),
+    Item(
+        "By the formulas, as many servers as workers take about as long as a ring, for a large gradient. Why?",
+        {
+            "each link carries the same share": "No link carries more than the others: 2 S/B in all, where a ring has "
+            "2(n − 1)/n · S/B.",
+            "no node receives from two others at once": "With n servers each node receives from all others at once; in "
+            "a ring it receives from one.",
+            "a server is faster than a worker": "All nodes have the same link here.",
+        },
+    ),
+)

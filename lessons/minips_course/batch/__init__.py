@@ -1,0 +1,1 @@
+"""The lesson "A small batch is an estimate"."""

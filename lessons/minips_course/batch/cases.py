@@ -1,0 +1,52 @@
+"""Cases for the tests of "A small batch is an estimate": of its questions, its exercises and a claim."""
+
+OUTCOMES = {
+    "batch.1": {
+        "sixteen times smaller": {"ratio": 16.0},
+        "about four times smaller": {"ratio": 4.3},
+        "less than twice smaller": {"ratio": 1.1},
+        "none of these": {"ratio": 2.5},
+    },
+    "batch.2": {
+        "eight times as long": {"ratio": 8.0},
+        "longer, and clearly less than eight times": {"ratio": 4.4},
+        "no longer": {"ratio": 1.0},
+        "none of these": {"ratio": 12.0},
+    },
+}
+"""By question: the values under which each of its options comes true, and none."""
+
+TELLING = {
+    "batch.1": ["root", "quarter", "square root"],
+    "batch.2": ["curvature is the same", "curvature stays", "three times", "four times"],
+}
+"""Words that would give the answer away between the question and its outcome."""
+
+BROKEN = {
+    "batch.1": {
+        "the one that ends badly": ("return low", "return high"),
+        "a middle that was never tried": ("return low", "return (low * high) ** 0.5"),
+        "too early": ("1.02", "1.1"),
+        "the other way round": ("if ends_well(middle)", "if not ends_well(middle)"),
+        "the middle by difference": ("(low * high) ** 0.5", "(low + high) / 2"),
+        "small steps": ("(low * high) ** 0.5", "low * 1.02"),
+        "nothing is tried": ("while high / low > 1.02", "while False"),
+    },
+    "batch.2": {
+        "distances to the mean": ("(len(each) - 1)", "len(each)"),
+        "a worker's variance": ("rows * one_worker", "one_worker"),
+        "divided by the rows": ("rows * one_worker", "one_worker / rows"),
+        "a length that is too long": (" - one_worker / len(each)", ""),
+        "one worker's share": (" - one_worker / len(each)", " - one_worker"),
+        "one tensor": ("for x in g.values()", "for x in [g['w']]"),
+    },
+}
+"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+
+MUTANT = (
+    "the gradients of accumulated batches are added up and not averaged",
+    "minips/engines/worker.py",
+    "as_dtype(total / count, ",
+    "as_dtype(total, ",
+)
+"""Accumulation that adds up where it should average."""

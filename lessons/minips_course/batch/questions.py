@@ -1,0 +1,152 @@
+"""The questions, sentences and quiz of "A small batch is an estimate"."""
+
+from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+
+question(
+    "batch.1",
+    "A batch of 64 rows has sixteen times as many rows as a batch of 4. How much smaller is its typical error?",
+    Option(
+        "sixteen times smaller",
+        lambda ratio: ratio >= 10,
+        "The error fell as fast as the number of rows rose: the batches cannot have been drawn at random.",
+    ),
+    Expected(
+        "about four times smaller",
+        lambda ratio: 3 <= ratio < 6,
+        "A mean of sixteen times as many rows has a sixteenth of the variance. The typical error is the root of the "
+        "variance: a quarter. It is a little less still, for 64 different rows are a good part of all 354.",
+    ),
+    Option(
+        "less than twice smaller",
+        lambda ratio: 0 < ratio < 2,
+        "The rows of a batch did not make up for each other's errors, as if they were all alike.",
+    ),
+    otherwise="The ratio lies between two of the options: the error fell, by another law.",
+)
+
+question(
+    "batch.2",
+    "Average eight rows before each step. How long may the step be, compared with one row?",
+    Option(
+        "eight times as long",
+        lambda ratio: 7 <= ratio < 10,
+        "The noise alone set the border: its variance is an eighth, and the step may be eight times as long.",
+    ),
+    Expected(
+        "longer, and clearly less than eight times",
+        lambda ratio: 1.5 <= ratio < 7,
+        "Two things limit a step. The variance falls to an eighth. The curvature is the same for any number of rows, "
+        "and above 2/λ a step overshoots without any noise.",
+    ),
+    Option(
+        "no longer",
+        lambda ratio: 0.5 < ratio < 1.5,
+        "The noise made no difference: the border with one row was that of the curvature already.",
+    ),
+    otherwise="Eight rows allowed more than ten times the step, or less than half of it.",
+)
+
+sentence(
+    "batch.1",
+    "The mean of {draws:,} gradients of 4 rows is off by {off:.3f}. The typical error of one of them is {each:.1f}.",
+    expect="off < 3 * each / draws**0.5 and each > 0.5",
+)
+
+card(
+    "batch.2",
+    "{rows} rows, {settings} settings of batch and workers: measured over computed lies between {least:.2f} and "
+    "{most:.2f}.",
+    expect="settings == 11 and 0.9 < least <= most < 1.1",
+)
+
+sentence(
+    "batch.3",
+    "Each run looks at {least:,} rows. Accumulation sends {ratio:.2f} of the bytes.",
+    expect="least == most == 2560 and 0.2 < ratio < 0.3",
+)
+
+sentence(
+    "batch.4",
+    "Above the least possible loss, five seeds: {each:.4f} where each batch is pushed, {fourth:.4f} where every fourth "
+    "is, at the same learning rate, {longer:.4f} with lr × 4. The last and the first differ by {mean:+.4f} (95 % "
+    "interval ±{half:.4f}).",
+    expect="abs(mean) + half < 0.02 and fourth > 3 * each",
+)
+
+sentence(
+    "batch.5",
+    "2/λ is {limit:.2f}. Training begins at a loss of {start:.2f}. With all the rows, after 40 steps, it is "
+    "{below:.2f} at 0.9 of this limit, and {above:,.0f} at 1.1 of it.",
+    expect="below < start < above",
+)
+
+sentence(
+    "batch.6",
+    "workers={workers}, accumulate={many}: at half of the largest step the loss ends at {half:.2f}, at twice the "
+    "largest step at {twice:.0e}.",
+    expect="half < 0.5 < twice",
+)
+
+sentence(
+    "batch.7",
+    "From one round of {workers} workers with {rows} rows each, on average of {rounds:,} rounds: σ² is {sigma:.2f} of "
+    "the true one, the squared length {length:.2f} of the true one.",
+)
+
+prompt(
+    "batch.1",
+    "By how much may the step be longer with accumulate=4, and with accumulate=8? Give the largest rates with their "
+    "intervals, and say why it is not 4 and 8. Two sentences.",
+    "With accumulate=4 the largest step is about three times as long as with one row, with accumulate=8 about four "
+    "times, and the intervals do not overlap. The noise falls with the number of rows, but the border of the "
+    "curvature, 2/λ, stays where it is.",
+)
+
+quiz(
+    "batch",
+    Item(
+        "A batch grows from 16 to 64 rows, out of very many. What becomes of the typical error of its gradient?",
+        {
+            "it halves": "The variance is a quarter, and the error is its root.",
+            "it falls to a quarter": "That is the variance. The error is measured in the units of the gradient, and "
+            "is the root of it.",
+            "it stays: the gradient is right on average": "Right on average means that the mean of the errors "
+            "is zero. Their size falls.",
+        },
+    ),
+    Item(
+        "Eight workers have 16 rows each, from shards that look alike. One worker has 128 rows. Whose mean gradient is "
+        "noisier?",
+        {
+            "neither": "Both are a mean over 128 rows. Who looked at which row makes no difference.",
+            "the eight workers'": "Each of their gradients is noisier. The mean of the eight is not.",
+            "the single worker's": "Its one gradient is a mean over as many rows as all of theirs.",
+        },
+    ),
+    Item(
+        "accumulate=4, and all else as before: the same rows, the same learning rate. Why does the loss end higher?",
+        {
+            "a quarter of the steps, each about as long as before": "The model gets about a quarter of the way. A "
+            "longer step makes up for it.",
+            "the average of four batches is a wrong gradient": "It is a better estimate than each of the four.",
+            "three of four batches are thrown away": "All four are in the average.",
+        },
+    ),
+    Item(
+        "What does accumulation save?",
+        {
+            "pushes and pulls": "One push for four batches: about a quarter of the bytes.",
+            "gradients to compute": "Each run looks at the same number of rows.",
+            "steps, at any learning rate": "With the same learning rate the fewer steps get less far.",
+        },
+    ),
+    Item(
+        "With all the rows and a step of 1.1 · 2/λ the loss grows. Would twice as many rows help?",
+        {
+            "no: the step overshoots without any noise": "At the largest curvature each step ends farther from the "
+            "minimum than it began. Noise has no part in it.",
+            "yes: the variance would be half": "A gradient of all the rows has no variance from drawing them.",
+            "yes: each row would weigh less": "The mean, and with it the curvature λ, stays about the same.",
+        },
+    ),
+)

@@ -1,0 +1,1 @@
+"""The lesson "Send fewer bits"."""

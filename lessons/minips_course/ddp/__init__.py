@@ -1,0 +1,1 @@
+"""The lesson "A deep net under DDP"."""

@@ -1,0 +1,43 @@
+"""Pictures: when the all-reduces of a step run, and what hooks hand over."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib import pyplot
+
+from minips.lab import interval
+from minips.lab.plots import LOOKS
+
+
+def draw_steps(ladder: Mapping[str, Mapping[str, Any]]) -> None:
+    """By the name of a way: when its gradients were ready in one step, and when its all-reduces ran."""
+    _, ax = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
+    for row, seen in enumerate(ladder.values()):
+        for begin, end, _ in seen["calls_ms"]:
+            ax.barh(row, end - begin, left=begin, height=0.5, label="an all-reduce" if not row else "", **LOOKS[1].area)
+            ax.axvline(0, color="0.8", lw=0.5)
+        ready = seen["ready_ms"]
+        ax.plot(
+            ready, [row - 0.38] * len(ready), "v", color=LOOKS[0].colour, ms=5, label="" if row else "gradient ready"
+        )
+    handles, labels = ax.get_legend_handles_labels()
+    kept = dict(zip(labels, handles, strict=True))
+    ax.set_yticks(range(len(ladder)), list(ladder))
+    ax.invert_yaxis()
+    ax.set(xlabel="ms from the start of the step")
+    ax.legend(kept.values(), kept.keys(), fontsize=8)
+    pyplot.show()
+
+
+def draw_hooks(found: Mapping[str, Mapping[str, Any]]) -> None:
+    """By the name of a hook: the accuracy of its runs against the share of bytes that it hands over."""
+    _, ax = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
+    for (name, one), look in zip(found.items(), LOOKS, strict=False):
+        mean, half = interval([100 * accuracy for accuracy in one["accuracy"]])
+        ax.errorbar(100 * one["share"], mean, half, label=name, color=look.colour, marker=look.marker, capsize=3)
+    ax.set(xscale="log", xlabel="bytes handed over (% of the gradients)", ylabel="accuracy (%)")
+    ax.minorticks_off()
+    ax.set_xticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    pyplot.show()

@@ -1,0 +1,137 @@
+"""The questions, sentences and quiz of "A deep net under DDP"."""
+
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    estimate,
+    prompt,
+    quiz,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
+
+timed_question(
+    "ddp.1",
+    "DDP with buckets of its own size, one step of this net: when does the first all-reduce begin?",
+    Option(
+        "with the first gradient that is ready",
+        lambda first, last, begin: begin < first + 0.25 * (last - first),
+        "Each gradient travelled by itself, as soon as it was there.",
+    ),
+    Option(
+        "in the middle of backward",
+        lambda first, last, begin: first + 0.25 * (last - first) <= begin < last,
+        "A first bucket was full when some of the gradients were there.",
+    ),
+    Expected(
+        "after the last gradient is ready",
+        lambda first, last, begin: begin >= last,
+        "A bucket travels when it is full. The smallest one that DDP makes by itself holds 1 MB, and all gradients of "
+        "this net together are 0.15 MB. So all of them are in one bucket, which is full with the last one.",
+    ),
+    otherwise="No all-reduce was seen.",
+)
+
+estimate(
+    "ddp.2",
+    "60 steps with torch's PowerSGD of rank 2: how many percent of the gradients' bytes does a rank hand over in all?",
+    "%",
+    expected=(10.0, 35.0),
+    because="The matrix of 64 × 512 values travels as two thin ones, 64 × 2 and 512 × 2: 28 times fewer. But the first "
+    "ten of the 60 steps travel whole, a sixth of all bytes.",
+    otherwise="The thin matrices, or the steps that travel whole, weighed otherwise.",
+)
+
+sentence(
+    "ddp.1",
+    "The mean gradient of each way differs from that of one process on all the rows by {error:.0e} at most.",
+    expect="error < 1e-5",
+)
+
+timed_sentence(
+    "ddp.2",
+    "From the last gradient to the end of the step, in milliseconds, mean of five turns, each its shortest of six "
+    "steps: {told}.",
+)
+
+timed_sentence(
+    "ddp.3",
+    "With one buffer for all, this wait is {flat:.2f} ± {flat_half:.2f} times that of the naive way; with small "
+    "buckets it is {small:.2f} ± {small_half:.2f} times.",
+    expect="small < flat < 1",
+)
+
+timed_sentence(
+    "ddp.6",
+    "The shortest mean wait of this run: buckets of {best}, {calls} all-reduces in a step.",
+    expect="calls > 1",
+)
+
+sentence(
+    "ddp.4",
+    "Top 2 %: {plain:.0f} ± {plain_half:.0f} % of the digits without a memory, {fed:.0f} ± {fed_half:.0f} % with it.",
+    expect="fed - fed_half > plain + plain_half",
+)
+
+sentence(
+    "ddp.5",
+    "torch's fp16 hands over {share:.0%} of the bytes. Its accuracy minus that of the plain all-reduce: {points:+.1f} "
+    "± {half:.1f} percentage points (five seeds, paired).",
+    expect="abs(points) <= half + 0.5",
+)
+
+prompt(
+    "ddp.1",
+    "This net on a link of 10 Mbit/s: which hook do you take, by which numbers of the table? What would change your "
+    "mind? Two sentences.",
+    "I take the top 2 % with a memory, for it hands over the fewest bytes, and what it loses against the plain "
+    "all-reduce is in the last row. On a fast link I would take none, since encoding takes time, too.",
+)
+
+quiz(
+    "ddp",
+    Item(
+        "Why is one buffer for all tensors faster than an all-reduce for each?",
+        {
+            "the latency is paid once, not for each tensor": "The bytes are the same. Each all-reduce has its latency.",
+            "one buffer has fewer bytes than its tensors": "It has exactly their bytes.",
+            "one buffer can be sent during backward": "It can only be sent when the last gradient is in it.",
+        },
+    ),
+    Item(
+        "What is the most that overlap can save in a step?",
+        {
+            "the shorter one of backward and communication": "At best the shorter one is hidden behind the longer one.",
+            "all of the communication, however long it is": "What is longer than backward goes on after it.",
+            "the latency of each all-reduce, but no byte": "Bytes travel during backward, too.",
+        },
+    ),
+    Item(
+        "All gradients of a net fit into one bucket of DDP. What follows?",
+        {
+            "nothing overlaps, for it is full with the last gradient": "It is the flat way. Smaller buckets would "
+            "overlap.",
+            "DDP cuts it, so that two halves can overlap": "It cuts no bucket. Its size is yours to choose.",
+            "each tensor travels as soon as it is ready": "A bucket travels whole, when it is full.",
+        },
+    ),
+    Item(
+        "A hook sends float16. Why does it divide by the number of ranks before it sums?",
+        {
+            "a sum of several ranks may leave float16's range": "The mean lies within it, where each gradient does.",
+            "float16 cannot be divided after it has travelled": "It can, but where the sum has overflowed it is too "
+            "late.",
+            "an all-reduce of torch always divides by itself": "It sums. The hook has to divide.",
+        },
+    ),
+    Item(
+        "Where is the state of an error-feedback hook kept?",
+        {
+            "at each rank, for its own gradients": "It holds what this rank's pushes did not bring.",
+            "at rank 0, for the mean of all ranks": "The mean has lost what each rank left out.",
+            "in DDP's buckets, which hold gradients only": "A bucket's buffer is written anew in each step.",
+        },
+    ),
+)

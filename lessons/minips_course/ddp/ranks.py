@@ -1,0 +1,367 @@
+"""Two processes in a group of torch.distributed, where torch is there, and what a lesson lets them do."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import minips as ps
+from minips.engines import Processes
+from minips.engines.shipping import ship, unship
+from minips.engines.supervisor import ControlPipe, Supervisor
+from minips.lab.course.recorded import record, recorded
+from minips.stage import Array
+
+if TYPE_CHECKING:
+    import torch
+
+LIMIT_S = 200.0
+"""How long a call, or the start, may take."""
+KEY = "ddp.torch"
+
+
+class Ranks:
+    """Two processes, rank 0 and rank 1, that call functions with the same arguments; what came of them elsewhere, where
+    torch is missing.
+    """
+
+    def __init__(self) -> None:
+        self._stack, self._children = ExitStack(), list[Any]()
+        self.values: dict[str, Any] = {}
+        self.here = find_spec("torch") is not None
+        if self.here:
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+            self._supervisor = self._stack.enter_context(Supervisor(Processes().start))
+            self._children = self._supervisor.start("rank 0", "rank 1")
+            for number, child in enumerate(self._children):
+                child.assign(attend, {"rank": number, "folder": Path(folder)})
+            versions = [self._supervisor.receive(child, "ready", LIMIT_S) for child in self._children]
+            self.values["torch"] = versions[0]
+            print(f"torch {versions[0]} is here. Two processes of this machine are rank 0 and rank 1.")
+        else:
+            self.values = recorded(KEY)
+            print(f"They are those of torch {self.values['torch']}.")
+
+    def run(self, name: str, function: Callable[..., Any], **parts: Any) -> Any:
+        """The result of rank 0's call of the function, which both ranks make; JSON holds it."""
+        if self.here:
+            what = ship((function, parts))
+            for child in self._children:
+                child.send("work", what)
+            self.values[name], _ = (self._supervisor.receive(child, "done", LIMIT_S) for child in self._children)
+        if name not in self.values:
+            raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
+        return self.values[name]
+
+    def close(self) -> None:
+        """End the processes, and keep what came of the calls, where that is asked for."""
+        self._stack.close()
+        if self.here:
+            record(KEY, self.values)
+
+
+def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
+    """A rank: joins the other, and calls what it is told to."""
+    import torch
+    import torch.distributed as dist
+
+    if sys.platform == "linux":  # nothing leaves this machine
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    control.send("ready", torch.__version__)
+    while (message := control.wait("work"))[0] == "work":
+        function, parts = unship(message[1])
+        control.send("done", function(**parts))
+    dist.destroy_process_group()
+
+
+def make_net() -> "torch.nn.Module":
+    """Digits of 8 × 8 pixels to ten scores: 38,282 parameters in eight tensors."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+    )
+
+
+class SlowLink:
+    """All-reduces one after the other, as over one slow link: each takes at least latency_s + bytes / bytes_per_s.
+    ``spans`` has the start and the end of each, and its bytes.
+    """
+
+    def __init__(self, latency_s: float, bytes_per_s: float) -> None:
+        self.latency_s, self.bytes_per_s = latency_s, bytes_per_s
+        self.spans = list[tuple[float, float, int]]()
+        self._sender = ThreadPoolExecutor(1)
+
+    def start(self, tensor: "torch.Tensor") -> "Future[torch.Tensor]":
+        """Begin to replace the tensor by its mean over the ranks."""
+        return self._sender.submit(self._mean, tensor)
+
+    def _mean(self, tensor: "torch.Tensor") -> "torch.Tensor":
+        import torch.distributed as dist
+
+        began = time.perf_counter()
+        dist.all_reduce(tensor)
+        tensor /= dist.get_world_size()
+        until = began + self.latency_s + tensor.nbytes / self.bytes_per_s
+        time.sleep(max(until - time.perf_counter(), 0.0))
+        self.spans.append((began, time.perf_counter(), tensor.nbytes))
+        return tensor
+
+    def close(self) -> None:
+        """End the thread."""
+        self._sender.shutdown()
+
+
+def naive(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
+    """Backward, and then an all-reduce for each tensor."""
+    loss(model).backward()
+    for p in model.parameters():
+        wire.start(p.grad).result()
+
+
+def flat(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
+    """Backward, and then one all-reduce of all tensors in one buffer."""
+    loss(model).backward()
+    gradients = [p.grad for p in model.parameters()]
+    buffer = gradients[0].new_empty(sum(g.numel() for g in gradients))
+    pieces = buffer.split([g.numel() for g in gradients])
+    for g, piece in zip(gradients, pieces, strict=True):
+        piece.copy_(g.flatten())
+    wire.start(buffer).result()
+    for g, piece in zip(gradients, pieces, strict=True):
+        g.copy_(piece.view_as(g))
+
+
+def overlapped(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
+    """An all-reduce for each tensor, which begins as soon as backward has made its gradient."""
+    begun: list[Future[Any]] = []
+    hooks = [
+        p.register_post_accumulate_grad_hook(lambda p: begun.append(wire.start(p.grad))) for p in model.parameters()
+    ]
+    loss(model).backward()
+    for one in begun:
+        one.result()
+    for hook in hooks:
+        hook.remove()
+
+
+def in_buckets(megabytes: float | None) -> Callable[..., Any]:
+    """DistributedDataParallel with buckets of this size; None: of its own."""
+
+    def wrapped(model: Any, wire: SlowLink) -> Any:
+        import torch
+        import torch.distributed as dist
+
+        def through(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+            future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+            wire.start(bucket.buffer()).add_done_callback(lambda done: future.set_result(done.result()))
+            return future
+
+        ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=megabytes)
+        ddp.register_comm_hook(None, through)
+        return ddp
+
+    return wrapped
+
+
+def backward_alone(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
+    """The step that DDP asks of a program: its hooks do the rest."""
+    loss(model).backward()
+
+
+WAYS: Mapping[str, tuple[Callable[..., Any], Callable[..., None]]] = {
+    "naive": (lambda model, wire: model, naive),
+    "flat": (lambda model, wire: model, flat),
+    "overlapped": (lambda model, wire: model, overlapped),
+    "DDP, its own buckets": (in_buckets(None), backward_alone),
+    "DDP, small buckets": (in_buckets(0.05), backward_alone),
+}
+
+
+def ladder(
+    latency_s: float,
+    bytes_per_s: float,
+    buckets: Sequence[float] = (),
+    turns: int = 5,
+    steps: int = 6,
+    batch: int = 512,
+) -> dict[str, Any]:
+    """Of each way: the shortest wait in each turn from the last gradient to the end of the step; of the last step the
+    milliseconds from its start at which its gradients were ready and its all-reduces began and ended, and their bytes;
+    the largest error of its mean gradient. The ways are those of `WAYS`, or DDP with buckets of so many megabytes.
+    """
+    import torch
+    import torch.distributed as dist
+
+    X, y = map(torch.from_numpy, ps.datasets.digits()[:2])
+    rows = torch.randint(len(X), (2 * batch,), generator=torch.Generator().manual_seed(0))
+    mine = rows[dist.get_rank() :: 2]
+
+    def loss_of(rows: Any) -> Callable[[Any], Any]:
+        return lambda model: torch.nn.functional.cross_entropy(model(X[rows]), y[rows])
+
+    torch.manual_seed(0)
+    alone = make_net()
+    loss_of(rows)(alone).backward()
+    with closing(SlowLink(latency_s, bytes_per_s)) as wire:
+        ready, members = list[float](), {}
+        sizes = {f"{size} MB": (in_buckets(size), backward_alone) for size in buckets}
+        for name, (wrap, step) in (sizes or WAYS).items():
+            torch.manual_seed(0)
+            net = make_net()
+            for p in net.parameters():
+                p.register_post_accumulate_grad_hook(lambda _: ready.append(time.perf_counter()))
+            members[name] = (net, wrap(net, wire), step)
+        found: dict[str, Any] = {name: {"waits_ms": []} for name in members}
+        for _ in range(turns):
+            for name, (net, model, step) in members.items():
+                took = []
+                for _ in range(steps):
+                    net.zero_grad()
+                    ready.clear()
+                    wire.spans.clear()
+                    dist.barrier()
+                    began = time.perf_counter()
+                    step(model, loss_of(mine), wire)
+                    took.append(1e3 * (time.perf_counter() - max(ready)))
+                found[name]["waits_ms"].append(min(took))
+                found[name]["ready_ms"] = [1e3 * (at - began) for at in ready]
+                found[name]["calls_ms"] = [[1e3 * (a - began), 1e3 * (b - began), size] for a, b, size in wire.spans]
+                pairs = zip(net.parameters(), alone.parameters(), strict=True)
+                found[name]["error"] = max(float((a.grad - b.grad).abs().max()) for a, b in pairs)
+    return found
+
+
+class Group:
+    """The ranks, for a hook of one's own: how many they are, and the sum of what each hands over."""
+
+    def __init__(self, bucket: int = 0) -> None:
+        import torch.distributed as dist
+
+        self.size, self.bucket = dist.get_world_size(), bucket
+
+    def all_reduce(self, array: Array) -> Array:
+        """The sum of this array over the ranks, in the array's own type."""
+        import torch
+        import torch.distributed as dist
+
+        total = torch.from_numpy(np.array(array))
+        dist.all_reduce(total)
+        return np.asarray(total.numpy())
+
+
+def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A hook of DistributedDataParallel from a function of an array and a group, or from a class of such."""
+    import torch
+    import torch.distributed as dist
+
+    call = mine() if isinstance(mine, type) else mine
+
+    def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        group = Group(bucket.index())
+        mean = call(bucket.buffer().numpy(), group)
+        bucket.buffer().copy_(torch.from_numpy(np.ascontiguousarray(mean)))
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    return hook
+
+
+def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
+    """By its name, what makes the state and the hook of a run."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    from minips.torch import codec_hook
+
+    def low_rank() -> tuple[Any, Any]:
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=10)
+        return state, powerSGD_hook.powerSGD_hook
+
+    def through(codec: ps.Codec) -> Callable[[], tuple[Any, Any]]:
+        return lambda: (None, codec_hook(codec))
+
+    return {
+        "all-reduce": lambda: (None, default_hooks.allreduce_hook),
+        "torch's fp16": lambda: (None, default_hooks.fp16_compress_hook),
+        "torch's PowerSGD, rank 2": low_rank,
+        "minips, 8 bits": through(ps.Codec(ps.Uniform(bits=8))),
+        "minips, top 2 %, no memory": through(ps.Codec(ps.TopK(fraction=0.02))),
+        "minips, top 2 %, memory": through(ps.Codec(ps.TopK(fraction=0.02), ps.ErrorFeedback())),
+    }
+
+
+def learn(steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = None) -> dict[str, Any]:
+    """Of each hook, or of one's own alone: the share of the gradients' bytes that a rank handed over, and the accuracy
+    of each seed. All begin at the same parameters, with the same batches.
+    """
+    import torch.distributed as dist
+
+    sent: list[int] = []
+    found: dict[str, Any] = {}
+    before = dist.all_reduce, dist.all_gather
+    dist.all_reduce, dist.all_gather = (_counting(one, sent) for one in before)
+    made = {"mine": lambda: (None, as_hook(mine))} if mine else hooks()
+    try:
+        for name, make in made.items():
+            found[name] = {"accuracy": []}
+            sent.clear()
+            for seed in range(seeds):
+                state, hook = make()
+                accuracy, dense = _learnt(state, hook, steps, seed)
+                found[name]["accuracy"].append(accuracy)
+            found[name]["share"] = sum(sent) / (seeds * steps * dense)
+    finally:
+        dist.all_reduce, dist.all_gather = before
+    return found
+
+
+def _learnt(state: Any, hook: Any, steps: int, seed: int) -> tuple[float, int]:
+    """The accuracy of one run, and the bytes of the gradients of one step."""
+    import torch
+    import torch.distributed as dist
+
+    X, y, X_new, y_new = map(torch.from_numpy, ps.datasets.digits(seed=seed))
+    middle, spread = X.mean(), X.std()
+    X, X_new = (X - middle) / spread, (X_new - middle) / spread
+    torch.manual_seed(seed)
+    model = torch.nn.parallel.DistributedDataParallel(make_net())
+    model.register_comm_hook(state, hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.5)
+    for _ in range(steps):
+        rows = torch.randint(len(X), (64,))[dist.get_rank() :: 2]
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(X[rows]), y[rows]).backward()
+        optimizer.step()
+    accuracy = (model(X_new).argmax(1) == y_new).float().mean()
+    return float(accuracy), sum(p.nbytes for p in model.parameters())
+
+
+def _counting(collective: Callable[..., Any], sent: list[int]) -> Callable[..., Any]:
+    """A collective that notes the bytes of what it is given."""
+
+    def counted(*given: Any, **options: Any) -> Any:
+        sent.append(given[-1].nbytes)
+        return collective(*given, **options)
+
+    return counted

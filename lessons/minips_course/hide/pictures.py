@@ -1,0 +1,87 @@
+"""Pictures and a table: calls under way together, overlap, a storm of retries, pools. The notebook imports
+them.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from minips.lab.course.intervals import interval
+from minips.lab.measure.turns import Spread
+from minips.lab.plots import LOOKS
+from minips.results.run import Run
+from minips.stage import Array
+
+
+def draw_calls(took: Mapping[str, Array]) -> None:
+    """By what a message weighs, seconds of one call and of ten together, a row for each turn: medians and quartiles."""
+    _, axes = pyplot.subplots(1, len(took), figsize=(9, 1.9), layout="constrained")
+    for ax, (size, seconds) in zip(axes, took.items(), strict=True):
+        middle, low, high = 1e3 * np.array([Spread.of(column) for column in seconds.T]).T
+        error = (middle - low, high - middle)
+        ax.barh(["one call", "ten calls"], middle, xerr=error, capsize=3, **LOOKS[0].area)
+        ax.set(xlabel="time (ms)", title=f"{size} in each", xlim=(0, 11 * middle[0]))
+        ax.invert_yaxis()
+
+
+def draw_steps(runs: Mapping[str, Run], start_ms: float = 200, stop_ms: float = 600) -> None:
+    """By name, what worker 0 of a run does between two moments."""
+    _, ax = pyplot.subplots(figsize=(9, 2.6), layout="constrained")
+    for row, run in enumerate(runs.values()):
+        for i, (doing, look) in enumerate(zip(("compute", "transfer"), LOOKS[:2], strict=True)):
+            spans = [span for span in run.trace if span.who == "worker 0" and span.name == doing]
+            bars = [(1e3 * span.start, 1e3 * span.seconds) for span in spans]
+            ax.broken_barh(bars, (row + 0.4 * i - 0.4, 0.36), label="" if row else doing, **look.area)
+    ax.set_yticks(range(len(runs)), list(runs))
+    ax.set(xlabel="time since the start (ms)", xlim=(start_ms, stop_ms))
+    ax.invert_yaxis()
+    ax.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+
+
+def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
+    """By name, the callers that have their answer, against time; each has a moment in ms, or infinity."""
+    ax = _new(6.4, 3.2)
+    for (name, moments), look in zip(answered.items(), cycle(LOOKS), strict=False):
+        ordered = np.sort(moments[np.isfinite(moments)]) / 1e3
+        x, y = [0.0, *ordered, until_ms / 1e3], [0, *range(1, ordered.size + 1), ordered.size]
+        ax.step(x, y, where="post", color=look.colour, linestyle=look.dash, label=name)
+    ax.set(xlabel="time (s)", ylabel="callers that have their answer", xlim=(0, until_ms / 1e3), ylim=(0, None))
+    ax.legend(loc="center right")
+
+
+def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str:
+    """By a way to wait, and whether the server is told of deadlines: when the last caller is answered, and how many
+    calls the server works on. Each storm has the moments of the answers (ms) and the calls.
+    """
+    lines = [f"{'wait':16} {'deadline':10} {'last answer after':>18} {'calls worked on':>16}"]
+    for (name, told), some in storms.items():
+        ends = [answered.max() / 1e3 for answered, _ in some]
+        after = "{:.2f} ± {:.2f} s".format(*interval(ends)) if np.isfinite(ends).all() else "never"
+        calls = "{:.0f} ± {:.0f}".format(*interval([worked for _, worked in some]))
+        lines.append(f"{name:16} {'sent along' if told else 'unknown':10} {after:>18} {calls:>16}")
+    return "\n".join(lines)
+
+
+def draw_pool(milliseconds: Mapping[int, Spread]) -> None:
+    """The time until all calls are answered, by the limit of the pool."""
+    ax = _new(5.2, 3)
+    middle, low, high = np.array(list(milliseconds.values())).T
+    ax.errorbar(list(milliseconds), middle, yerr=(middle - low, high - middle), capsize=3, **LOOKS[0].line)
+    ax.set(xlabel="limit of the pool (connections)", ylabel="time for 40 calls (ms)", xlim=(0, 42), ylim=(0, None))
+
+
+def draw_boxes(milliseconds: Mapping[str, Array], of: str) -> None:
+    """By name, the times of many calls: the middle half and, as whiskers, 90 % of them."""
+    ax = _new(4.8, 3)
+    ax.boxplot(list(milliseconds.values()), widths=0.5, whis=(5, 95), showfliers=False)
+    ax.set_xticks(range(1, len(milliseconds) + 1), list(milliseconds))
+    ax.set(ylabel=f"time of {of} (ms)", ylim=(0, None))
+
+
+def _new(width: float, height: float) -> Axes:
+    ax = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    ax.grid(alpha=0.3)
+    return ax

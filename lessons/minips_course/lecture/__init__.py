@@ -1,0 +1,1 @@
+"""The lesson "Mend a lecture's server"."""

@@ -1,0 +1,93 @@
+"""Starts a program in two processes, again and again; torch is imported once, before they are forked.
+
+Run as a file, in a process of its own. A line of JSON on standard input has the program and a limit in seconds; one on
+standard output has what came of it: for each of the two, its error or nothing, and what it printed.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+import types
+from pathlib import Path
+from typing import Any, TextIO
+
+KILLED_AFTER_S = 1.0
+"""How long the one goes on after the other has failed."""
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    with open(os.devnull, "wb") as nowhere:
+        for descriptor in (1, 2):  # libraries write there
+            os.dup2(nowhere.fileno(), descriptor)
+    import numpy  # noqa: F401, the programs find it imported
+    import torch
+    from torch.distributed import rpc  # noqa: F401
+
+    import minips_course.lecture.race  # noqa: F401
+
+    _say(answers, {"torch": torch.__version__.partition("+")[0]})
+    for line in sys.stdin:
+        asked = json.loads(line)
+        _say(answers, _pair(asked["program"], asked["limit"]))
+
+
+def _say(answers: TextIO, what: Any) -> None:
+    answers.write(json.dumps(what) + "\n")
+    answers.flush()
+
+
+def _pair(program: str, limit: float) -> dict[str, list[str]]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TP_SOCKET_IFNAME="lo", GLOO_SOCKET_IFNAME="lo")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        running = {}
+        for rank in (0, 1):
+            pid = os.fork()
+            if not pid:
+                _child(rank, program, folder)
+            running[rank] = pid
+        until = time.monotonic() + limit
+        while running and time.monotonic() < until:
+            for rank, pid in [*running.items()]:
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    del running[rank]
+                    if _read(folder / f"{rank}.error"):
+                        until = min(until, time.monotonic() + KILLED_AFTER_S)
+            time.sleep(0.01)
+        for pid in running.values():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        errors = ["still waiting when it was stopped" if r in running else _read(folder / f"{r}.error") for r in (0, 1)]
+        return {"errors": errors, "said": [_read(folder / f"{rank}.said") for rank in (0, 1)]}
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _child(rank: int, program: str, folder: Path) -> None:
+    """Run the program as ``__main__``, and end this process."""
+    try:
+        with open(folder / f"{rank}.said", "w") as said:
+            os.dup2(said.fileno(), 1)
+        main = types.ModuleType("__main__")
+        sys.modules["__main__"] = main
+        sys.argv = ["program.py", str(rank)]
+        exec(compile(program, "program.py", "exec"), vars(main))
+    except BaseException as error:
+        (folder / f"{rank}.error").write_text(f"{type(error).__name__}: {error}")
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""Two processes on torch.distributed.rpc, and a stand-in for torch's reference where torch is not wanted."""
+
+import copy
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import minips
+from minips.lab.course.recorded import record, recorded
+
+LAUNCHER = Path(__file__).with_name("launch.py")
+KEY = "lecture.torch"
+LIMIT_S = 100.0
+"""How long a program may take."""
+LONGEST = 300
+"""Characters of an error that are shown."""
+
+
+class Ending(NamedTuple):
+    """The errors of a program's two processes, or nothing, and what the worker printed."""
+
+    server: str
+    worker: str
+    said: str
+
+    @property
+    def numbers(self) -> list[float]:
+        """The numbers that the worker printed."""
+        return [float(word) for word in self.said.split()]
+
+    def __repr__(self) -> str:
+        lines = [f"{name}: {error or 'came to its end'}" for name, error in zip(("ps", "worker1"), self, strict=False)]
+        if self.said.strip() and not self.worker:
+            lines.append(f"worker1 printed: {self.said.strip()}")
+        return "\n".join(lines)
+
+
+class Pair:
+    """Two processes for programs on torch, where torch is there; what came of them elsewhere, where it is not. Each
+    program gets the process's number as its argument, 0 or 1.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self.values: dict[str, Any] = {}
+        self.here = sys.platform == "linux" and find_spec("torch") is not None and self._start()
+        if self.here:
+            print(f"torch {self.values['torch']} is here. The programs run in processes of this machine.")
+        else:
+            self.values = recorded(KEY)
+            print(f"They are those of torch {self.values['torch']}.")
+
+    def run(self, name: str, program: str) -> Ending:
+        """Run a program in both processes; ValueError where torch is missing and nothing was recorded by this name."""
+        if self.here:
+            if not self._process:  # it was closed, and a learner runs a cell again
+                self._start()
+            assert self._process
+            told = self._ask(self._process, {"program": program, "limit": LIMIT_S})
+            shown = [" ".join(error.partition("\nTraceback")[0].split())[:LONGEST] for error in told["errors"]]
+            self.values[name] = [*shown, told["said"][1]]
+        if name not in self.values:
+            raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
+        return Ending(*self.values[name])
+
+    def close(self) -> None:
+        """End the process that starts the others, and keep what came of the programs, where that is asked for."""
+        if self._process:
+            self._end(self._process)
+            record(KEY, self.values)
+
+    def _start(self) -> bool:
+        package = str(Path(minips.__file__).parents[1])
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(LAUNCHER)],
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._process = process
+        try:
+            self.values |= self._told(process)
+        except (ValueError, OSError):  # torch cannot be imported
+            process.kill()
+            self._end(process)
+            return False
+        return True
+
+    def _ask(self, process: "subprocess.Popen[str]", what: Mapping[str, Any]) -> Any:
+        try:
+            if process.stdin:
+                process.stdin.write(json.dumps(what) + "\n")
+                process.stdin.flush()
+            return self._told(process)
+        except BaseException:  # an answer that nobody took would be taken for the next one
+            process.kill()
+            self._end(process)
+            raise
+
+    def _told(self, process: "subprocess.Popen[str]") -> Any:
+        assert process.stdout
+        if not select.select([process.stdout], [], [], 2 * LIMIT_S)[0]:
+            raise TimeoutError(f"The process that starts torch's programs said nothing for {2 * LIMIT_S:g} seconds.")
+        return json.loads(process.stdout.readline())
+
+    def _end(self, process: "subprocess.Popen[str]") -> None:
+        self._process = None
+        if process.stdin:
+            with suppress(OSError):
+                process.stdin.close()  # that ends it
+        process.wait(LIMIT_S)
+        if process.stdout:
+            process.stdout.close()
+
+
+RACE = """
+import sys
+
+import torch
+from torch.distributed import rpc
+
+from minips_course.lecture import race
+
+
+class ParameterServer:
+    def __init__(self, values):
+        self.params = torch.zeros(values)
+
+    def apply_gradients(self, gradients):
+        self.params -= 0.5 * gradients
+        return self.params
+
+
+def references():
+    return [rpc.RRef(one) for one in served]
+
+
+def addresses():
+    return [server.address for server in servers]
+
+
+if __name__ == "__main__":
+    rank, sizes = int(sys.argv[1]), [2, 25_000, 250_000]
+    if rank == 0:
+        served = [ParameterServer(values) for values in sizes]
+        servers = [race.serve(values) for values in sizes]
+    rpc.init_rpc(["ps", "worker1"][rank], rank=rank, world_size=2)
+    if rank == 1:
+        torchs, ours = rpc.rpc_sync("ps", references), rpc.rpc_sync("ps", addresses)
+        for reference, address, values in zip(torchs, ours, sizes):
+            print(*race.race(reference, address, torch.ones(values)))
+    rpc.shutdown()
+"""
+"""A program that prints a line of ratios for each size; see `race.race`."""
+
+
+class NotTheOwnerError(RuntimeError):
+    """A reference was asked for its object where the object is not."""
+
+
+class Reference:
+    """In place of torch's RRef, at a worker: what travels is copied, and counted in bytes of arrays."""
+
+    def __init__(self, owned: Any) -> None:
+        self._owned = owned
+        self.largest = 0
+        """Bytes of the largest thing that travelled."""
+
+    def to_here(self) -> Any:
+        """A copy of the object."""
+        return self._travelled(self._owned)
+
+    def local_value(self) -> Any:
+        """The object itself, in the owner's process; elsewhere an error, as here."""
+        raise NotTheOwnerError("Can't call local_value() on a reference whose object another process owns.")
+
+    def rpc_sync(self) -> "Calls":
+        """Calls of the object's methods that return the result."""
+        return Calls(self._call)
+
+    def rpc_async(self) -> "Calls":
+        """Calls of the object's methods that return a future: its ``wait()`` returns the result."""
+        return Calls(lambda *call: Promise(self._call(*call)))
+
+    def _call(self, name: str, args: tuple[Any, ...]) -> Any:
+        method = getattr(self._owned, name)
+        return self._travelled(method(*self._travelled(args)))
+
+    def _travelled(self, thing: Any) -> Any:
+        self.largest = max(self.largest, _bytes(thing))
+        return copy.deepcopy(thing)
+
+
+class Calls:
+    """The methods of an object that is elsewhere."""
+
+    def __init__(self, call: Callable[[str, tuple[Any, ...]], Any]) -> None:
+        self._made = call
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self._send, name)
+
+    def _send(self, name: str, *args: Any) -> Any:
+        return self._made(name, args)
+
+
+class Promise:
+    """A result that ``wait()`` returns."""
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+
+    def wait(self) -> Any:
+        """The result."""
+        return self._result
+
+    value = wait
+
+
+def _bytes(thing: Any) -> int:
+    """Bytes of all arrays in a thing."""
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes
+    if isinstance(thing, Mapping):
+        return sum(map(_bytes, thing.values()))
+    if isinstance(thing, list | tuple | set):
+        return sum(map(_bytes, thing))
+    return _bytes(vars(thing)) if hasattr(thing, "__dict__") and not isinstance(thing, type) else 0

@@ -1,0 +1,157 @@
+"""The questions, sentences and quiz of "Mend a lecture's server"."""
+
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    prompt,
+    question,
+    quiz,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
+
+question(
+    "lecture.1",
+    "The worker calls apply_gradients on what .to_here() brought. Whose parameters change?",
+    Option(
+        "the server's parameters alone",
+        lambda stopped, server, worker: not stopped and server > 0 and worker == 0,
+        "What came is a reference in disguise: the call went to the server's object.",
+    ),
+    Expected(
+        "the worker's parameters alone",
+        lambda stopped, server, worker: not stopped and server == 0 and worker > 0,
+        "What came is a copy. The call changes the copy, and the server never hears of it. No error says so. (On a "
+        "copy the mark async_execution has no effect: it is for calls that arrive.)",
+    ),
+    Option(
+        "the parameters of both",
+        lambda stopped, server, worker: not stopped and server > 0 and worker > 0,
+        "Server and worker hold the same array: what one changes, the other sees.",
+    ),
+    Option(
+        "no parameters: the call ends with an error",
+        lambda stopped, server, worker: stopped and server == 0 and worker == 0,
+        "What came has no method apply_gradients, or it refuses to be called away from its owner.",
+    ),
+    otherwise="The call changed nothing and raised nothing, or it did both.",
+)
+
+timed_question(
+    "lecture.2",
+    "A call with 2 values, there and back: how long does torch's take, compared with minips' push_pull?",
+    Option(
+        "at most two thirds as long",
+        lambda ratio: 0 < ratio <= 2 / 3,
+        "torch's agent is written in C++, and minips in Python. How much of the time that is, this run does not say.",
+    ),
+    Option(
+        "about as long, within a factor of 1.5",
+        lambda ratio: 2 / 3 < ratio < 1.5,
+        "Both send a small message and wait for the answer, and that may be most of the time on this machine.",
+    ),
+    Expected(
+        "more than 1.5 times as long",
+        lambda ratio: ratio >= 1.5,
+        "Both send a small message and wait for the answer, so what differs is the code around it. torch's call takes "
+        "any method of any object: it pickles the call and its result, and hands it to threads on both sides. A "
+        "push_pull knows what it carries. How much each part takes, this run does not say.",
+    ),
+    otherwise="The times cannot be compared: one of them is zero, or there is none.",
+)
+
+sentence(
+    "lecture.1",
+    "worker1 ends with {worker}. And ps: {server}.",
+    expect="'pickle' in worker and 'lambda' in worker and server",
+)
+
+sentence("lecture.2", "worker1 ends with {worker}.", expect="'NameError' in worker and 'global_ps_rref' in worker")
+
+sentence("lecture.3", "worker1 ends with {worker}.", expect="'AttributeError' in worker and 'local_value' in worker")
+
+sentence(
+    "lecture.4",
+    "The list of the owner is {numbers} now. The answers to append and to index were {answers}.",
+    expect="numbers == [1, 2, 3] and answers == [None, 2]",
+)
+
+sentence("lecture.5", "worker1 ends with {worker}.", expect="'async' in worker and 'Future' in worker")
+
+sentence(
+    "lecture.6",
+    "Both processes come to their end, and the server's parameters are {params}.",
+    expect="not server and not worker and params == [-0.5, -0.5]",
+)
+
+sentence(
+    "lecture.7",
+    "After adding 7 to the fetched copy, the server holds {untouched}; after a push of ones it holds {pushed}.",
+    expect="untouched == [0, 0] and pushed == [-0.5, -0.5]",
+)
+
+timed_sentence(
+    "lecture.8",
+    "The pushes that are sent together take {short:.0%} of the time of those one by one where a message is on its way "
+    "for 1 millisecond, {middle:.0%} where for 5, and {long:.0%} where for 20.",
+)
+
+prompt(
+    "lecture.1",
+    "In two sentences: how do the two compare as messages grow, and how sure are you? Use the range of the five turns.",
+    "torch's call took longer than minips' at each size whose whole range lies above 1. Whether the ratio changes with "
+    "the size, these five turns say only where the ranges do not overlap.",
+)
+
+quiz(
+    "lecture",
+    Item(
+        "What does pickle send of a function that a module defines?",
+        {
+            "Its module and its name.": "The other process imports the module and looks the name up. So it must have "
+            "the same module, and the name must be there.",
+            "Its source.": "No source and no byte code travels. That is why another process needs the same module.",
+            "Its result.": "Nothing is called when a function is pickled.",
+        },
+    ),
+    Item(
+        "A function that uses a global of its module is called in another process. Which global does it see?",
+        {
+            "That of the process in which it runs.": "Only the name travels, so the function finds what its module "
+            "holds in the process where it runs.",
+            "That of the process that made the call.": "Globals do not travel with a function: pickle sends its "
+            "module and its name.",
+            "Both processes share it.": "Two processes share no variables. Each has its own copy of the module.",
+        },
+    ),
+    Item(
+        "You want the server's parameters to change. Which call does that?",
+        {
+            "reference.rpc_sync().apply_gradients(g)": "The call travels to the object at its owner.",
+            "reference.to_here().apply_gradients(g)": "This changes a copy at the caller, which is then forgotten.",
+            "reference.local_value().apply_gradients(g), at the worker": "local_value() is for the owner alone; at "
+            "the worker it raises an error.",
+        },
+    ),
+    Item(
+        "What is to_here() good for?",
+        {
+            "To read a value once.": "It brings a copy of what the object is at that moment. A later change at the "
+            "owner does not reach the copy.",
+            "To move the object to another owner.": "The object stays with its owner; a copy travels.",
+            "To save bytes.": "It sends the whole object, with everything that it holds. A method that returns what "
+            "is needed sends less.",
+        },
+    ),
+    Item(
+        "What does rpc_async() change, compared with rpc_sync()?",
+        {
+            "The caller goes on, and gets the result from a future.": "The call is the same. Only the waiting is moved "
+            "to where the result is needed.",
+            "The method runs at the caller, and no call travels.": "The method runs at the owner in both cases.",
+            "The owner runs the method, and sends no result.": "It is sent, and the future's wait() returns it.",
+        },
+    ),
+)

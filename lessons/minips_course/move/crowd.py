@@ -1,0 +1,295 @@
+"""Calls over several contenders, alone and in a crowd: one process serves them all, and others call.
+
+A turn is one call, made when all the others have had theirs. A burst is as many calls as so many callers at once can
+make in a time; each caller has a connection and a thread of its own, and the threads are spread over the calling
+processes. Of the contenders that share a process only one is called at a time, and the others wait for a message.
+"""
+
+import secrets
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+
+from minips.engines import Processes
+from minips.engines.supervisor import ControlPipe, Supervisor
+from minips.lab.measure import pairs
+from minips.lab.measure.pairs import Contender, Trip, lacking, numbers, over_transports, silence
+from minips.lab.measure.turns import START_S, TURN_S, rota, take_turns
+from minips.stages.transports import Transport
+from minips.stages.transports.link import Link
+from minips.stages.transports.network import loopback
+from minips.words import message_of
+from minips_course.move import trips
+
+TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
+"""Those of minips that a lecture's table has, and two more: bare TCP, and shared memory."""
+CALLING = 4
+"""The processes that call."""
+BURST_S = 0.08
+TEXT, TEXT_BYTES = ("aiohttp-json", "pyro-serpent"), 2_000_000
+"""Contenders that write numbers or bytes as text, and the largest frame for which they are not too slow."""
+
+
+def alone(
+    contenders: Sequence[Contender], rounds: Mapping[int, int]
+) -> tuple[dict[int, dict[str, dict[int, float]]], dict[str, str]]:
+    """One caller, turn by turn: the seconds of a call by the bytes of its frame, by contender and by round, and why
+    some did not take part. ``rounds`` says how many there are, by the bytes.
+    """
+    with Crowd(contenders, processes=1) as crowd:
+        calls = {
+            nbytes: crowd.turns(nbytes, count, [one for one in crowd.names if nbytes < TEXT_BYTES or one not in TEXT])
+            for nbytes, count in rounds.items()
+        }
+        return calls, crowd.skipped
+
+
+def together(
+    contenders: Sequence[Contender], nbytes: int, callers: Sequence[int], rounds: int, seconds: float = BURST_S
+) -> tuple[dict[int, dict[str, dict[int, float]]], dict[str, str]]:
+    """Calls a second of all callers at once, by the number of callers, by contender and by round, and why some did not
+    take part. A burst takes so many seconds.
+    """
+    with Crowd(contenders) as crowd:
+        return crowd.rates(nbytes, callers, rounds, seconds), crowd.skipped
+
+
+def transports(link: Link | None = None, names: Sequence[str] = TRANSPORTS) -> list[Contender]:
+    """Those of minips, each behind a link where there is one: every caller has its own, and the server has one."""
+    ways = over_transports(names, pairs.frames, pairs.frames_server, applies=False)
+    if link is None:
+        return ways
+    speed = f"{link.bandwidth_bps / 1e9:g} Gbit/s"
+    return [
+        replace(way, name=f"{way.name}, {speed}", trip=_linked, serve=_linked_server, parts={**way.parts, "link": link})
+        for way in ways
+    ]
+
+
+def rest() -> Contender:
+    """REST as it is often written: a POST over aiohttp, whose body is a list of numbers in JSON."""
+    return Contender(
+        "aiohttp-json", trips.json, trips.json_server, {"applies": False}, skipped=lacking(["aiohttp"], "transports")
+    )
+
+
+def bare_pyro(serializer: str) -> Contender:
+    """Pyro without minips: a method that gives bytes back, with one of its serializers and its own pool of threads."""
+    skipped = lacking(["Pyro5", "serpent", "msgpack"], "transports")
+    return Contender(f"pyro-{serializer}", _pyro, _pyro_server, {"serializer": serializer}, skipped=skipped)
+
+
+class Crowd:
+    """``with``: a process that serves all contenders, and processes that call.
+
+    ``skipped`` says why a contender does not take part.
+    """
+
+    def __init__(self, contenders: Sequence[Contender], processes: int = CALLING) -> None:
+        self.skipped = {one.name: one.skipped for one in contenders if one.skipped}
+        self._contenders = [one for one in contenders if not one.skipped]
+        self._processes, self._stack = processes, ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._supervisor = stack.enter_context(Supervisor(Processes().start))
+            callers = [f"calling side {number}" for number in range(self._processes)]
+            server, *self._callers = self._supervisor.start("serving side", *callers)
+            server.assign(serve_all, {"contenders": self._contenders})
+            addresses, failed = self._supervisor.receive(server, "ready", START_S)
+            self.skipped |= failed
+            for caller in self._callers:
+                caller.assign(call_all, {"contenders": self._contenders, "addresses": addresses})
+            for caller in self._callers:
+                self._supervisor.receive(caller, "ready", START_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The contenders that take part."""
+        return [one.name for one in self._contenders if one.name not in self.skipped]
+
+    def turns(self, nbytes: int, rounds: int, names: Sequence[str]) -> dict[str, dict[int, float]]:
+        """Seconds of a call by contender and round: in each round every contender has one turn, in a random order.
+
+        The first process calls. Those that would take too long have fewer turns, see `take_turns`.
+        """
+        ready = [name for name in names if self._open(name, nbytes, 1)]
+        calls = {name: partial(self._ask, 0, "turn", name, nbytes) for name in ready}
+        return take_turns(calls, {name: call() for name, call in calls.items()}, rounds, lambda text, share: None)
+
+    def rates(
+        self, nbytes: int, callers: Sequence[int], rounds: int, seconds: float
+    ) -> dict[int, dict[str, dict[int, float]]]:
+        """Calls a second by the number of callers at once, by contender and by round, in a random order."""
+        for name in self.names:
+            for count in callers:
+                self._open(name, nbytes, count)
+        bursts = {f"{name} {count}": (name, count) for name in self.names for count in callers}
+        found: dict[int, dict[str, dict[int, float]]] = {count: {name: {} for name in self.names} for count in callers}
+        for number, key in rota(dict.fromkeys(bursts, rounds), rounds):
+            name, count = bursts[key]
+            found[count][name][number] = self._burst(name, nbytes, count, seconds)
+        return found
+
+    def _open(self, name: str, nbytes: int, callers: int) -> bool:
+        """Connect so many callers; False where that does not work, and then the contender is skipped."""
+        for process, count in enumerate(self._spread(callers)):
+            if name not in self.skipped and (why := self._ask(process, "open", name, nbytes, count)):
+                self.skipped[name] = f"skipped: {why}"
+        return name not in self.skipped
+
+    def _burst(self, name: str, nbytes: int, callers: int, seconds: float) -> float:
+        calling = [(self._callers[i], count) for i, count in enumerate(self._spread(callers)) if count]
+        for caller, count in calling:
+            caller.send("burst", (name, nbytes, count, seconds))
+        counted = [self._supervisor.receive(caller, "done", TURN_S) for caller, _ in calling]
+        return float(sum(calls / took for calls, took in counted))
+
+    def _spread(self, callers: int) -> list[int]:
+        """The number of the callers of each process."""
+        whole, more = divmod(callers, len(self._callers))
+        return [whole + (number < more) for number in range(len(self._callers))]
+
+    def _ask(self, process: int, word: str, *what: Any) -> Any:
+        self._callers[process].send(word, what)
+        return self._supervisor.receive(self._callers[process], "done", START_S + TURN_S)
+
+
+def serve_all(control: ControlPipe, *, contenders: Sequence[Contender]) -> None:
+    """The serving side of all contenders, until the supervisor says stop."""
+    silence()
+    addresses, failed = dict[str, Any](), dict[str, str]()
+    with ExitStack() as stack:
+        for one in contenders:
+            assert one.serve
+            try:
+                addresses[one.name] = stack.enter_context(one.serve(values=1, **one.parts))
+            except Exception as error:
+                failed[one.name] = f"skipped: {message_of(error)}"
+        control.send("ready", (addresses, failed))
+        control.wait()
+
+
+def call_all(control: ControlPipe, *, contenders: Sequence[Contender], addresses: dict[str, Any]) -> None:
+    """A calling side: it connects, makes a call or a burst of calls, whenever the supervisor says so."""
+    silence()
+    ways = {one.name: one for one in contenders}
+    opened: dict[tuple[str, int], list[Trip]] = defaultdict(list)
+    with ExitStack() as stack:
+        control.send("ready")
+        while (message := control.wait("open", "turn", "burst"))[0] != "stop":
+            word, (name, nbytes, *more) = message
+            ready = opened[name, nbytes]
+            if word == "turn":
+                control.send("done", _seconds(ready[0]))
+            elif word == "burst":
+                control.send("done", _burst(ready[: more[0]], more[1]))
+            else:
+                try:
+                    while len(ready) < more[0]:
+                        ready.append(_opened(stack, ways[name], addresses[name], nbytes // 4))
+                    control.send("done", "")
+                except Exception as error:
+                    control.send("done", message_of(error))
+
+
+def _opened(stack: ExitStack, way: Contender, address: Any, values: int) -> Trip:
+    """A connection that has made one call, whose answer was right."""
+    trip: Trip = stack.enter_context(way.trip(address, values=values, **way.parts))
+    if not np.array_equal(trip(), numbers(values)):
+        raise RuntimeError("the first answer is not what was sent, so its time would mean nothing")
+    return trip
+
+
+def _seconds(trip: Trip) -> float:
+    began = time.perf_counter()
+    trip()
+    return time.perf_counter() - began
+
+
+def _burst(ready: Sequence[Trip], seconds: float) -> tuple[int, float]:
+    """The calls that these callers make, each in its thread, and the seconds that they took."""
+    began = time.perf_counter()
+
+    def call_on(trip: Trip) -> int:
+        calls = 0
+        while time.perf_counter() < began + seconds:
+            trip()
+            calls += 1
+        return calls
+
+    with ThreadPoolExecutor(len(ready)) as pool:
+        return sum(pool.map(call_on, ready)), time.perf_counter() - began
+
+
+@contextmanager
+def _linked_server(*, transport: Transport, link: Link, values: int) -> Iterator[tuple[str, str]]:
+    with pairs.frames_server(transport=link.around(transport), values=values) as address:
+        yield address
+
+
+@contextmanager
+def _linked(address: tuple[str, str], *, transport: Transport, link: Link, values: int) -> Iterator[Trip]:
+    with pairs.frames(address, transport=link.around(transport), values=values) as trip:
+        yield trip
+
+
+@contextmanager
+def _pyro_server(*, serializer: str, values: int) -> Iterator[str]:
+    from Pyro5.api import Daemon, expose
+
+    serpent = import_module("serpent")
+
+    class Returning:
+        @expose  # type: ignore[untyped-decorator, unused-ignore]
+        def back(self, frame: Any) -> bytes:
+            return frame if isinstance(frame, bytes) else bytes(serpent.tobytes(frame))
+
+    with Daemon(host=loopback()) as daemon:
+        thread = threading.Thread(target=daemon.requestLoop, daemon=True)
+        thread.start()
+        yield str(daemon.register(Returning(), f"returning-{secrets.token_hex(4)}"))
+        daemon.shutdown()
+
+
+@contextmanager
+def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
+    from Pyro5.api import Proxy
+
+    serpent = import_module("serpent")
+
+    frame = numbers(values).tobytes()
+    with Proxy(address) as remote:
+        remote._pyroSerializer = serializer
+
+        def call() -> Any:
+            remote._pyroClaimOwnership()
+            answer = remote.back(frame)
+            return np.frombuffer(answer if isinstance(answer, bytes) else serpent.tobytes(answer), np.float32)
+
+        try:
+            yield call
+        finally:
+            remote._pyroClaimOwnership()  # another thread may have called
+
+
+def serialized(nbytes: int) -> dict[str, int]:
+    """The bytes that serpent and MessagePack make of so many random ones."""
+    import msgpack
+
+    frame = np.random.default_rng(0).bytes(nbytes)
+    return {"text": len(import_module("serpent").dumps(frame)), "packed": len(msgpack.packb(frame))}

@@ -1,0 +1,225 @@
+"""The questions, sentences and quiz of "Move frames"."""
+
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    prompt,
+    quiz,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
+
+timed_question(
+    "move.1",
+    "A frame of a kilobyte there and back: how long does minips' Http take, compared with minips' Tcp?",
+    Option(
+        "Http is faster",
+        lambda times: times < 1,
+        "A call over aiohttp and its event loops took less time in all than one over minips' Tcp and its threads.",
+    ),
+    Option(
+        "less than twice as long",
+        lambda times: 1 <= times < 2,
+        "What Http adds to each call was less than what Tcp's call takes in all.",
+    ),
+    Expected(
+        "at least twice as long",
+        lambda times: times >= 2,
+        "With 1 kB the bytes hardly count. For each call aiohttp makes a request and an answer and runs tasks in event "
+        "loops, and minips hands the call over to the threads of these loops and back. Tcp does far less for a call. "
+        "The share of each part is not measured here.",
+    ),
+    otherwise="One of the two could not be measured.",
+)
+
+timed_question(
+    "move.2",
+    "16 callers, each with its own connection, call over minips' Tcp with 1 kB, again and again. The server sends "
+    "back at once what came. How many times as many calls a second does it answer as with one caller?",
+    Expected(
+        "less than 3 times as many",
+        lambda times: 0 < times < 3,
+        "One caller and the server work in turns, with short gaps that more callers can fill. But all threads of the "
+        "server share one interpreter, and all processes share the cores. Where these are busy, further callers queue, "
+        "and changing from thread to thread takes time as well, so that there may even be fewer calls. The share of "
+        "each is not measured here.",
+    ),
+    Option(
+        "3 to 8 times as many",
+        lambda times: 3 <= times <= 8,
+        "One caller left the server idle most of the time, and 16 filled most of that.",
+    ),
+    Option(
+        "about 16 times as many",
+        lambda times: times > 8,
+        "The server answered many calls at once, and a call took hardly longer in the crowd than alone.",
+    ),
+    otherwise="One of the two could not be measured.",
+)
+
+timed_sentence(
+    "move.1",
+    "A call of 1 kB: Http takes {times.median:.1f} times as long as Tcp (median of {rounds} rounds, quartiles "
+    "{times.low:.1f} to {times.high:.1f}).",
+    expect="times.median > 2",
+)
+
+timed_sentence(
+    "move.2",
+    "A call of 1 MB over HTTP: the JSON list takes {times.median:.0f} times as long as the bytes (median of {turns} "
+    "rounds, quartiles {times.low:.0f} to {times.high:.0f}).",
+    expect="times.low > 10",
+)
+
+timed_sentence(
+    "move.3",
+    "By α, from the least: {by_alpha}. By β: {by_beta}.",
+    expect="by_alpha != by_beta",
+)
+
+timed_sentence(
+    "move.4",
+    "The line at 32 kB, between its two points: {between.median:.0%} of the measured time (median of the contenders, "
+    "quartiles {between.low:.0%} to {between.high:.0%}). At 10 MB, far beyond: {beyond.median:.0%} ({beyond.low:.0%} "
+    "to {beyond.high:.0%}), and {least:.0%} where it is worst.",
+    expect="between.low > 0.5 and between.high < 1.6 and least < 0.9",
+)
+
+sentence(
+    "move.5",
+    "serpent writes 1,000,000 bytes as {text:,}, MessagePack as {packed:,}.",
+    expect="text > 1.3e6 and packed < 1.001e6",
+)
+
+timed_sentence(
+    "move.6",
+    "1 MB there and back, compared with Tcp (medians, quartiles): Pyro with serpent takes {serpent.median:.0f} times "
+    "as long ({serpent.low:.0f} to {serpent.high:.0f}), Pyro with MessagePack {msgpack.median:.1f} times "
+    "({msgpack.low:.1f} to {msgpack.high:.1f}), minips' Pyro {ours.median:.1f} times ({ours.low:.1f} to "
+    "{ours.high:.1f}).",
+    expect="serpent.low > 3 * msgpack.high and msgpack.median > 1 and ours.median > 1",
+)
+
+timed_sentence(
+    "move.7",
+    "One after another the 16 calls take {times:.1f} times as long as through the pool.",
+    expect="times > 6",
+)
+
+timed_sentence(
+    "move.8",
+    "16 callers in place of one: Tcp answers {times.median:.1f} times as many calls a second (median of {rounds} "
+    "rounds, quartiles {times.low:.1f} to {times.high:.1f}), so each caller waits {longer:.0f} times as long as one "
+    "alone. Over all contenders it is {least:.1f} to {most:.1f} times as many calls.",
+    expect="times.median < 3",
+)
+
+timed_sentence(
+    "move.9",
+    "Of Tcp's calls a second, Pyro alone, with MessagePack, answers {one.median:.0%} with one caller and "
+    "{many.median:.0%} with 16 (medians, quartiles {one.low:.0%} to {one.high:.0%} and {many.low:.0%} to "
+    "{many.high:.0%}); minips' Pyro {ours.median:.0%} with 16 ({ours.low:.0%} to {ours.high:.0%}).",
+    expect="many.median < 1 and ours.median < 1",
+)
+
+timed_sentence(
+    "move.10",
+    "Tcp, 1 kB, one caller: a call that has waited for its turn takes {times:.1f} times as long as one right after "
+    "another.",
+    expect="times > 1",
+)
+
+sentence(
+    "move.11",
+    "Your transport carried the messages of four workers, and the model reads {accuracy:.0%} of the held-out digits. "
+    "Is it among minips' transports? {listed}.",
+    expect="accuracy > 0.9 and listed == 'yes'",
+)
+
+sentence(
+    "move.12",
+    "No .proto file, and the answers are {answer} and, with asyncio, {awaited}.",
+    expect="answer == 'NO .PROTO ANYWHERE' and awaited == 'NOR HERE'",
+)
+
+sentence(
+    "move.13",
+    "One call; frames of {sent} bytes, answered one by one: {totals}.",
+    expect="sent == [100, 20, 3] and totals == [100, 120, 123]",
+)
+
+sentence(
+    "move.14",
+    "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in the place of a name was "
+    "refused: {refused}.",
+    expect="size == 6 and shape == [2, 3] and dtype == 'float32' and refused",
+)
+
+sentence(
+    "move.15",
+    "ZeroMQ raised no error; an answer came: {answered}. minips' Zmq, which asks whether anybody is there: {ours}.",
+    expect="not answered and ours == 'ConnectionError'",
+)
+
+prompt(
+    "move.1",
+    "16 workers push gradients of 1 MB over a network of 1 Gbit/s. Which transport do you take, and what would change "
+    "your decision? Two sentences, with a number from the table.",
+    "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s lets in, and over 1 Gbit/s "
+    "all three come close to 125: the network is the limit, and I take Tcp for its reserve. With 10 Gbit/s or 1 kB the "
+    "transport would be the limit, and I would take the quickest one without a network.",
+)
+
+quiz(
+    "move",
+    Item(
+        "A call of 1 kB and a call of 2 kB over the same transport take almost the same time. Which cost decides?",
+        {
+            "the fixed cost α": "It comes with each call, whatever the call carries, and here it is nearly all.",
+            "the cost β of each byte": "Then twice the bytes would take about twice the time.",
+            "neither: this must be chance": "At first the times of all transports grow far less than the frame. "
+            "That is no accident of one call.",
+        },
+    ),
+    Item(
+        "REST sends a list of numbers as JSON text. What does that change most, for a large frame?",
+        {
+            "β: each number is written and parsed": "The work is done for every number, so the time grows with the "
+            "frame, and far faster than with bytes.",
+            "α: a request has to be made for each call": "The other contender over HTTP makes a request as well, and "
+            "its call with 1 MB is many times as quick.",
+            "nothing: the network carries both alike": "The text is longer, and on this machine there is no network. "
+            "The time goes into writing and parsing.",
+        },
+    ),
+    Item(
+        "A handler waits 0.05 s for a disk. 16 blocking calls over 16 connections go through a ThreadPoolExecutor(16). "
+        "How long do they take?",
+        {
+            "about as long as one call": "All of them wait at the same time, and a thread that waits needs no core.",
+            "about 16 times as long as one call": "So it is without the pool: each waits for the one before.",
+            "about 8 times as long, with two cores": "Cores count where threads compute. These wait.",
+        },
+    ),
+    Item(
+        "16 callers brought far less than 16 times as many calls a second. What ran out?",
+        {
+            "time of the processes that compute": "Each call costs some computing on both sides. Where a "
+            "process or the cores are busy all the time, one more caller only queues.",
+            "bandwidth between the two processes": "16 callers with 1 kB move some megabytes a second. The same kind "
+            "of socket moved far more when frames were large.",
+            "connections: a server has only a few": "Each caller had a connection of its own, with a thread for it.",
+        },
+    ),
+    Item(
+        "A lecture calls Pyro relatively slow. What did this run say?",
+        {
+            "it is slower than TCP, mostly by its serializer": "With MessagePack in place of serpent most of the "
+            "difference at 1 MB is gone. What is left is still slower than TCP.",
+            "it is not slow: only its serializer is": "With MessagePack its call takes longer than TCP's, too.",
+            "it is slow, and its serializer does not matter": "serpent and MessagePack are far apart at 1 MB.",
+        },
+    ),
+)

@@ -1,0 +1,175 @@
+"""The checks of a learner's own server, one for each lesson in which it grows: rounds, a header, a quantizer, a memory,
+and a bound in place of the rounds.
+"""
+
+import pickle
+from typing import Any
+
+import numpy as np
+
+from minips.lab.course.exercises import Refused, case, refuse_if
+from minips.lab.course.own import grows, method
+from minips.stage import Tensors
+from minips.testing.base import same_bits
+
+
+def _drawn(rng: np.random.Generator) -> Tensors:
+    """Named arrays, as gradients are."""
+    return {"W": rng.normal(size=(int(rng.integers(2, 9)), 3)).astype("f4"), "b": rng.normal(size=3).astype("f4")}
+
+
+def _copy(tensors: Tensors) -> Tensors:
+    return {name: x.copy() for name, x in tensors.items()}
+
+
+@grows("server", "handle", until="wait")
+def check_rounds(cls: type, rng: np.random.Generator) -> None:
+    """Refused unless it answers all pushes of a round at once, with the mean in the workers' order applied."""
+    workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
+    server: Any = cls(_copy(start), workers, lr)
+    wanted = _copy(start)
+    for turn in range(3):
+        pushes = [{name: rng.normal(size=p.shape).astype(p.dtype) for name, p in start.items()} for _ in range(workers)]
+        order = rng.permutation(workers).tolist()
+        for name, p in wanted.items():
+            p -= lr * sum(push[name] for push in pushes) / workers
+        for count, worker in enumerate(order, 1):
+            where = f"{workers} workers, round {turn}, push {count} of {workers} (worker {worker}):"
+            with case(where):
+                answers = server.handle(worker, ("push", _copy(pushes[worker])))
+                if count < workers:
+                    refuse_if(answers, f"it answered {len(answers)} messages; the round is not whole yet.")
+                    continue
+                got = sorted((to, said) for to, (said, _) in answers)
+                everyone = [(to, "applied") for to in range(workers)]
+                refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
+                for name, p in wanted.items():
+                    near = np.allclose(server.params[name], p, rtol=1e-5, atol=1e-6)
+                    refuse_if(not near, f"{name!r} is not what the mean of the gradients, times lr, makes of it.")
+        with case(f"{workers} workers, after round {turn}, a pull:"):
+            ((to, (said, params)),) = server.handle(order[0], ("pull", {}))
+            refuse_if((to, said) != (order[0], "params"), f"it answered {to, said}, expected {(order[0], 'params')}.")
+            alike = all(np.allclose(params[name], p, rtol=1e-5, atol=1e-6) for name, p in wanted.items())
+            refuse_if(not alike, "it answered other parameters than those after the round.")
+    _same_in_any_order(cls, rng)
+
+
+def _same_in_any_order(cls: type, rng: np.random.Generator) -> None:
+    start = {"w": rng.normal(size=50).astype("f4")}
+    pushes = [{"w": (rng.normal(size=50) * 10.0 ** rng.integers(-3, 4)).astype("f4")} for _ in range(4)]
+    ends = []
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        server: Any = cls(_copy(start), 4, 0.25)
+        for worker in order:
+            server.handle(worker, ("push", _copy(pushes[worker])))
+        ends.append(server.params["w"])
+    alike = same_bits(*ends)
+    refuse_if(not alike, "The same pushes in another order of arrival end at other bits. Add in the workers' order.")
+
+
+@grows("wire", "pack")
+def check_pack(cls: Any, rng: np.random.Generator) -> None:
+    """Refused unless bytes that it packs come back as the same arrays, with little beside the arrays, and no pickle."""
+    trials: list[Tensors] = [
+        {},
+        {"w": rng.normal(size=5).astype("f4")},
+        _drawn(rng),
+        {"s": np.asarray(rng.normal(), "f4"), "none": np.zeros((0, 3), "f8")},
+        {"cube": rng.normal(size=(2, 3, 4)), "codes": rng.integers(-9, 9, 11).astype("i1"), "ünder": np.arange(3)},
+        {"part": np.asfortranarray(rng.normal(size=(4, 6)))[1:, ::2]},
+    ]
+    for tensors in trials:
+        before = _copy(tensors)
+        with case(f"For {', '.join(f'{k} {x.dtype}{list(x.shape)}' for k, x in tensors.items()) or 'no arrays'}:"):
+            data = cls.pack(tensors)
+            refuse_if(not isinstance(data, bytes | bytearray), f"pack returned a {type(data).__name__}, not bytes.")
+            back = cls.unpack(bytes(data))
+            refuse_if(list(back) != list(before), f"the names came back as {list(back)}.")
+            for name, x in before.items():
+                refuse_if(not same_bits(np.asarray(back[name]), x), f"{name!r} is not the same to the bit.")
+            arrays = sum(x.nbytes for x in before.values())
+            limit = arrays + 100 + 100 * len(before)
+            refuse_if(len(data) > limit, f"{len(data)} bytes for arrays of {arrays}; at most {limit} are asked for.")
+    try:
+        pickle.loads(data)
+    except Exception:
+        return
+    raise Refused("These are pickle's bytes. Write the header yourself.")
+
+
+@grows("bits", "encode")
+def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
+    """Refused unless it sends at most half the bytes, and what comes back is nearer to the gradient than nothing is."""
+    large = {"W": rng.normal(size=(40, 10)).astype("f4"), "b": rng.normal(size=10).astype("f4")}
+    for what, tensors in (("normal values", large), ("zeros", {name: 0 * x for name, x in large.items()})):
+        with case(f"For {what}:"):
+            before = _copy(tensors)
+            parts = cls.encode(tensors)
+            refuse_if(not isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
+            sent, whole = (sum(np.asarray(x).nbytes for x in one.values()) for one in (parts, before))
+            refuse_if(2 * sent > whole, f"the parts have {sent} bytes of {whole}; at most half is asked for.")
+            travelled = method(cls, "unpack")(method(cls, "pack")(parts))
+            back = cls.decode(travelled, before)
+            for name, x in before.items():
+                got = np.asarray(back[name])
+                told = f"{name!r} came back as {got.dtype}{list(got.shape)}, expected {x.dtype}{list(x.shape)}."
+                refuse_if((got.dtype, got.shape) != (x.dtype, x.shape), told)
+                refuse_if(not np.isfinite(got).all(), f"{name!r} came back with NaN or infinity.")
+                refuse_if(not same_bits(tensors[name], x), f"encode changed {name!r}.")
+                error, size = float(((got - x) ** 2).sum()), float((x**2).sum())
+                refuse_if(error > size or (size and error == size), f"{name!r} is as far off as zeros would be.")
+
+
+@grows("remember", "compensate")
+def check_memory(cls: Any, rng: np.random.Generator) -> None:
+    """Refused unless what was sent and what is remembered add up to all gradients, at each step."""
+    memory: Tensors = {}
+    total = {"W": np.zeros((6, 3)), "b": np.zeros(3)}
+    arrived = _copy(total)
+    for step in range(12):
+        gradient = {name: rng.normal(size=x.shape) for name, x in total.items()}
+        before = _copy(gradient)
+        with case(f"Step {step}:"):
+            compensated = cls.compensate(gradient, memory)
+            if step % 2:  # the largest value alone, or signs: nothing whole, and nothing left out
+                sent = {name: np.where(np.abs(x) >= np.abs(x).max(), x, 0) for name, x in compensated.items()}
+            else:
+                sent = {name: np.sign(x) * np.abs(x).mean() for name, x in compensated.items()}
+            memory = cls.remember(compensated, sent)
+            for name, x in before.items():
+                refuse_if(not same_bits(gradient[name], x), f"compensate changed the gradient {name!r}.")
+                total[name] += x
+                arrived[name] += sent[name]
+                kept = memory.get(name, 0)
+                whole = np.allclose(arrived[name] + kept, total[name], atol=1e-9)
+                refuse_if(not whole, f"of {name!r}, what was sent and what is remembered do not add up.")
+
+
+@grows("wait", "staleness")
+def check_bound(cls: type, rng: np.random.Generator) -> None:
+    """Refused unless it applies each push at once, and answers it once its worker is at most ``staleness`` clocks ahead
+    of the slowest one.
+    """
+    for staleness in (0, 2, int(rng.integers(3, 7)), 99):
+        workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
+        server: Any = type("Server", (cls,), {"staleness": staleness})(_copy(start), workers, lr)
+        clocks, waiting, wanted = [0] * workers, set[int](), _copy(start)
+        speeds = rng.uniform(0.1, 1, workers)  # some push seldom
+        for turn in range(12 * workers):
+            able = np.array([speed * (one not in waiting) for one, speed in enumerate(speeds)])
+            worker = int(rng.choice(workers, p=able / able.sum()))
+            push = {name: rng.normal(size=p.shape).astype(p.dtype) for name, p in start.items()}
+            for name, p in wanted.items():
+                p -= lr / workers * push[name]
+            clocks[worker] += 1
+            with case(f"staleness = {staleness}, push {turn} is worker {worker}'s, the clocks are then {clocks}:"):
+                answers = server.handle(worker, ("push", _copy(push)))
+                waiting.add(worker)
+                free = {one for one in waiting if clocks[one] - min(clocks) <= staleness}
+                waiting -= free
+                got, due = sorted((to, said) for to, (said, _) in answers), [(to, "applied") for to in sorted(free)]
+                refuse_if(got != due, f"it answered {got}, expected {due}.")
+                ((to, (said, params)),) = server.handle(worker, ("pull", {}))
+                refuse_if((to, said) != (worker, "params"), f"it answered a pull with {to, said}.")
+                near = all(np.allclose(params[name], p, rtol=1e-4, atol=1e-5) for name, p in wanted.items())
+                refuse_if(not near, "the parameters are not what lr / workers times each gradient makes of them.")

@@ -1,0 +1,1 @@
+"""The lesson "Where compression pays"."""

@@ -1,0 +1,58 @@
+"""Pictures: where a codec pays, and the seconds until a model is good enough."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.ticker import LogLocator
+
+from minips.lab.plots import LOOKS
+from minips.stage import Array
+
+MOST = 5.0
+"""The end of the colours, in powers of two."""
+
+
+def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[str, float]) -> None:
+    """One message's speed against that of exact values, by codec and bandwidth. ``seconds`` are those to encode and to
+    decode, by codec and for ``exact``; the black line is where they are what the wire saves.
+    """
+    rates = np.geomspace(1e6, 400e9, 200)  # bit/s
+    plain = seconds["exact"] + 8 * nbytes["exact"] / rates
+    times = np.array([plain / (seconds[name] + 8 * nbytes[name] / rates) for name in codecs])
+    _, ax = pyplot.subplots(figsize=(9, 3.6), layout="constrained")
+    rows = np.arange(len(codecs))
+    mesh = ax.pcolormesh(rates, rows, np.log2(times), cmap="PuOr", vmin=-MOST, vmax=MOST, shading="nearest")
+    for row, name in enumerate(codecs):
+        even = 8 * (nbytes["exact"] - nbytes[name]) / (seconds[name] - seconds["exact"])
+        if even > rates[0]:
+            ax.plot([even, even], [row - 0.5, row + 0.5], color="black", linewidth=2)
+            ax.annotate("pays", (even, row), (-8, 0), textcoords="offset points", ha="right", va="center", fontsize=8)
+        ax.annotate("costs", (max(even, rates[0]), row), (8, 0), textcoords="offset points", va="center", fontsize=8)
+    ax.set_yticks(rows, codecs)
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set_xticks([1e6, 1e7, 1e8, 1e9, 1e10, 1e11], ["1 Mbit/s", "10", "100", "1 Gbit/s", "10", "100"])
+    ax.set(xlabel="bandwidth of the link")
+    bar = pyplot.colorbar(mesh, ax=ax, ticks=[-4, -2, 0, 2, 4])
+    bar.ax.set_yticklabels(["1/16", "1/4", "1", "4", "16"])
+    bar.set_label("times faster")
+    pyplot.show()
+
+
+def draw_until_90(sides: Mapping[str, Mapping[str, Array]]) -> None:
+    """By link and codec, the seconds of each seed until 90 % of the held-out digits are read."""
+    _, axes = pyplot.subplots(1, len(sides), figsize=(9, 2.8), layout="constrained", sharey=True)
+    for ax, (title, rows) in zip(axes, sides.items(), strict=True):
+        for place, seconds in enumerate(rows.values()):
+            ax.plot(seconds, [place] * len(seconds), LOOKS[0].marker, color=LOOKS[0].colour, ms=6, alpha=0.6)
+            ax.plot(np.mean(seconds), place, "|", color="black", ms=16, mew=2)
+        ax.set(title=title, xlabel="time until 90 % (s)", xscale="log")
+        ax.set_yticks(range(len(rows)), list(rows))
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
+        ax.margins(y=0.12)
+        ax.grid(alpha=0.3)
+    axes[0].invert_yaxis()
+    pyplot.show()

@@ -1,0 +1,1 @@
+"""The lesson "Remember what was not sent"."""

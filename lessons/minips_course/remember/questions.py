@@ -1,0 +1,217 @@
+"""The questions, sentences and quiz of "Remember what was not sent"."""
+
+from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+
+question(
+    "remember.1",
+    "Four workers, 100 steps, one value of W out of 640 in each push: how many values of W has training moved at the "
+    "end, with the memory compared with no memory?",
+    Option(
+        "fewer: the memory repeats itself",
+        lambda times: 0 < times < 0.9,
+        "What was left out came back at the same places, and these were sent again and again.",
+    ),
+    Option(
+        "about as many: each push moves one",
+        lambda times: 0.9 <= times <= 1.3,
+        "Both sent 400 values of W, to about as many different places.",
+    ),
+    Expected(
+        "about twice as many",
+        lambda times: 1.3 < times <= 3.5,
+        "Without a memory the same places win again and again: those whose gradients are the largest. With it, a value "
+        "that is left out grows in the memory until it is the largest one. Then all of it is sent, and the next one's "
+        "turn comes.",
+    ),
+    Option(
+        "many times as many",
+        lambda times: times > 3.5,
+        "Without a memory hardly any place but a few was ever the largest. With it, each one's turn came.",
+    ),
+    otherwise="There was nothing to compare: without a memory no value of W has moved.",
+)
+
+question(
+    "remember.2",
+    "Step size lr = 0.1, threshold t = 0.5. In the last 200 of 1000 steps, over all 101 starts: how far from the "
+    "minimum is w at most?",
+    Option(
+        "up to about t, with error feedback and without",
+        lambda plain, fed: 0.2 < plain <= 1.5 and 0.11 < fed <= 1.5,
+        "What is below the threshold stayed where it was, and the memory did not bring it across.",
+    ),
+    Expected(
+        "up to about t without a memory, up to about lr · t with it",
+        lambda plain, fed: 0.2 < plain <= 1.5 and fed <= 0.11,
+        "Without a memory a gradient below t is never sent, so w stops where it is. With error feedback such gradients "
+        "add up until they reach t. Then t is sent, and w moves by lr · t: about that far it hops around the minimum.",
+    ),
+    Option(
+        "up to about t without a memory, ever further with it",
+        lambda plain, fed: 0.2 < plain <= 1.5 < fed,
+        "The memory filled faster than it was emptied, and w swung.",
+    ),
+    Option(
+        "no distance: with both, w comes to the minimum exactly",
+        lambda plain, fed: plain <= 0.01 and fed <= 0.01,
+        "All starts were multiples of lr · t away from the minimum, so that the paths could meet it.",
+    ),
+    otherwise="Without a memory w did not stay within the threshold, or it came nearer than with error feedback.",
+)
+
+sentence(
+    "remember.1",
+    "Of 640 values of W, {few:.0f} have moved without a memory and {many:.0f} with it (means of 5 seeds).",
+    expect="many > 1.3 * few",
+)
+
+sentence(
+    "remember.2",
+    "Accuracy, mean of 5 seeds: {all:.0%} with everything, {without:.0%} without a memory, {remembered:.0%} with error "
+    "feedback. The memory adds {gain:.0f} ± {half:.0f} percentage points.",
+    expect="gain - half > 20",
+)
+
+sentence("remember.3", "Sent plus held equals meant for {equal} of {of} values, up to rounding.", expect="equal == of")
+
+sentence(
+    "remember.4",
+    "One step arrives with a relative error of {one:.2f}, the sum of {steps} steps with {summed:.2f}.",
+    expect="one > 5 * summed",
+)
+
+sentence(
+    "remember.5",
+    "With top-k, Saver ends at the parameters of ErrorFeedback, bit by bit, in {as_fed} of 5 runs. With signs it ends "
+    "at those of no memory in {as_none} of 5.",
+    expect="as_fed == as_none == 5",
+)
+
+sentence(
+    "remember.6",
+    "Top-k, a contraction: at most {held:.0f} lengths of a gradient are held; the bound is {bound:.0f}.",
+    expect="1 < held <= bound",
+)
+
+sentence(
+    "remember.7",
+    "QSGD(levels=3): more than 10 to the power of {power} lengths are held at the end, at most {tame:.0f} with the "
+    "remedy.",
+    expect="power >= 4 and tame < 20",
+)
+
+sentence(
+    "remember.8",
+    "Ternary without the remedy: at most {held:.0f} lengths, although its ω is {omega:.1f} or more on these gradients.",
+    expect="omega > 1 and held < 30",
+)
+
+sentence(
+    "remember.9",
+    "Step size {lr}, {starts} starts. Without a memory w stops up to {plain:.2f} from the minimum; t is {t}. With "
+    "error feedback up to {most:.0f} are held, w overshoots to {lowest:.1f}, and stays within {fed:.2f} in the end; "
+    "lr · t is {reach:.2f}. (From the start 5.0 alone it ends at {exactly:.2f}.)",
+    expect="lowest < -3 and exactly < 1e-9 < fed <= reach + 1e-9 and reach < plain <= t",
+)
+
+sentence(
+    "remember.15",
+    "Without a memory w stops up to {plain:.2f} from the minimum, as before. With error feedback it stays within "
+    "{fed:.2f}, no longer within {before:.2f}; lr · t is {reach:.2f}.",
+    expect="before < fed <= reach + 1e-9 < plain <= 0.5",
+)
+
+card(
+    "remember.10",
+    "{runs} runs each. Without a memory the loss is never below {least:.2f}. With error feedback it ends below 10⁻⁹ in "
+    "{below} of them.",
+    expect="least > 2 - 1e-9 and below == runs",
+)
+
+sentence(
+    "remember.11",
+    "At the same lr of 0.1, momentum correction lowers the loss after 60 steps by {gain:.2f} ± {half:.2f} against "
+    "error feedback. Error feedback with a step ten times as long lowers it by {longer:.2f} ± {longer_half:.2f}.",
+    expect="gain > half and longer - longer_half > 0 and longer > gain",
+)
+
+sentence(
+    "remember.12",
+    "The best of three effective steps for each: the loss with momentum correction, minus that with error feedback, is "
+    "{more:+.2f} ± {half:.2f}. At the effective step 1.0, minus that with error feedback and the server's momentum: "
+    "{beside:+.3f} ± {beside_half:.3f} (pairs, 5 seeds).",
+    expect="more > 0 and abs(beside) < beside_half",
+)
+
+sentence(
+    "remember.13",
+    "From step 20 on, with all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with "
+    "it. With 32 random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta is no help.",
+    expect="slow - slow_half > 3 and fast + fast_half < 1",
+)
+
+sentence(
+    "remember.14",
+    "Against an exact pull, 2 bits raise the held-out loss by {plain:.4f} ± {half:.4f}; with Delta by "
+    "{delta:.4f} ± {delta_half:.4f} (5 seeds).",
+    expect="plain > half and abs(delta) < plain / 3",
+)
+
+prompt(
+    "remember.1",
+    "With which of the two quantizers is Saver broken, and what does that cost after 40 steps? Give the number and its "
+    "interval. Two sentences.",
+    "With top-k Saver is as good as error feedback, but with signs it is about two percentage points behind, by its "
+    "row of the table, as no memory is. A sign is never zero, so Saver takes every value for sent and keeps nothing.",
+)
+
+quiz(
+    "remember",
+    Item(
+        "The gradient is 3, the memory holds 2, and the quantizer sends 4. What does error feedback hold next?",
+        {
+            "1": "It meant 3 + 2 = 5 and sent 4. The difference waits.",
+            "−1": "3 − 4 leaves out what was held before, and sent plus held no longer equals meant.",
+            "3": "2 + 1 adds the old rest a second time: it is in the 5 already.",
+        },
+    ),
+    Item(
+        "With error feedback, why does the sum of many steps arrive with a small relative error?",
+        {
+            "what is missing from the sum is what is held, and that stays bounded": "The sum of the gradients grows "
+            "with the steps, and a bounded rest becomes a smaller share of it.",
+            "each step arrives with a smaller error than the step before": "The error of a single step may stay as "
+            "large as it was.",
+            "errors of both signs cancel by chance": "Top-k draws nothing, and the sum arrives as well.",
+        },
+    ),
+    Item(
+        "For top-k the bound on what is held was several times as large as what was measured. Does that refute it?",
+        {
+            "no: these were not the worst inputs": "It takes for granted that each step "
+            "leaves the largest share that top-k can leave. Real gradients leave less.",
+            "no: a bound holds only on average": "For top-k it holds for each single input.",
+            "yes: the measured value shows that top-k is no contraction": "A value below the bound agrees with it.",
+        },
+    ),
+    Item(
+        "Error feedback around QSGD with few levels held ever more. What is the cause?",
+        {
+            "one draw errs by more than its input is long": "The memory is "
+            "filled with noise, and what is quantized next is longer by it. So is the next noise, and so on.",
+            "QSGD is biased, and the memory adds that up": "Its mean is right. Its variance is what is too large.",
+            "200 steps are too few to empty the memory": "The curve grew to the end: more steps make it worse.",
+        },
+    ),
+    Item(
+        "With TwoBit and error feedback, the step size is made five times as long. How far from the minimum does w "
+        "stay in the end?",
+        {
+            "about five times as far": "In the end w hops by lr · t around the minimum, and lr is five times as long.",
+            "as far: the threshold sets it": "That is so without a memory. With one, gradients below the threshold add "
+            "up until they are sent.",
+            "nearer: the memory empties sooner": "That concerns the way down. In the end one hop is lr · t, and a "
+            "longer hop ends further off.",
+        },
+    ),
+)

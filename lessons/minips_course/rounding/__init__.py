@@ -1,0 +1,1 @@
+"""The lesson "Round at random"."""

@@ -1,0 +1,60 @@
+"""Cases for the tests of "Round at random": of its questions, its exercises and a claim."""
+
+from math import inf, nan
+
+OUTCOMES = {
+    "rounding.1": {
+        "from one worker on": {"workers": 1},
+        "from a few on, 2 to 10": {"workers": 2},
+        "from more than 10 on": {"workers": 64},
+        "never, however many they are": {"workers": inf},
+        "none of these": {"workers": nan},
+    },
+    "rounding.2": {
+        "more than twice as far": {"ratio": 4.0},
+        "about as far": {"ratio": 1.05},
+        "less than half as far": {"ratio": 0.3},
+        "none of these": {"ratio": 1.6},
+    },
+}
+"""By question: the values under which each of its options comes true, and none."""
+
+TELLING = {
+    "rounding.1": ["a bias, which no average", "divides its variance", "from 2 workers"],
+    "rounding.2": ["acts like random rounding", "averages out"],
+}
+"""Words that would give the answer away between the question and its outcome."""
+
+BROKEN = {
+    "rounding.1": {
+        "to the nearest": ("np.floor(x / step + rng.random(x.shape))", "np.rint(x / step)"),
+        "cut towards zero": ("np.floor(x / step + rng.random(x.shape))", "x / step + rng.random(x.shape)"),
+        "always up": ("rng.random(x.shape)", "1"),
+        "one draw for all": ("rng.random(x.shape)", "rng.random()"),
+        "the same draws each time": ("rng.random", "np.random.default_rng(0).random"),
+        "draws of its own": ("rng.random", "np.random.default_rng().random"),
+        "long steps": ("/ self.steps", "/ 10"),
+        "two bytes a value": ("np.int8", "np.int16"),
+    },
+    "rounding.2": {
+        "the border itself": ("np.floor(variance / bias) + 1", "np.ceil(variance / bias)"),
+        "lengths, not squares": ("variance / bias", "np.sqrt(variance / bias)"),
+        "the variance without 1 - p": ("p * (1 - p)", "p * p"),
+        "never infinite": (" if bias else np.inf", " if bias else 1"),
+        "bias of rounding down": ("np.rint(r)", "np.floor(r)"),
+        "steps forgotten": ("r = x / step", "r = x"),
+        "by drawing": (
+            "(p * (1 - p)).sum()",
+            "((np.floor(r + np.random.default_rng(0).random(r.size)) - r) ** 2).sum()",
+        ),
+    },
+}
+"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+
+MUTANT = (
+    "random rounding goes up too often",
+    "minips/stages/quantizers/integers.py",
+    "noise += wide.type(0.5)",
+    "noise += wide.type(2.0**13)",
+)
+"""A dither that is no longer symmetric."""

@@ -1,0 +1,179 @@
+"""The questions, sentences and quiz of "Round at random"."""
+
+from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+
+question(
+    "rounding.1",
+    "Same levels, same gradient at every worker: from how many workers on is the average of random "
+    "rounding nearer to the true gradient than that of nearest rounding?",
+    Option(
+        "from one worker on",
+        lambda workers: workers == 1,
+        "A single copy that was rounded at random was nearer already. On the same levels nothing is nearer than "
+        "nearest rounding, so the levels differed.",
+    ),
+    Expected(
+        "from a few on, 2 to 10",
+        lambda workers: 2 <= workers <= 10,
+        "Nearest rounding makes the same error in every copy: a bias, which no average removes. Random "
+        "rounding makes a larger error in each copy, but a different one each time, and a mean of n divides "
+        "its variance by n.",
+    ),
+    Option(
+        "from more than 10 on",
+        lambda workers: 10 < workers < float("inf"),
+        "The variance of random rounding is so large that many copies have to be averaged before its mean is nearer "
+        "than the bias of nearest rounding.",
+    ),
+    Option(
+        "never, however many they are",
+        lambda workers: workers == float("inf"),
+        "Up to the largest number that was tried, the average of random rounding stayed behind: its errors did not "
+        "cancel out.",
+    ),
+    otherwise="There was no number of workers to compare.",
+)
+
+question(
+    "rounding.2",
+    "256 workers, each with 32 rows of its own, are averaged: how far is nearest rounding from the gradient of all the "
+    "rows, compared with random rounding on the same levels?",
+    Option(
+        "more than twice as far",
+        lambda ratio: ratio > 2,
+        "The bias of nearest rounding stayed, though the gradients differed: most values were rounded alike in all "
+        "batches.",
+    ),
+    Expected(
+        "about as far",
+        lambda ratio: 0.75 < ratio < 1.25,
+        "Because batches differ, a value lies below a border between two levels in one batch and above it in "
+        "another. That acts like random rounding, and most of the bias averages out.",
+    ),
+    Option(
+        "less than half as far",
+        lambda ratio: 0 < ratio < 0.5,
+        "The batches alone made nearest rounding right on average, and random rounding only added its variance.",
+    ),
+    otherwise="The two were apart, but by less than a factor of two.",
+)
+
+sentence(
+    "rounding.1",
+    "Nearest rounding makes {nearest:.0f} of 2.3 steps. Of 1000 random roundings {up:.0%} are 3, the others 2; their "
+    "mean is {mean:.2f}.",
+    expect="nearest == 2 and abs(up - 0.3) < 0.05 and abs(mean - 2.3) < 0.05",
+)
+
+sentence(
+    "rounding.2",
+    "One copy: nearest rounding errs by {near:.2f}, random rounding by {random:.2f}. From {workers} "
+    "workers on the average of random rounding is nearer.",
+    expect="1 < workers <= 10 and near < random",
+)
+
+sentence(
+    "rounding.3",
+    "In |x|²: nearest rounding has a bias² of {bias:.3f} and no variance, random rounding a variance of "
+    "{variance:.3f}. The squared error of an average of 16 should be {formula:.4f}; measured {measured:.4f}.",
+    expect="abs(measured / formula - 1) < 0.1 and measured < bias < variance",
+)
+
+sentence(
+    "rounding.4",
+    "The step of QSGD is {wider:.0f} times the step of the eight levels, at the same 3 bits. The largest value is "
+    "{largest:.2f} of such a step. One copy errs by {error:.1f}: worse than sending nothing. Of 1, 2, 4, … 1024 "
+    "workers, {workers} is the first number whose average beats nearest rounding.",
+    expect="error > 1 and largest < 1 and workers > 16",
+)
+
+card(
+    "rounding.5",
+    "For {levels} values of s the variance is off the formula by {off:.1%} at most, and the squared mean error off "
+    "variance/1000 by {bias:.0%} at most. The formula is above the bound for {above} of them.",
+    expect="off < 0.1 and bias < 0.3 and above == 0",
+)
+
+sentence(
+    "rounding.6",
+    "256 workers with their own 32 rows: error {unrounded:.3f} without rounding, {nearest:.3f} with nearest, "
+    "{at_random:.3f} with random rounding on the same levels, {qsgd:.3f} with QSGD.",
+    expect="unrounded < nearest and unrounded < at_random < qsgd",
+)
+
+sentence(
+    "rounding.7",
+    "The same with 1024 of the {rows} rows at each of 256 workers: nearest {nearest:.3f}, random {at_random:.3f}.",
+    expect="nearest > 2 * at_random",
+)
+
+sentence(
+    "rounding.8",
+    "Your quantizer sent {share:.0%} of the bytes between four processes and a server, and the model reads "
+    "{accuracy:.0%} of the held-out digits.",
+    expect="share < 0.45 and accuracy > 0.9",
+)
+
+sentence(
+    "rounding.9",
+    "With three levels and 8 workers, nearest rounding raises the held-out loss by {near:.3f} ± {near_half:.3f}, as "
+    "with one worker ({one:.3f}). Random rounding changes it by {random:+.3f} ± {random_half:.3f}.",
+    expect="near - near_half > 0.05 and abs(near / one - 1) < 0.4 and abs(random) + random_half < near / 4",
+)
+
+prompt(
+    "rounding.1",
+    "Bias or variance: which of them hurts n workers, and by which two numbers of the table, with their intervals? "
+    "When would the other one hurt? Two sentences.",
+    "Bias hurts: nearest rounding raises the loss with 8 workers as much as with one, while random rounding changes it "
+    "by less than its interval. Variance would hurt if a step were long and few copies were averaged.",
+)
+
+quiz(
+    "rounding",
+    Item(
+        "100 workers hold the same gradient and round it to the nearest level. What does averaging do to the error?",
+        {
+            "nothing": "All copies are equal, so their mean is any one of them.",
+            "it divides it by 10": "That would hold for independent errors. These are all the same error.",
+            "it removes it": "An average removes what differs from copy to copy, and nothing differs here.",
+        },
+    ),
+    Item(
+        "A scheme is unbiased. What does that say about one message?",
+        {
+            "nothing about the size of its error": "QSGD with three levels is unbiased, and one copy is further off "
+            "than zeros would be.",
+            "it is nearly right": "Right on average, over many draws. A single draw may be far off.",
+            "it is nearer than nearest rounding": "On the same levels no rounding is nearer than nearest rounding.",
+        },
+    ),
+    Item(
+        "The variance of one copy is 0.64. What is the expected squared error of the mean of 16 independent, unbiased "
+        "copies?",
+        {
+            "0.04": "The variance of a mean of n is an n-th: 0.64 / 16.",
+            "0.16": "That divides by the root of 16. The length of the error shrinks so, its square by 16.",
+            "0.64": "Independent errors cancel in part.",
+        },
+    ),
+    Item(
+        "Why did nearest rounding on eight levels lose little when each worker had 32 rows of its own?",
+        {
+            "a value crosses borders from batch to batch": "So its rounding error changes from worker to worker, and "
+            "averages out as a random one does.",
+            "small batches have smaller gradients": "They are noisier, and not smaller.",
+            "32 rows are too few to have a bias": "The bias belongs to the rounding. With 1024 rows in each batch it "
+            "stayed.",
+        },
+    ),
+    Item(
+        "All values of a gradient are rounded up or down by one common random number. What is wrong?",
+        {
+            "the errors of a message no longer cancel": "Mean and variance of each value are as before, but the "
+            "errors no longer cancel: their sum varies far more than with a draw for each value.",
+            "it is biased": "The mean of each value is right.",
+            "nothing: the mean is right": "Each value is right, but the errors of one message do not cancel.",
+        },
+    ),
+)

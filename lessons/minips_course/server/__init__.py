@@ -1,0 +1,1 @@
+"""The lesson "Write a server in forty lines"."""

@@ -1,0 +1,114 @@
+"""The exercises of "Write a server in forty lines"."""
+
+import copy
+import inspect
+from typing import Any
+
+import numpy as np
+
+from minips.lab.course.exercises import Refused, asks, case, refuse_if
+from minips_course.own_server import check_rounds
+
+
+@asks(
+    "server.1",
+    "A push that comes early has to be kept somewhere until its round is whole, and nobody is answered before that.",
+    "Keep a dict in __init__, from worker to gradients. Once it has as many entries as there are workers, the round is "
+    "whole.",
+    "Three parts: keep the push; return [] while some are missing; else go through the names, take one step with the "
+    "mean in the order of range(self.workers), empty the dict, and answer everyone.",
+)
+def rounds(server: Any, rng: np.random.Generator) -> str:
+    """Make the server hold pushes until every worker has sent one, apply their mean once, and answer all."""
+    _is_server(server)
+    for _ in range(4):  # with other numbers of workers
+        check_rounds(server, rng)
+    return "Whole rounds are applied with their mean, in every order of arrival to the same bits, and all are answered."
+
+
+def _is_server(server: Any) -> None:
+    refuse_if(not isinstance(server, type), f"Expected your class, such as Server, got {server!r}.")
+    refuse_if(not callable(getattr(server, "handle", None)), f"{server.__name__} has no method handle.")
+    wants = len(inspect.signature(server).parameters)
+    refuse_if(wants != 3, f"Expected {server.__name__}(params, workers, lr); it takes {wants} arguments.")
+
+
+@asks(
+    "server.2",
+    "Check the whole message first, and hand it on only when all of it is good.",
+    "For a push: is it a dict at all? Then compare tensors.keys() with self.params.keys(), then each gradient's shape "
+    "with its parameter's.",
+    "Write a second method that returns a sentence about the first fault, or an empty one. Let handle ask it: a fault "
+    "becomes the only answer, and anything else goes to super().handle(worker, message).",
+)
+def careful(server: Any, rng: np.random.Generator) -> str:
+    """Make handle answer nonsense with ("error", a sentence), leave every parameter, and count it towards no round."""
+    _is_server(server)
+    d, lr = int(rng.integers(3, 8)), 0.25
+    start = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
+    good = {name: rng.normal(size=p.shape) for name, p in start.items()}
+    backwards = dict(reversed(good.items()))
+    kind = str(rng.choice(["shove", "poll", "pushed", "", "PUSH"]))
+    bad: dict[str, tuple[Any, Any]] = {
+        f"an unknown kind, ({kind!r}, …)": (kind, good),
+        "the kind None": (None, good),
+        "('push', None)": ("push", None),
+        "a push of a list, ('push', […])": ("push", [good["w"], good["b"]]),
+        "a push of a number": ("push", 3.0),
+        "a push of nothing, ('push', {})": ("push", {}),
+        "a push of a tensor that is not there": ("push", {**good, "extra": np.ones(2)}),
+        "a push that lacks 'b'": ("push", {"w": good["w"]}),
+        "a push of 'c' in place of 'b'": ("push", {"w": good["w"], "c": good["b"]}),
+        f"a push of 'b' with shape ({d + 2},) in place of (2,)": ("push", {"w": good["w"], "b": np.ones(d + 2)}),
+        "a push of 'b' with shape () in place of (2,)": ("push", {"w": good["w"], "b": np.ones(())}),
+        "a push of 'b' with shape (1,) in place of (2,)": ("push", {"w": good["w"], "b": np.ones(1)}),
+        f"a push of 'w' with shape (2,) in place of ({d}, 2)": ("push", {**backwards, "w": np.ones(2)}),
+        f"a push of 'w' with shape (2, {d}) in place of ({d}, 2)": ("push", {**backwards, "w": np.ones((2, d))}),
+    }
+    for workers in (1, 2):
+        served, twin = (server(copy.deepcopy(start), workers, lr) for _ in range(2))
+        _good_messages_work(served, twin, good, workers, lr, "With good messages:")
+        for what, message in bad.items():
+            _is_refused(served, what, message)
+        _good_messages_work(served, twin, backwards, workers, lr, f"After all the nonsense, {workers} workers:")
+    return f"Good messages work as before; {len(bad)} bad ones were refused, and nothing was changed."
+
+
+def _good_messages_work(served: Any, twin: Any, good: Any, workers: int, lr: float, where: str) -> None:
+    """Refused where a round of good pushes does something else than it should, or than with a twin without nonsense."""
+    before = copy.deepcopy(served.params)
+    with case(where):
+        for worker in reversed(range(workers)):
+            answers, wanted = (one.handle(worker, ("push", copy.deepcopy(good))) for one in (served, twin))
+            alike = [(to, said) for to, (said, _) in answers] == [(to, said) for to, (said, _) in wanted]
+            refuse_if(not alike, f"a push is answered {answers}, and by a server without nonsense {wanted}.")
+        for name, p in before.items():
+            near = np.allclose(served.params[name], p - lr * good[name])
+            refuse_if(not near, f"after a push of each worker {name!r} is not p − lr·g, g the mean of the gradients.")
+        got = served.handle(0, ("pull", {}))
+        right = isinstance(got, list) and len(got) == 1 and got[0][0] == 0 and got[0][1][0] == "params"
+        refuse_if(not right, "a pull is not answered with the parameters, to the worker that asked.")
+        same = all(np.array_equal(got[0][1][1].get(name, np.nan), p) for name, p in served.params.items())
+        refuse_if(not same, "a pull is answered with other parameters than the server's.")
+
+
+def _is_refused(served: Any, what: str, message: Any) -> None:
+    before = copy.deepcopy(served.params)
+    with case(f"For {what}"):
+        try:
+            answers = served.handle(0, message)
+        except Exception as error:
+            raise Refused(f"it stopped with {type(error).__name__}: {error}. The server would die.") from None
+        same = served.params.keys() == before.keys()
+        changed = [name for name in before if not same or not np.array_equal(before[name], served.params[name])]
+        refuse_if(changed, f"it changed {', '.join(changed)}.")
+        said = f"{type(answers).__name__} {str(answers)[:40]!r}"
+        right = isinstance(answers, list) and len(answers) == 1 and _is_error(answers[0])
+        refuse_if(not right, f"it answered {said}, expected [(0, ('error', 'a sentence'))].")
+
+
+def _is_error(answer: Any) -> bool:
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], tuple) and len(answer[1]) == 2):
+        return False
+    to, (kind, words) = answer
+    return bool(to == 0 and kind == "error" and isinstance(words, str) and words.strip())

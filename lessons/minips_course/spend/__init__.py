@@ -1,0 +1,1 @@
+"""The lesson "Spend bits where they matter"."""

@@ -1,0 +1,167 @@
+"""The questions, sentences and quiz of "Spend bits where they matter"."""
+
+from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
+
+question(
+    "spend.1",
+    "All four tensors as signs, with error feedback: how much of the harm that signs do without a memory is left?",
+    Option(
+        "more than two thirds",
+        lambda left: left > 2 / 3,
+        "The memory helped little: what it held came too late for so few steps.",
+    ),
+    Option(
+        "a third to two thirds",
+        lambda left: 1 / 3 <= left <= 2 / 3,
+        "What was not sent came later, and about half of its effect was lost by the delay.",
+    ),
+    Expected(
+        "below a third",
+        lambda left: left < 1 / 3,
+        "What a push leaves out is added to the next one, so it arrives a few steps later. The harms without a memory "
+        "are far too large for a training that has one.",
+    ),
+    otherwise="There was no harm to compare.",
+)
+
+question(
+    "spend.2",
+    "One value in a hundred of one tensor, the others exact, with error feedback. U has 6.4 times as many values as W. "
+    "How does the harm of a sparse U compare with the harm of a sparse W?",
+    Option(
+        "more than three times as large",
+        lambda times: times > 3,
+        "The harm grew with the number of values that were left out.",
+    ),
+    Option(
+        "about as large",
+        lambda times: 2 / 3 <= times <= 3,
+        "Both tensors were delayed by their memories in the same way, however large they are.",
+    ),
+    Expected(
+        "clearly smaller",
+        lambda times: times < 2 / 3,
+        "Size is not harm. W has fewer values, and what the memory delays there costs more. Why that is so, this run "
+        "does not tell.",
+    ),
+    otherwise="There was no harm to compare.",
+)
+
+sentence(
+    "spend.1",
+    "Without a memory signs for U add {u:.3f} ± {u_half:.3f} to the held-out loss, signs for W {w:.3f} ± {w_half:.3f}.",
+    expect="u > u_half and w > w_half",
+)
+
+sentence(
+    "spend.2",
+    "In 30 steps, 32 bits for every value read {more:+.1f} ± {half:.1f} percentage points more than signs with "
+    "feedback, and send {times:.0f} times the bytes.",
+    expect="more + half < 2 and times > 15",
+)
+
+sentence(
+    "spend.3",
+    "For each byte saved W adds {times:.0f} ± {half:.0f} times as much loss as U (pairs, five seeds). a and b "
+    "save little: {small:.1%} at most each.",
+    expect="times - half > 3 and small < 0.02",
+)
+
+sentence(
+    "spend.4",
+    "Four processes sent {share:.0%} of the budget, and the model reads {accuracy:.1%} of the held-out digits. The "
+    "threads sent the same number of bytes: {same}.",
+    expect="same and share <= 0.75 and accuracy > 0.8",
+)
+
+sentence(
+    "spend.5",
+    "None of the three other plans is shown to be better than signs with feedback: the highest upper end of their "
+    "intervals is {highest:+.1f} points.",
+    expect="highest < 1",
+)
+
+sentence(
+    "spend.6",
+    "The largest error is {over:.3f} of the allowed one. Where half of the length is allowed, U takes {large:.1f} bits "
+    "and b {short:.1f}.",
+    expect="over <= 1.001 and large > short",
+)
+
+sentence(
+    "spend.7",
+    "Adaptive, half of the length allowed, with feedback: {steps} steps, and {gain:+.1f} ± {half:.1f} percentage "
+    "points from signs with feedback.",
+    expect="gain + half < 0 and steps < 30",
+)
+
+prompt(
+    "spend.1",
+    "Which tensor got the fewest bits in your plan, and by which measured number did you choose it? How sure are you "
+    "that the plan beats signs with feedback? Two sentences.",
+    "U got the fewest bits, since W adds many times as much loss for each byte that it saves. Over the eight new seeds "
+    "of the check the whole 95 % interval of the difference is above zero, on this network and with runs that are not "
+    "finished.",
+)
+
+prompt(
+    "spend.2",
+    "In the narrow network, U has 6.4 times as many values as W, as before. Which of them would you squeeze first, and "
+    "does the interval allow you to say so? Two sentences.",
+    "U has 6.4 times as many values and its harm is not 6.4 times as large, so I would squeeze U first. With three "
+    "seeds the intervals are wide, so I would take more before I rely on the exact ratio.",
+)
+
+quiz(
+    "spend",
+    Item(
+        "Why are harms measured without a memory a poor guide for a training with error feedback?",
+        {
+            "the memory sends later most of what was left out": "So most of the harm in the first table is gone in the "
+            "second one, and a plan made from the first spends bytes on it.",
+            "without a memory the harms have no interval": "They have one. It is about another set-up, however narrow "
+            "it is.",
+            "the memory makes all tensors equally sensitive": "It does not: with few values W still did more harm than "
+            "U.",
+        },
+    ),
+    Item(
+        "Suppose that, at the same steps, 32 bits for every value read half a point more than signs. What follows for "
+        "mixed precision?",
+        {
+            "more bits for some tensors can hardly gain more": "Fewer than 32 bits in some tensors rarely do better "
+            "than 32 in all. So look for a gain in fewer bytes.",
+            "one bit is always enough": "It is so in this set-up, with its memory, network and steps. Another one has "
+            "to be measured.",
+            "four bits for W gain at least a point": "Four bits for one tensor lie between signs and 32 bits for all.",
+        },
+    ),
+    Item(
+        "Two plans send the same bytes in all. The pushes of plan A are half as large as those of plan B. What else "
+        "differs?",
+        {
+            "A makes about twice as many steps": "And each step computes a gradient, so A also computes twice as much.",
+            "A is finished in half of the time": "The bytes are the same, and A computes more. Which is faster, the "
+            "network and the computer decide.",
+            "A is less accurate, since its pushes say less": "A single push says less. There are more of them, and a "
+            "memory keeps what was left out.",
+        },
+    ),
+    Item(
+        "Codec({'*': Sign(), 'U': TopK(0.01)}): how is U sent?",
+        {
+            "as signs": "The first pattern that matches counts, and '*' matches every name.",
+            "as one value in a hundred": "Only if its pattern came first.",
+            "as signs of one value in a hundred": "A tensor has one quantizer.",
+        },
+    ),
+    Item(
+        "Over five seeds a plan is 0.5 ± 1.4 points better in accuracy. What may you say?",
+        {
+            "no benefit is shown": "The interval reaches from −0.9 to +1.9, so the plan may also be worse.",
+            "it is better by half a point": "That is the mean of five seeds. With other seeds it may be below zero.",
+            "the two plans are equally good": "That is not shown either: a benefit of a point would be within the "
+            "interval.",
+        },
+    ),
+)

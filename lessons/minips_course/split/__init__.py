@@ -1,0 +1,1 @@
+"""The lesson "Split a gradient"."""

@@ -1,0 +1,1 @@
+"""The lesson "Learn from old gradients"."""

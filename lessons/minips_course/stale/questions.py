@@ -1,0 +1,221 @@
+"""The questions, sentences and quiz of "Learn from old gradients"."""
+
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    card,
+    prompt,
+    question,
+    quiz,
+    sentence,
+    timed_sentence,
+)
+
+question(
+    "stale.1",
+    "Worker 3 is four times slower and alone has the 8s and 9s. All rules get the same seconds. Under which of these "
+    "two does the model read fewer than half as many of them as under BSP?",
+    Expected(
+        "with one backup, not under ASP",
+        lambda backup, asp: backup < 0.5 <= asp,
+        "With one backup a round ends with the third push. Worker 3 is late in each round, so that each of its pushes "
+        "is dropped. ASP applies each of them, and in the same seconds worker 3 makes as many as under BSP.",
+    ),
+    Option(
+        "under ASP, not with one backup",
+        lambda backup, asp: asp < 0.5 <= backup,
+        "The many pushes of the fast workers undid what the few of worker 3 had taught.",
+    ),
+    Option(
+        "under both",
+        lambda backup, asp: backup < 0.5 and asp < 0.5,
+        "Dropped or outnumbered: worker 3's gradients hardly counted in either case.",
+    ),
+    Option(
+        "under neither",
+        lambda backup, asp: backup >= 0.5 and asp >= 0.5,
+        "Enough of worker 3's pushes came in time, and the fast workers did not outvote them.",
+    ),
+    otherwise="Under BSP none of them was read, so that there is nothing to compare with.",
+)
+
+question(
+    "stale.2",
+    "Four equal workers, momentum 0.9. BSP is stable up to lr · λ of about 3.8. Up to which is ASP?",
+    Option(
+        "higher than BSP",
+        lambda ratio: ratio > 1,
+        "Each push moves the parameters by a quarter only, and that was worth more than the age cost.",
+    ),
+    Option(
+        "a little lower, as without momentum",
+        lambda ratio: 0.75 < ratio <= 1,
+        "The velocity smoothed the gradients, so that their age mattered as little as before.",
+    ),
+    Option(
+        "about half of it",
+        lambda ratio: 0.3 < ratio <= 0.75,
+        "Age and momentum each make the descent turn late, and half the learning rate makes up for both.",
+    ),
+    Expected(
+        "less than a tenth of it",
+        lambda ratio: 0 < ratio < 0.1,
+        "The velocity carries the parameters past the minimum for some ten pushes, and old gradients add to it for "
+        "three more. Momentum damps swings only where gradients are fresh.",
+    ),
+    otherwise="ASP's border is between a tenth and three tenths of BSP's.",
+)
+
+timed_sentence(
+    "stale.1",
+    "Mean age: {even:.1f} versions with equal workers, {uneven:.1f} with the straggler. With the straggler half of the "
+    "gradients are {usual:.0f} versions old or younger; the oldest is {oldest}.",
+    expect="2.5 < even < 3.2 and 2.5 < uneven < 3.2 and usual <= 3 and oldest >= 9",
+)
+
+sentence(
+    "stale.2",
+    "After {seconds:.2f} virtual seconds of each: with one backup {backup:.0f} % of the 8s and 9s are read. ASP reads "
+    "{behind:.0f} ± {half:.0f} percentage points fewer of them than BSP, SSP {ssp:.0f} fewer (five seeds, in pairs).",
+    expect="backup < 1 and 4 < behind - half and behind + half < 22 and -3 < ssp < 5",
+)
+
+sentence(
+    "stale.3",
+    "After as many pushes as BSP, ASP reads {early:.0f} points fewer. That run took {time:.0%} of BSP's time.",
+    expect="early > 40 and time < 0.4",
+)
+
+sentence(
+    "stale.4",
+    "Without momentum the loss falls up to lr · λ = {bsp:.2f} under BSP, and up to {asp:.2f} under ASP.",
+    expect="1.9 < bsp < 2.1 and 0.85 < asp / bsp < 0.95",
+)
+
+sentence(
+    "stale.5",
+    "With a momentum of 0.9: {bsp:.2f} under BSP, {asp:.2f} under ASP. A steady gradient is added up ten times; ten "
+    "times the latter is {steady:.1f}, no more than the {plain:.1f} without momentum.",
+    expect="3.6 < bsp < 4 and asp < 0.2 and steady < plain",
+)
+
+sentence(
+    "stale.6",
+    "Runs: stable up to lr · λ = {equal:.2f} with equal workers, {straggler:.2f} with the straggler. The formula with "
+    "the mean age says {formula:.2f} for both.",
+    expect="abs(equal / formula - 1) < 0.05 and straggler > 1.2 * formula",
+)
+
+timed_sentence(
+    "stale.7",
+    "Real processes with the straggler: at 0.7 of the border of its runs the loss ends at {below:.2f} times the first "
+    "one, at 1.5 of it at {above:.1e} times.",
+    expect="below < 1 and above > 10",
+)
+
+sentence(
+    "stale.8",
+    "Digits: ASP needs {time:.2f} of BSP's time, and {bytes:.2f} of its bytes. Patients: BSP with momentum is there "
+    "{wins:.2f} ± {half:.2f} virtual s before ASP without.",
+    expect="time < 0.7 and 0.75 < bytes < 1.2 and wins > half",
+)
+
+card(
+    "stale.9",
+    "At {held} of {ages} ages the loss fell at 0.97 of the border, and grew at 1.03 of it.",
+    expect="held == ages",
+)
+
+sentence(
+    "stale.10",
+    "{rule} with overlap: the loss falls up to lr · λ = {limit:.2f}; by the formula {formula:.2f}.",
+    expect="abs(limit / formula - 1) < 0.06",
+)
+
+sentence(
+    "stale.11",
+    "{late} pushes were dropped. After equal seconds one backup reads {more:+.1f} ± {d_more:.1f} points more of all "
+    "digits than BSP; after {rounds} rounds of both, {even:+.1f} ± {d_even:.1f} (five seeds, in pairs).",
+    expect="late > 20 and more > d_more and abs(even) < 2",
+)
+
+sentence(
+    "stale.12",
+    "BSP's mean times for each batch: {one:.1f} with accumulate=1, {four:.1f} with 4, {sixteen:.1f} with 16.",
+    expect="four < 0.8 * one and sixteen < 0.65 * one and sixteen > 1.1",
+)
+
+prompt(
+    "stale.1",
+    "Your cluster has four workers whose slowness comes and goes. Which rule do you choose for the digits, and which, "
+    "with or without momentum, for the patients, by which numbers? What would change your choice? Two sentences.",
+    "For the digits I choose ASP, which needs the least time and no more bytes than BSP; for the patients BSP with "
+    "momentum, whose interval lies below all others of its task. Were one worker always slow, a round of BSP would "
+    "take as long as that worker's step, and I would measure again.",
+)
+
+prompt(
+    "stale.2",
+    "Does it pay to fade old gradients, and when? Compare the columns. Two sentences.",
+    "At half of its own border each ends at about the same loss, so that a plain mean at a smaller rate does as well. "
+    "At lr · λ = 6 the plain mean diverges and the weighted one does not: fading helps where nobody knows the border.",
+)
+
+quiz(
+    "stale",
+    Item(
+        "Four workers under ASP. One of them becomes four times slower. What becomes of the ages of the gradients?",
+        {
+            "the slow one's grow, and the mean stays": "While the slow worker computes, many "
+            "more versions pass. In most steps of the others one push is missing.",
+            "all of them grow, and the mean with them": "The fast workers meet fewer pushes than before, not more.",
+            "all stay as they were: nobody waits": "Nobody waits, but the slow worker misses more versions in a step.",
+        },
+    ),
+    Item(
+        "Two rules are compared after equal pushes. Under ASP the slow worker's digits are read badly. What do you do "
+        "first?",
+        {
+            "look at how long each run took": "ASP ended after a third of the time, when the slow worker had "
+            "pushed a few times. After equal seconds most of the harm was gone.",
+            "give the slow worker's gradients more weight": "First see that there is harm: after equal seconds most of "
+            "it was gone.",
+            "conclude that ASP drops late pushes": "ASP drops nothing. One backup does.",
+        },
+    ),
+    Item(
+        "Under ASP with four equal workers and no momentum, gradients are three versions old. Why is the border for "
+        "lr only a tenth lower than BSP's?",
+        {
+            "each push moves the parameters by a quarter of lr": "Age 3 alone would cost more than three quarters. The "
+            "quarter steps make up for nearly all of it.",
+            "three versions are too few to matter": "With whole steps they matter: the swings at age 2 and 4 show it.",
+            "the ages differ from push to push, and that evens out": "In virtual time all but the first are 3.",
+        },
+    ),
+    Item(
+        "A team trains under BSP with momentum 0.9, close to its border. They switch to ASP, and the loss explodes. "
+        "What do you try first?",
+        {
+            "a much smaller learning rate, or less momentum": "The border with momentum fell to less than a tenth. The "
+            "rule is not broken, the rate is beyond its border.",
+            "fewer workers, so that nothing is stale": "Two workers still send old gradients, and the border is still "
+            "lower than BSP's.",
+            "more momentum, to smooth the old gradients": "Momentum carries the parameters on, and makes old gradients "
+            "worse.",
+        },
+    ),
+    Item(
+        "A hospital's machine is always four times slower, and only it has some of the classes. Its rows may not be "
+        "moved. No machine may wait, and all classes must be learned. Which rule?",
+        {
+            "ASP: old gradients are applied as well": "After equal seconds most of its digits were read, but fewer "
+            "than under BSP. Measure them: each other machine pushes four times as often.",
+            "BSP with one backup: three machines are enough": "Each push of the slow machine would be dropped, and its "
+            "classes would never be learned.",
+            "SSP: it hides a machine that is always slow": "The others use up their lead, and then wait for it in each "
+            "step. Its classes are learned, at about BSP's pace.",
+        },
+    ),
+)

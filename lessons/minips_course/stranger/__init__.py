@@ -1,0 +1,1 @@
+"""The lesson "Open a stranger's bytes"."""

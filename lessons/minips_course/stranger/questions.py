@@ -1,0 +1,131 @@
+"""The questions, sentences and quiz of "Open a stranger's bytes"."""
+
+from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
+
+question(
+    "stranger.1",
+    "A stranger sends a pickle that is made to run a command. What happens at server A?",
+    Option(
+        "the message is dropped, and no command has run",
+        lambda accepted, ran: not accepted and not ran,
+        "loads made an object, and the check dropped it before anything was called.",
+    ),
+    Expected(
+        "the message is dropped, but the command has run",
+        lambda accepted, ran: not accepted and ran,
+        "loads calls the function, because that is how it makes the object. The check comes too late: it drops what "
+        "the command returned.",
+    ),
+    Option(
+        "the message is accepted, and the command has run",
+        lambda accepted, ran: accepted and ran,
+        "The command ran, and what came of it passed the check.",
+    ),
+    otherwise="The message was accepted, and no command has run.",
+)
+
+question(
+    "stranger.2",
+    "Does that help? Strangers try to get a command run at server B, with whatever they find in numpy.",
+    Option(
+        "no command runs, and an array is accepted",
+        lambda honest, ran: honest and ran == 0,
+        "A function outside of numpy was not found, and no function of numpy ran what a stranger asked for.",
+    ),
+    Expected(
+        "a command runs, and an array is accepted",
+        lambda honest, ran: honest and ran > 0,
+        "numpy is large. One of its functions, numpy.testing.runstring, runs any text as Python, and B finds it.",
+    ),
+    Option(
+        "no command runs, but an array is dropped, too",
+        lambda honest, ran: not honest and ran == 0,
+        "An array's pickle names a function that is not in numpy, so B finds neither that one nor a stranger's.",
+    ),
+    otherwise="A command ran, and an array was dropped: the filter does the opposite of what it is for.",
+)
+
+sentence(
+    "stranger.1",
+    "np.load: {said}. np.load with allow_pickle=True: {got}.",
+    expect="said == 'refused' and 'shell' in got",
+)
+
+sentence(
+    "stranger.2",
+    "The server answers: {answer} Its parameters moved by {moved:g}.",
+    expect="'names msgpack' in answer and moved == 0",
+)
+
+sentence(
+    "stranger.3",
+    "The frame has {small:,} bytes and unpacks to {large:,}, {ratio:,.0f} times as many. With a limit of {limit:,}: "
+    "{said}",
+    expect="ratio > 100 and 'more than' in said",
+)
+
+sentence(
+    "stranger.4",
+    "In {trials:,} trials the reader of minips raised {other} errors other than ValueError.",
+    expect="other == 0",
+)
+
+sentence(
+    "stranger.5",
+    "Of the {readers} readers {noticed} noticed that a value had changed.",
+    expect="noticed == 0",
+)
+
+prompt(
+    "stranger.1",
+    "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does it "
+    "always go on? And which damage does no reader notice? Two sentences.",
+    "With the reader of minips, since all that it raises is ValueError; the others raise something else now and then, "
+    "and the loop would end. No reader notices that a value has changed, so those need a checksum or a connection "
+    "that is authenticated.",
+)
+
+quiz(
+    "stranger",
+    Item(
+        "Why does it not help to check the result of pickle.loads?",
+        {
+            "the functions in it have been called by then": "loads makes an object by calling them.",
+            "the result has no type to check": "It has one. A server can check it, after the harm is done.",
+            "a pickle hides its type until it is used": "The type is known as soon as loads returns.",
+        },
+    ),
+    Item(
+        "A filter finds every name in the package numpy. What is wrong with it?",
+        {
+            "one of its many functions is enough": "Some run text as Python, some open files. Nobody "
+            "has looked at all of them with a stranger's arguments.",
+            "numpy's functions are written in C": "The language is not the trouble; what they do is.",
+            "arrays need names outside of numpy": "With protocols 4 and 5 they need names of numpy alone.",
+        },
+    ),
+    Item(
+        "What makes MessagePack with raw frames safer than pickle?",
+        {
+            "it names no functions, only values": "There is nothing in it that a reader would call.",
+            "its bytes are encrypted on the way": "They are not. Whoever sees the bytes can read them.",
+            "its messages are much shorter": "The length says nothing of what the bytes can do.",
+        },
+    ),
+    Item(
+        "A frame of 40 kB unpacks to 10 MB, more than the receiver's limit. What should the receiver do?",
+        {
+            "stop unpacking at its limit": "Then the memory never holds more than that.",
+            "unpack it and look at the length": "The memory has been taken by then. That is server A again.",
+            "refuse all compressed frames": "That is safe, and gives up what compression saves.",
+        },
+    ),
+    Item(
+        "A byte of an array's values is changed on the way. Which reader of this lesson notices?",
+        {
+            "none": "Each pattern of bits is a value. A checksum or an authenticated connection would notice.",
+            "np.load, for it checks the header": "The header is whole; it says nothing of the values.",
+            "the one of minips, for it raises ValueError": "It raises that for what is no packet. This is one.",
+        },
+    ),
+)

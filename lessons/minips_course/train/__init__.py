@@ -1,0 +1,1 @@
+"""The lesson "Train in a minute"."""

@@ -1,0 +1,156 @@
+"""The questions, sentences and quiz of "Train in a minute"."""
+
+from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence, timed_sentence
+
+question(
+    "train.1",
+    "After those 200 steps: how many of the held-out digits does the model read correctly?",
+    Option(
+        "about one in ten",
+        lambda accuracy: 0.05 < accuracy < 0.2,
+        "That is what guessing gives. The steps did not reach the parameters, or they led nowhere.",
+    ),
+    Option(
+        "about half",
+        lambda accuracy: 0.35 < accuracy < 0.65,
+        "The model had learned some digits, and 200 steps were too few, or too short, for the others.",
+    ),
+    Expected(
+        "more than nine in ten",
+        lambda accuracy: 0.9 < accuracy <= 1,
+        "Handwritten digits differ in where the ink is, and a weight for each pixel is enough to tell most of"
+        " them apart. 200 steps with 128 images each show every training image about 18 times.",
+    ),
+    otherwise="The accuracy lies between the options.",
+)
+
+question(
+    "train.2",
+    "With 5 % of the values sent: what becomes of the accuracy on the held-out digits?",
+    Option(
+        "it falls below 50 %",
+        lambda accuracy, change: 0 <= accuracy < 50 and change < -3,
+        "What is not sent is missed: the few values that arrive do not lead to a model that reads the digits.",
+    ),
+    Option(
+        "it falls by 10 to 40 percentage points",
+        lambda accuracy, change: accuracy >= 50 and -40 <= change <= -10,
+        "Part of what the gradients say arrives too late, or never, and 200 steps do not make up for it.",
+    ),
+    Expected(
+        "it stays within 3 percentage points",
+        lambda accuracy, change: accuracy >= 50 and -3 <= change <= 3,
+        "What is not sent is not dropped. It waits in the worker's memory, and later gradients are added to it, until "
+        "it is among the largest. Most of it arrives some steps late, and that does this model little harm.",
+    ),
+    otherwise="The accuracy rose, or it fell by an amount between the options.",
+)
+
+sentence("train.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
+
+timed_sentence(
+    "train.2",
+    "In the median step a worker computes for {middle:.0%} of the time (quartiles {low:.0%} to {high:.0%}, {steps} "
+    "steps). Transfer and waiting take {away:.0%}.",
+    expect="middle < 0.5 and away > middle",
+)
+
+sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
+
+sentence(
+    "train.4",
+    "Five seeds: with 5 % of the values the accuracy differs by {mean:+.1f} percentage points on average "
+    "(95 % interval ±{half:.1f}; one image is {image:.1f} points). As an estimate for other images, an accuracy "
+    "on so few has a standard error of {other:.1f} points.",
+    expect="same and abs(mean) + half < 3",
+)
+
+sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
+
+timed_sentence(
+    "train.6",
+    "B sends {bytes:.2f} of A's bytes. Its transfer takes {middle:.1f} times A's median (quartiles {low:.1f} to "
+    "{high:.1f}, {spans} transfers).",
+    expect="middle > bytes",
+)
+
+sentence(
+    "train.7",
+    "The training loss begins at {first:.1f}, is {early:.1f} around step 20, and {last:.1f} in the last ten steps.",
+    expect="first - early > early - last > 0",
+)
+
+sentence(
+    "train.8",
+    "On a link of 10 Mbit/s B takes {ratio:.2f} of A's time. Its pushes have {bytes:.2f} of A's bytes, the answers "
+    "{back:.2f} of them.",
+    expect="bytes < ratio < 0.9 and back == 1",
+)
+
+timed_sentence(
+    "train.9",
+    "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's, "
+    "the 10th percentile {quick:.2f} times A's ({spans} transfers).",
+    expect="min(quick, middle) < 0.8",
+)
+
+prompt(
+    "train.1",
+    "You pay for each byte. Which of the two do you choose, by which two numbers of the table? What would change your "
+    "mind? Two sentences.",
+    "I choose the top 5 %: its share of the bytes is the smallest, and the interval of its accuracy does not reach "
+    "3 points below zero. A job in which a tenth of a point counts would change my mind, until more seeds and more "
+    "held-out images narrow what I know.",
+)
+
+quiz(
+    "train",
+    Item(
+        "What does a worker send to the server at each step?",
+        {
+            "its gradient": "Arrays of the parameters' names and shapes, with the number of the step. The "
+            "images stay where they are.",
+            "the images of its batch": "Each worker keeps its images. The server never sees one.",
+            "its new parameters": "A worker takes no step of its own. The server changes the parameters and sends "
+            "them back.",
+        },
+    ),
+    Item(
+        "5 % of the values are sent, and more than 5 % of the bytes. Why?",
+        {
+            "positions, names and shapes travel too": "Each value that is sent needs its position. Names and shapes "
+            "do not shrink.",
+            "what the memory keeps travels too": "The memory stays in the worker, and nothing of it is sent but what "
+            "is later among the largest.",
+            "the server asks for the rest afterwards": "The server asks for nothing. A value that was not sent comes "
+            "later, or never.",
+        },
+    ),
+    Item(
+        "What does ErrorFeedback do with a value that was not sent?",
+        {
+            "it is added to the worker's next gradient": "It is then sent if the sum is among the largest, and kept "
+            "again if it is not.",
+            "it is sent at the end of the run": "There is no such message. What is still kept at the end is lost.",
+            "it is forgotten": "That is what TopK does without a memory.",
+        },
+    ),
+    Item(
+        "A worker has pushed, and its span says wait. What is missing?",
+        {
+            "the gradient of another worker": "The server averages the four gradients of a step. It answers when it "
+            "has all of them.",
+            "the bytes of its own gradient": "While they are on their way, the span is transfer.",
+            "its next batch": "A worker has its images at hand. Nobody sends it a batch.",
+        },
+    ),
+    Item(
+        "One run with a new quantizer reads one image of 359 more than one run without it. What follows?",
+        {
+            "nothing yet: repeat both with several seeds": "Other batches alone move an accuracy by as much. Report "
+            "the mean difference with an interval.",
+            "the quantizer makes the model better": "With other batches the difference may have the other sign.",
+            "the quantizer does no harm": "That may be so, but one run of each does not show it.",
+        },
+    ),
+)

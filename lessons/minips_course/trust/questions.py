@@ -1,0 +1,198 @@
+"""The questions, sentences and quiz of "Trust nobody"."""
+
+from collections.abc import Callable
+
+from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+
+question(
+    "trust.1",
+    "One worker of five sends noise, four are honest: how many held-out digits does the model read at the end, "
+    "compared with a run in which all are honest?",
+    Option(
+        "nearly as many",
+        lambda share: share >= 0.75,
+        "The noise did little harm: it is a fifth of the mean, so it was not much larger than the honest gradients.",
+    ),
+    Option(
+        "about half as many",
+        lambda share: 1 / 3 < share < 0.75,
+        "The noise moved the parameters about as far as the honest gradients did, and undid part of their work.",
+    ),
+    Expected(
+        "at most a third of them",
+        lambda share: share <= 1 / 3,
+        "A fifth of 100 is still 20. The four honest gradients, of the size 0.1, cannot make up for that: the "
+        "parameters follow the noise.",
+    ),
+    otherwise="One of the two runs gave no accuracy to compare.",
+)
+
+
+def _fewest(rule: str) -> Callable[..., bool]:
+    """True where this rule reads the fewest digits, and the four are not about equal."""
+    return lambda **reads: (
+        max(reads.values()) - min(reads.values()) >= 0.1 and min(reads, key=reads.__getitem__) == rule
+    )
+
+
+question(
+    "trust.2",
+    "One lazy worker of five sends zeros, and each batch has 4 rows: which rule reads the fewest digits after 40 "
+    "steps?",
+    Option(
+        "the mean",
+        _fewest("Mean"),
+        "The zeros shortened each step by a fifth, and that cost more than what the other rules leave out.",
+    ),
+    Option(
+        "the median",
+        _fewest("Median"),
+        "The middle value was too often zero, or another small one.",
+    ),
+    Option(
+        "the trimmed mean, trim = 1",
+        _fewest("TrimmedMean"),
+        "It left out the largest and the smallest value of each coordinate, which were honest, and kept the zero.",
+    ),
+    Expected(
+        "Krum, bad = 1",
+        _fewest("Krum"),
+        "Krum takes one whole gradient, the one with the nearest neighbours. Gradients of 4 rows scatter so widely "
+        "that zero, in their middle, is nearer to them than they are to each other. So it takes the zeros.",
+    ),
+    Option(
+        "no rule: they differ by less than 10 percentage points",
+        lambda **reads: max(reads.values()) - min(reads.values()) < 0.1,
+        "One gradient of five that says nothing did little harm, whatever the rule made of it.",
+    ),
+    otherwise="One of the runs gave no accuracy to compare.",
+)
+
+sentence(
+    "trust.1",
+    "The model reads {good:.0f} ± {half:.0f} % of the held-out digits where all are honest, and {bad:.0f} ± "
+    "{bad_half:.0f} % with the traitor (five seeds). In the run with processes and the traitor it is {one:.0%}.",
+    expect="good - half > 2 * (bad + bad_half) and one < 0.4",
+)
+
+sentence(
+    "trust.3",
+    "At x = a million: the mean is {Mean:,.0f}, the median {Median:.2f}, the trimmed mean {TrimmedMean:.2f}, Krum "
+    "{Krum:.2f}.",
+    expect="Mean > 1e5 and Median == 1.1 and max([TrimmedMean, Krum]) <= 1.2",
+)
+
+sentence(
+    "trust.4",
+    "Where all are honest, each rule reads {least:.0%} of the digits or more. The vote minus the mean, each at the "
+    "best of its rates: {points:+.1f} ± {half:.1f} percentage points (five seeds, paired).",
+    expect="least > 0.9 and points - half < 1",
+)
+
+sentence("trust.5", "{rule} reads less than 75 % with: {failed}.")
+
+sentence(
+    "trust.6",
+    "A lazy worker's zeros, as signs and back, move the vote by {moved:g}: it abstains.",
+    expect="moved == 0",
+)
+
+sentence(
+    "trust.7",
+    "At the start, 4 rows: {scatter[0]:.1f} lengths from the mean, and Krum chooses the zeros in {chosen[0]:.0%} of "
+    "the draws.\nAt the start, 32 rows: {scatter[1]:.1f} lengths, {chosen[1]:.0%}.\nAfter 60 steps, 32 rows: "
+    "{scatter[2]:.1f} lengths, {chosen[2]:.0%}.",
+    expect="scatter[0] > 1 > scatter[1] and chosen[0] > 0.8 and chosen[1] < 0.2 and scatter[2] > 1 and chosen[2] > 0.8",
+)
+
+sentence(
+    "trust.8",
+    "Combined in pieces, is the result equal to the server's in every bit? Mean {Mean}, median {Median}, trimmed mean "
+    "{TrimmedMean}, Krum {Krum}.",
+    expect="Mean and Median and TrimmedMean and not Krum",
+)
+
+card(
+    "trust.9",
+    "The mean ends {far:.1g} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
+    "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
+    expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
+)
+
+sentence(
+    "trust.10",
+    "{rule}: {honest:.0f} ± {half:.0f} % where all are honest, {lied:.0f} ± {lied_half:.0f} % with the little lie of "
+    "two.",
+    expect="lied + lied_half < honest - half",
+)
+
+prompt(
+    "trust.1",
+    "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
+    "number in the table? What would change your mind? Two sentences.",
+    "I choose the median: its lowest accuracy in the five cases is high, and so is the vote's. If batches were so "
+    "small that honest gradients scatter more than their mean is long, I would test it against liars that agree.",
+)
+
+prompt(
+    "trust.2",
+    "At which size of batch does your lie still do harm, by which number, and why does it do less with more rows? Two "
+    "sentences.",
+    "Noise does no harm at any size, by the four numbers of the table: the median leaves it out. A lie on which two "
+    "traitors agree does most at 8 rows, where honest gradients scatter most and the lowest of three often points "
+    "uphill.",
+)
+
+quiz(
+    "trust",
+    Item(
+        "Why can one liar of a hundred still ruin the mean?",
+        {
+            "the value that it sends has no limit": "The mean divides by a hundred, and the lie may be a million "
+            "times too large.",
+            "the mean gives it more weight than the others": "All have the same weight, one hundredth.",
+            "it can send NaN": "The server refuses NaN and infinity, and nothing is changed.",
+        },
+    ),
+    Item(
+        "What does the median guarantee while fewer than half of the workers lie?",
+        {
+            "each coordinate lies between honest values": "The middle value has honest ones on both sides, or is one.",
+            "each step goes downhill": "Where honest gradients scatter widely, an honest value may point uphill.",
+            "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
+            "two, and usually not their mean.",
+        },
+    ),
+    Item(
+        "Krum chose the lazy worker's zeros. Why?",
+        {
+            "zero lay nearest to the others": "Honest gradients scattered around a small "
+            "mean, and zero lay in their middle.",
+            "Krum chooses zeros whatever the others send": "With 32 rows, at the start, honest gradients lay closer "
+            "together, and it chose the zeros seldom or never.",
+            "the lazy worker counted twice": "Each worker sends one gradient. One lazy worker of five was enough.",
+        },
+    ),
+    Item(
+        "Under ASP, which rule withstands one liar?",
+        {
+            "none: each push is applied by itself": "There is nothing to compare it with. minips refuses Krum and "
+            "the trimmed mean there.",
+            "the median: it accepts any number of gradients": "It accepts a single one, and the median of one gradient "
+            "is that gradient.",
+            "Krum, if there are five workers or more": "However many workers there are, each push is applied alone, "
+            "and Krum needs 2f + 3 gradients at once.",
+        },
+    ),
+    Item(
+        "Which rule can be computed without a server, each node combining one piece of all gradients?",
+        {
+            "the median, with the same result": "It looks at each coordinate by itself, so the pieces put together are "
+            "the whole result.",
+            "Krum, with the same result": "Each node would choose by its own piece, and nodes may choose different "
+            "workers.",
+            "none: a robust rule needs a server": "They need to see single values. A node that collects one piece of "
+            "every gradient sees those.",
+        },
+    ),
+)

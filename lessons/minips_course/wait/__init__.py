@@ -1,0 +1,1 @@
+"""The lesson "Wait, or don't"."""

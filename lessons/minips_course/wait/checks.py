@@ -1,0 +1,91 @@
+"""The exercises of "Wait, or don't"."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import minips as ps
+from minips.lab.course.exercises import asks, case, conforms, drawn_seed, equals, refuse_if
+from minips.stage import Array
+from minips_course.own_server import check_bound
+
+
+@asks(
+    "wait.1",
+    "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
+    "In may_pull: clock // self.every numbers the meetings from 0. When was the last one, and who must have come?",
+    "One comparison: the slowest clock against the last meeting.",
+)
+def meet(rule: Any, rng: np.random.Generator) -> str:
+    """Relax may_pull: the workers run free, and meet at every multiple of `every`."""
+    conforms(rule, ps.Consistency, "Meet()")
+    names = [field.name for field in dataclasses.fields(rule)]
+    refuse_if(names != ["every"], f"Expected the field every; got {rule!r}.")
+    refuse_if(rule.quorum(4) is not None, f"quorum(4) is {rule.quorum(4)}. Leave it at None: there are no rounds.")
+    for every in (1, 2, *map(int, rng.integers(3, 12, size=3))):
+        mine = dataclasses.replace(rule, every=every)
+        for clock in map(int, [*range(2 * every + 1), *rng.integers(0, 200, size=20)]):
+            for slowest in range(max(clock - 2 * every - 1, 0), clock + 2):
+                may, meeting = mine.may_pull(clock, slowest), clock - clock % every
+                with case(f"With every={every}, may_pull(clock={clock}, slowest={slowest}) is {may}."):
+                    refuse_if(may and slowest < meeting, f"The slowest has not come to the meeting at {meeting} yet.")
+                    refuse_if(not may and slowest >= meeting, f"Both have been at the meeting at {meeting}.")
+    slow, every = int(rng.integers(3)), int(rng.integers(3, 6))
+    mine, delays = dataclasses.replace(rule, every=every), ps.Delays(seconds=0.004, slow={slow: 4.0})
+    config = ps.Config(workers=3, steps=3 * every, consistency=mine, delays=delays, seed=drawn_seed(rng))
+    run = ps.train(ps.LinearRegression(*ps.datasets.diabetes()), config, engine=ps.Threads())
+    for clock, slowest in ((grant.clock, grant.slowest) for grant in run.grants):
+        with case(f"In a run with every={every}"):
+            early = slowest < clock - clock % every
+            refuse_if(early, f"a worker at clock {clock} went on, the slowest at {slowest}.")
+    lead = max(grant.clock - grant.slowest for grant in run.grants)
+    return f"Right for random clocks. In a run with every={every} the largest lead was {lead} clocks."
+
+
+@asks(
+    "wait.2",
+    "A worker whose push is not answered cannot pull. So whose push may stay without an answer, and until when?",
+    "Each push moves a clock, and may move the slowest one. Then workers whose pushes came earlier may be free, too: "
+    "keep those that wait, and look at all of them after each push.",
+    "In __init__ an empty collection of those that wait. handle changes it twice: first for the sender, then for those "
+    "whom the clocks now set free. Which of them get an answer?",
+)
+def own_bound(server: Any, rng: np.random.Generator) -> str:
+    """Keep SSP's bound in your server: answer a push once its worker is at most `staleness` clocks ahead."""
+    lacks = not isinstance(server, type) or not hasattr(server, "handle") or not hasattr(server, "staleness")
+    refuse_if(lacks, f"Expected your class Server with handle and staleness, got {server!r}.")
+    for _ in range(3):
+        check_bound(server, rng)
+    return "Pushes in random orders, 2 to 5 workers, staleness 0 to 99: each was answered in its time, and none twice."
+
+
+@asks(
+    "wait.3",
+    "Keep a table of when each worker has completed each clock, and fill it clock by clock.",
+    "Two things must have happened before a worker starts clock c: one of its own, and one of the slowest worker. "
+    "may_pull of SSP says which clock the slowest must have completed.",
+    "For each c a worker starts at the later of two times. The second one plays no part while c is small.",
+)
+def finish_time(function: Any, rng: np.random.Generator) -> str:
+    """Make finish_time, of times and staleness, answer for SSP."""
+    refuse_if(not callable(function), f"Expected the function finish_time, got {function!r}.")
+    for turn in range(30):
+        clocks, workers = int(rng.integers(1, 9)), int(rng.integers(1, 6))
+        times = rng.integers(1, 10, size=(clocks, workers)).astype(float)
+        if turn % 3 == 0:
+            times[:, rng.integers(workers)] *= 5
+        for staleness in (0, int(rng.integers(1, 4)), clocks):
+            with case(f"For staleness={staleness} and times={times.astype(int).tolist()}"):
+                equals(function(times.copy(), staleness), _ssp_seconds(times, staleness))
+    return "Right for 90 random cases, from BSP (staleness 0) to no waiting at all."
+
+
+def _ssp_seconds(times: Array, staleness: int) -> float:
+    """When the last worker is done: it waits, before each clock, for the slowest to be ``staleness`` clocks behind."""
+    clocks, workers = times.shape
+    ends = [[0.0] * workers]
+    for clock in range(clocks):
+        gate = max(ends[max(clock - staleness, 0)])
+        ends.append([max(ends[-1][worker], gate) + float(times[clock, worker]) for worker in range(workers)])
+    return max(ends[-1])

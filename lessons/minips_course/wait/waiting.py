@@ -1,0 +1,79 @@
+"""A problem whose parameters are a log of the run, by which workers' reads are known; and waiting in virtual time."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+import minips as ps
+from minips.stage import Tensors
+
+WORKERS, STEPS, ROOM = 4, 25, 80
+DELAYS = ps.Delays(seconds=0.008, slow={3: 4.0})
+
+
+class Log(ps.Problem):
+    """``count`` counts the updates of each worker; ``seen`` keeps, for each clock and worker, the counts that it read.
+
+    A gradient adds one to the worker's own count, and files what the worker has just read.
+    """
+
+    me = clock = 0
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros((WORKERS, 1)), np.zeros(WORKERS))  # a row for each worker
+
+    def init(self, rng: np.random.Generator) -> Tensors:
+        return {"count": np.zeros(WORKERS), "seen": np.zeros((ROOM, WORKERS, WORKERS))}
+
+    def shard(self, worker: int, workers: int) -> "Log":
+        part = super().shard(worker, workers)
+        part.me = worker
+        return part
+
+    def loss_and_gradient(self, params: Tensors, rows: object = None) -> tuple[float, Tensors]:
+        step = {name: np.zeros_like(p) for name, p in params.items()}
+        if self.clock < ROOM:
+            step["count"][self.me] = 1
+            step["seen"][self.clock, self.me] = 1 + params["count"]  # 0 is kept for "nothing was read"
+        self.clock += 1
+        return 0.0, {name: -WORKERS * x for name, x in step.items()}  # the server applies a quarter, with lr = 1
+
+
+def lags(rule: ps.Consistency) -> NDArray[np.int64]:
+    """For each read of a real run, worker 3 four times slower: the reader's clock minus the fewest updates that it saw
+    of a worker.
+    """
+    config = ps.Config(workers=WORKERS, steps=STEPS, consistency=rule, optimizer=ps.SGD(lr=1.0), delays=DELAYS)
+    seen = ps.train(Log(), config, engine=ps.Threads()).params["seen"]
+    clocks, readers = np.nonzero(seen.any(axis=2))
+    found: NDArray[np.int64] = clocks - (seen[clocks, readers] - 1).min(axis=1).astype(np.int64)
+    return found
+
+
+def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, abandon: bool = False) -> float:
+    """Seconds until so many updates for each of four workers are made, if nothing but computing takes time.
+
+    A worker whose round is over without it finishes its step all the same, as a real one does, or (``abandon``) gives
+    it up and starts the next one.
+
+    >>> virtual_s(ps.BSP(), ps.Delays(0.5, slow={3: 4.0}), steps=10, seed=0)
+    20.0
+    >>> drawn = ps.Delays(0.01, exponential=True)
+    >>> [round(virtual_s(ps.BSP(backup=1), drawn, 30, 1, abandon), 3) for abandon in (False, True)]
+    [0.595, 0.534]
+    """
+    nothing = {"w": np.zeros(1)}
+    shard = ps.Shard.of(ps.Config(workers=WORKERS, consistency=rule), nothing, updates=WORKERS * steps)
+    now, waiting, ends = 0.0, {*range(WORKERS)}, dict[int, float]()
+    while not shard.done:
+        for worker in [one for one in waiting if shard.may_pull(one)]:
+            waiting.remove(worker)
+            ends[worker] = now + delays.of(worker, shard.clocks[worker], seed)
+        worker = min(ends, key=ends.__getitem__)
+        now = ends.pop(worker)
+        shard.push(ps.Contribution(worker, shard.clocks[worker], version=0, gradients=nothing))
+        waiting.add(worker)
+        for late in [one for one in ends if abandon and shard.clocks[one] < shard.rounds]:
+            shard.skip(late)
+            del ends[late]
+            waiting.add(late)
+    return now

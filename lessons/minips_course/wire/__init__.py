@@ -1,0 +1,1 @@
+"""The lesson "Put arrays on a wire"."""

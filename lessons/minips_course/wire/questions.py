@@ -1,0 +1,170 @@
+"""The questions, sentences and quiz of "Put arrays on a wire"."""
+
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    card,
+    prompt,
+    question,
+    quiz,
+    sentence,
+    timed_question,
+    timed_sentence,
+)
+
+question(
+    "wire.1",
+    "40 000 bytes of float32 numbers: how long is the JSON text?",
+    Option(
+        "about 40 000 bytes",
+        lambda ratio: 0.8 <= ratio <= 1.4,
+        "Four characters are enough for most of these numbers: there are many zeros among them.",
+    ),
+    Option(
+        "about 80 000 bytes",
+        lambda ratio: 1.4 < ratio <= 2.8,
+        "Seven or eight characters are enough for most of these numbers, a comma and a space included.",
+    ),
+    Expected(
+        "more than 160 000 bytes",
+        lambda ratio: ratio > 4,
+        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17. A point "
+        "and a zero stand before them, often a sign, and a comma and a space follow.",
+    ),
+    otherwise="The length lies between two of the options.",
+)
+
+timed_question(
+    "wire.2",
+    "An array 25 times as large: how many times as long do the two calls, dumps and loads, take together?",
+    Option(
+        "about 25 times",
+        lambda times: times >= 12,
+        "Each byte was copied or looked at, and that took most of the time for both arrays.",
+    ),
+    Option(
+        "about 5 times",
+        lambda times: 2.5 <= times < 12,
+        "Part of the work grew with the array, and part did not: the header, and the calls of Python functions.",
+    ),
+    Expected(
+        "less than 2.5 times",
+        lambda times: times < 2.5,
+        "dumps writes a header and hands out the memory of the array as it is. loads reads the header and makes an "
+        "array over the bytes that came. Neither looks at the values, so their number hardly matters.",
+    ),
+    otherwise="The two times give no ratio.",
+)
+
+sentence(
+    "wire.1",
+    "JSON makes {json:.1f} times the bytes of the array, a list in MessagePack {list:.1f} times, pickle "
+    "{pickle:.3f} times.",
+    expect="json > 4 and list > 2 and pickle < 1.01",
+)
+
+timed_sentence(
+    "wire.2",
+    "For {size}, json takes about {times:,.0f} times as long there and back as msgpack with its raw frames (five "
+    "repeats; half of them from {low:,.0f} to {high:,.0f}).",
+    expect="low > 10",
+)
+
+sentence(
+    "wire.3",
+    "The array has {array:,} bytes. The text is {text:.2f} times as long, and what was packed and compressed is "
+    "{compressed:.3f} times as long.",
+    expect="text > 2 and compressed > 1",
+)
+
+sentence(
+    "wire.4",
+    "MessagePack makes {packed:,} bytes of the {array:,}, and LZ4 adds {added} to them.",
+    expect="packed > 1.1 * array and 0 < added < 100",
+)
+
+sentence(
+    "wire.5",
+    "The second frame lies in the array's own memory: {shared}. It changed with the array: {changed}.",
+    expect="shared and changed",
+)
+
+sentence("wire.6", "The array is not copied by {names}.", expect="names == 'msgpack, npy, pickle'")
+
+sentence(
+    "wire.7",
+    "With your pack the workers sent {ratio:.2f} times the bytes of the arrays, with pickle {pickle:.2f} times. The "
+    "parameters of the two runs differ by {far:g}.",
+    expect="far == 0",
+)
+
+timed_sentence(
+    "wire.8",
+    "One message was sent. It arrived in {pieces} pieces, the largest of {most:.1f} MB.",
+    expect="pieces > 1",
+)
+
+card(
+    "wire.9",
+    "What is loaded lies in the memory of the array: {shared}. The pickle has {small} bytes for 40 kB and {large} for "
+    "2 MB.",
+    expect="shared and large - small <= 16",
+)
+
+prompt(
+    "wire.1",
+    "Four workers send a gradient of 1 MB ten times a second, and you choose the format. Which one, by which numbers "
+    "in the table? For which messages would you choose another one? Two sentences.",
+    "I choose msgpack: it adds few bytes, copies nothing, and a large array takes hardly longer than a small one. "
+    "For a few settings that people read and change I would choose JSON: its digits and its time do not matter there.",
+)
+
+quiz(
+    "wire",
+    Item(
+        "A receiver has the bytes of an array. What must the header tell it?",
+        {
+            "dtype with the order of its bytes, and shape": "The same bytes read as another dtype are other numbers, "
+            "and no error tells you. The shape is not in the bytes either.",
+            "the number of bytes alone": "The same number of bytes may be float32 or int32 values, in one row or ten.",
+            "the largest and the smallest value": "Once dtype and shape are known, the bytes give every value.",
+        },
+    ),
+    Item(
+        "Why is JSON so long for a float32 array?",
+        {
+            "it writes each number in decimal digits, as many as a float64 needs": "tolist() makes Python floats, and "
+            "about 17 digits bring such a float back exactly.",
+            "it adds the dtype and the shape to each number": "It adds neither: a list of lists has its shape, and "
+            "all numbers are written alike.",
+            "it pads each number with zeros to the width of the longest": "It writes no more "
+            "digits than are needed. Zero is short.",
+        },
+    ),
+    Item(
+        "A program prints the length of a list's text as the original size. What is the fair original of an array?",
+        {
+            "the array's nbytes": "The values times the bytes of one: that is what would be sent without any format.",
+            "the length of the text": "Nobody would send the text. Beside a long text any size looks small.",
+            "the length of its pickle": "A pickle holds the array and a header. It is one of the formats to compare.",
+        },
+    ),
+    Item(
+        "Why is a list of floats in MessagePack longer than the array of the same numbers?",
+        {
+            "each number gets a byte that tells its type": "That makes 9 bytes for 8, or for a float32, which becomes "
+            "a float64 in the list, 9 bytes for 4.",
+            "each number is written in decimal digits": "JSON does that. MessagePack keeps a float's 8 bytes.",
+            "each number gets the shape of the array": "The shape is nowhere in a list of plain numbers.",
+        },
+    ),
+    Item(
+        "The frame of an array is a view. What must you not do before it has been sent?",
+        {
+            "change the array in place": "The frame is the array's own memory, so the new values would travel.",
+            "read the array": "Reading changes nothing.",
+            "delete the array's name": "The view keeps the memory alive.",
+        },
+    ),
+)

@@ -1,8 +1,0 @@
-"""Lesson 02: accumulation that adds up where it should average."""
-
-MUTANT = (
-    "the gradients of accumulated batches are added up and not averaged",
-    "minips/engines/worker.py",
-    "typed(total / count, ",
-    "typed(total, ",
-)
