@@ -47,7 +47,7 @@ _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
 
 class WrongValueError(ValueError):
-    """An option has an impossible value."""
+    """Raised for an impossible value of an option."""
 
 
 @contextmanager
