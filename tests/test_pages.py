@@ -33,7 +33,7 @@ importlib.import_module("minips.cost.calibrate").ATTEMPTS = 1
 codecs = {"exact": ps.Codec(), "float16": ps.Codec("float16")}
 few = [ps.Config(workers=2, push=codec) for codec in codecs.values()]
 ps.cost.tune = partial(ps.cost.tune, candidates=few, tried=1)
-ps.cost.codec_map = partial(ps.cost.codec_map, codecs, start=few[0])
+ps.cost.codec_map = partial(ps.cost.codec_map, codecs, [1_000, 100_000], [1e7, 1e9], start=few[0])
 """
 }
 """What runs before a page's code, so that minutes become seconds: fewer candidates, and fewer codecs on a map."""
