@@ -30,13 +30,12 @@ from functools import partial
 import minips as ps
 
 importlib.import_module("minips.cost.calibrate").ATTEMPTS = 1
-codecs = {"exact": ps.Codec(), "float16": ps.Codec("float16")}
-few = [ps.Config(workers=2, push=codec) for codec in codecs.values()]
+few = [ps.Config(workers=2), ps.Config(workers=2, servers=2)]
 ps.cost.tune = partial(ps.cost.tune, candidates=few, tried=1)
-ps.cost.codec_map = partial(ps.cost.codec_map, codecs, start=few[0])
+ps.cost.codec_map = partial(ps.cost.codec_map, {"exact": ps.Codec()}, [1_000, 10_000], [1e8, 1e9], start=few[0])
 """
 }
-"""What runs before a page's code, so that minutes become seconds: fewer candidates, and fewer codecs on a map."""
+"""What runs before a page's code, so that minutes become seconds: fewer candidates, and a smaller map."""
 HELD = {
     "test_distribution.py::test_the_wheel_alone_runs_the_demo_in_an_empty_folder": ("python3 -m venv .venv && ",),
     "test_cli.py::test_lab_copies_the_lessons_and_opens_the_first_one_server_for_a_folder": (".venv/bin/minips lab",),
