@@ -296,7 +296,7 @@ def test_plaintext_to_other_machines_is_refused(transport, address):
     [
         ("serve --bind tcp://0.0.0.0:0 --token-file t", "no TLS"),
         ("serve --transport http --bind http://10.0.0.7:1 --token-file t", "no TLS"),
-        ("serve --transport http --certificate c.pem --token-file t", "which tcp speaks and not Http"),
+        ("serve --transport http --certificate c.pem --token-file t", "which tcp speaks and Http"),
         ("serve --token-file t --save /nonexistent/run.npz", "There is no folder /nonexistent"),
         ("serve --exchange ring --token-file t --data synthetic", "has no server"),
         ("serve --servers 2 --index 2 --token-file t --data synthetic", "index is 0 to 1, got 2"),
