@@ -79,7 +79,9 @@ def anchors(page: str) -> frozenset[str]:
     if page.endswith(".ipynb"):
         cells = json.loads(text(page))["cells"]
         words = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        return frozenset(one.replace(" ", "-") for one in re.findall(r"^#+ (.+)$", words, re.MULTILINE))
+        return frozenset(
+            one.replace("`", "").replace(" ", "-") for one in re.findall(r"^#+ (.+)$", words, re.MULTILINE)
+        )
     return frozenset(map(anchor, headings(page)))
 
 
