@@ -1,4 +1,4 @@
-"""Write each question's text and options into the cell above it: `python tests/plain_questions.py 08`, or all lessons.
+"""Write each question's text and options into the cell above it: `python tests/plain_questions.py bits`, or all.
 
 Readers without a kernel see that cell; `test_course.py` holds it to the question that is kept with the lesson.
 """
@@ -19,8 +19,8 @@ def plain(asked: Question | Estimate) -> str:
 
 
 if __name__ == "__main__":  # the test run imports each module here
-    for path in notebooks():
-        if sys.argv[1:] and path.name[:2] not in sys.argv[1:]:
+    for word, path in notebooks().items():
+        if sys.argv[1:] and not {word, path.name[:2]} & {*sys.argv[1:]}:
             continue
         book = read(path)
         for above, cell in zip(book["cells"], book["cells"][1:], strict=False):

@@ -439,7 +439,7 @@ def learner(tmp_path, monkeypatch):
     """One who has done an exercise."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("MINIPS_AUTOPLAY")
-    assert state.note("exercise", "00.1") == ""
+    assert state.note("exercise", "train.1") == ""
     return state.facts()
 
 

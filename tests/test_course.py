@@ -19,6 +19,7 @@ from test_lessons import LESSONS, lesson
 import minips_course
 from minips import lab
 from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
+from minips.lab.course.courses import lesson_of
 from minips.lab.course.lessons import arguments
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, completed, settled
 
@@ -198,10 +199,13 @@ def test_what_is_kept_is_used_and_what_is_used_is_kept() -> None:
     kept = {"predict": QUESTIONS, "say": SENTENCES, "answer": PROMPTS, "quiz": QUIZZES, "check": EXERCISES}
     for function, known in kept.items():
         used = {
-            (path.name[:2], key) for path in LESSONS for cell in lesson(path).cells for key in arguments(cell, function)
+            (word, key)
+            for word, path in state.notebooks().items()
+            for cell in lesson(path).cells
+            for key in arguments(cell, function)
         }
         assert {key for _, key in used} == {*known}, function
-        assert all(number == key[:2] for number, key in used)
+        assert all(word == lesson_of(key) for word, key in used)
 
 
 @pytest.mark.parametrize("key", SENTENCES)

@@ -1,9 +1,11 @@
 """Courses that are installed: how they are found, what comes of one that cannot be loaded, and old names of modules."""
 
+import re
 import subprocess
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -82,8 +84,8 @@ def test_the_course_that_comes_with_minips() -> None:
     assert course is minips_course.course
     assert isinstance(course, lab.Course)
     assert course.notebooks == state.shelf() == ROOT / "lessons"
-    assert course.lessons == minips_course.LESSONS == tuple(minips_course.SECOND_EDITION.values())
-    assert [*minips_course.SECOND_EDITION] == [lesson.number for lesson in lessons()]
+    assert course.lessons == minips_course.LESSONS == tuple(lesson.word for lesson in lessons())
+    assert {*course.numbered.values()} <= {*course.lessons}
     for word in course.lessons:
         assert all(find_spec(f"minips_course.{word}.{part}") for part in ("questions", "checks", "cases"))
 
@@ -145,7 +147,7 @@ def test_a_fresh_kernel_checks_a_learners_server_before_it_takes_it(tmp_path: Pa
         os.environ.pop("MINIPS_AUTOPLAY", None)
         os.chdir({str(tmp_path)!r})
         from minips import lab
-        lab.own("server", lesson="05")
+        lab.own("server", lesson="wire")
         """
     )
     assert said.startswith("The given server: yours does not pass. ")
@@ -155,7 +157,7 @@ def test_a_courses_code_is_no_learners() -> None:
     """A call of it is no answer of one's own, and its lines are none of the learner's cell."""
     with pytest.raises(Refused, match="it calls minips' own __init__"):
         exercises.unaided(Traitors, *ps.datasets.digits())
-    words = lab.check("00.3", np.linalg.inv).words
+    words = lab.check("train.3", np.linalg.inv).words
     assert "It stopped with " in words
     assert "of your cell" not in words
 
@@ -195,11 +197,11 @@ def test_one_that_cannot_be_loaded_is_a_sentence(
         real = courses.entry_points
         monkeypatch.setattr(courses, "entry_points", lambda group: [x for x in real(group=group) if x.name == "broken"])
         with pytest.raises(ImportError) as caught:
-            lab.check("00.1", None)
+            lab.check("train.1", None)
         said = str(caught.value)
     else:
         with pytest.warns(UserWarning, match="cannot be loaded") as warned:
-            assert not lab.check("00.1", None)
+            assert not lab.check("train.1", None)
         (one,) = warned
         said = str(one.message)
     mend = f"Mend its package, {entry.partition(':')[0]}, or uninstall it."
@@ -211,10 +213,10 @@ def test_none_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     from minips.cli import main
 
     monkeypatch.setattr(courses, "entry_points", lambda group: [])
-    for call in (lambda: lab.say("16.1"), lab.progress, lambda: lab.own("server", lesson="05")):
+    for call in (lambda: lab.say("trust.1"), lab.progress, lambda: lab.own("server", lesson="wire")):
         with pytest.raises(ImportError, match="There is no course: none is installed"):
             call()
-    assert main(["check", "16.1", "mine.ipynb"]) == 1
+    assert main(["check", "trust.1", "mine.ipynb"]) == 1
     assert capsys.readouterr().err.startswith("minips: There is no course: none is installed.")
 
 
@@ -247,6 +249,40 @@ def test_an_old_copys_imports_work_and_the_warning_is_of_its_line() -> None:
     assert said.split() == ["10", "10"]
 
 
+CALLS: dict[str, Callable[[str], Any]] = {
+    "predict": lambda key: lab.predict(f"{key}.1").question,
+    "say": lambda key: lab.say(f"{key}.3", s=2, reads=100, most=2),
+    "answer": lambda key: lab.answer(f"{key}.2", "a table"),
+    "quiz": lab.quiz,
+    "hint": lambda key: lab.hint(f"{key}.3"),
+    "check": lambda key: lab.check(f"{key}.1", None),
+    "own": lambda key: lab.own("server", lesson=key).__name__,
+    "recorded": lambda key: lab.recorded(f"{key}.torch"),
+}
+"""What takes a key, or a lesson."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_lessons_number_in_the_second_edition_means_its_word(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word, *numbers = ("bits", "08", "8") if name == "recorded" else ("wait", "14")
+    said = []
+    for key in (word, *numbers):
+        monkeypatch.setattr(exercises, "_hinted", {})
+        result = repr(CALLS[name](key))
+        said.append((result, re.sub("[0-9a-f]{32}", "a widget", capsys.readouterr().out)))
+    assert said == [said[0]] * len(said)
+    assert not any(re.search(r"\b14(\.\d)?\b", words) for words in said[0])
+
+
+def as_of_the_second_edition(source: str) -> str:
+    """A cell whose keys have numbers, not words."""
+    for notebook, word in minips_course.SECOND_EDITION.items():
+        source = re.sub(rf'"{word}(?=(\.\w+)?")', f'"{notebook[:2]}', source)
+    return source
+
+
 @pytest.mark.soak
 @pytest.mark.outside
 @pytest.mark.parametrize(("name", "lines"), OLD_LINES.items(), ids=[*OLD_LINES])
@@ -256,6 +292,10 @@ def test_an_old_copy_runs_to_its_end(name: str, lines: dict[str, str], tmp_path:
         assert any(new in cell.source for cell in book.cells)
         for cell in book.cells:
             cell.source = cell.source.replace(new, old)
+    for cell in book.cells:
+        cell.source = as_of_the_second_edition(cell.source)
+    calls = [re.findall(r'lab\.\w+\("([\w.]+)"', cell.source) for cell in book.cells if cell.cell_type == "code"]
+    assert {key[:2] for keys in calls for key in keys} - {"se"} == {name[:2]}  # but for lab.own("server")
     with_a_kernel(NotebookClient(book, timeout=300, resources={"metadata": {"path": tmp_path}}).execute)
     said = "".join(one.get("text", "") for cell in book.cells for one in cell.get("outputs", []))
     assert said.count("DeprecationWarning: The module minips.lab.course.") == sum(

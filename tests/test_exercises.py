@@ -11,19 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_lessons import LESSONS, exercises, lesson
+from test_lessons import exercises, lesson
 
 import minips as ps
 import minips_course
 from minips import lab
 from minips.lab.course import EXERCISES
 from minips.lab.course import exercises as course
+from minips.lab.course.courses import lesson_of
+from minips.lab.course.state import notebooks
 
 BROKEN: dict[str, dict[str, tuple[str, str]]] = {}
 for word in minips_course.LESSONS:
     BROKEN |= import_module(f"minips_course.{word}.cases").BROKEN
 """By exercise, and by what is wrong: a piece of the solution, and what stands there instead."""
-TIMED = {"04.2", "17.2", "18.2"}
+TIMED = {"lecture.2", "cost.2", "pays.2"}
 """The exercises whose checks compare seconds."""
 FIRST = 1
 """Of each exercise so many broken answers are tried in the default run, and the others in the soak tests."""
@@ -42,22 +44,21 @@ def test_every_exercise_has_broken_answers() -> None:
 def given(book: Any, key: str) -> str:
     """The code that an exercise gives, in cells with that tag before its check."""
     check = next(i for i, cell in enumerate(book.cells) if f'lab.check("{key}"' in cell.source)
-    start = next(i for i, cell in enumerate(book.cells) if f"### {key}" in cell.source)
+    start = next(i for i, cell in enumerate(book.cells) if f"### `{key}` " in cell.source)
     tagged = [cell for cell in book.cells[start:check] if "given" in cell.metadata.get("tags", [])]
     return "\n".join(cell.source for cell in tagged)
 
 
 def answer(key: str, old: str, new: str) -> Any:
     """What the lesson would hand to its check, were ``old`` in the folded solution ``new``."""
-    (path,) = (path for path in LESSONS if path.name.startswith(key[:2]))
-    book = lesson(path)
+    book = lesson(notebooks()[lesson_of(key)])
     imports = next(cell.source for cell in book.cells if cell.cell_type == "code")
     (asked, solution), *others = (pair for pair in exercises(book) if f'"{key}"' in pair[0])
     assert not others
     assert old in solution, f"the solution of {key} has no {old!r}"
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(f"{imports}\n{given(book, key)}\n{solution.replace(old, new)}", namespace)
-    return eval(re.fullmatch(r'lab\.check\("[\d.]+", (.*)\)', asked)[1], namespace)
+    return eval(re.fullmatch(r'lab\.check\("[\w.]+", (.*)\)', asked)[1], namespace)
 
 
 @pytest.mark.usefixtures("registry")
@@ -92,9 +93,9 @@ def test_what_is_no_answer_at_all_is_refused(key: str, thing: Any) -> None:
     ids=["same", "too few", "fewer steps", "none"],
 )
 def test_a_refusal_says_what_failed_and_hints(config: Any, words: str) -> None:
-    verdict = repr(lab.check("00.1", config))
+    verdict = repr(lab.check("train.1", config))
     assert words in verdict
-    assert verdict.endswith('A hint: lab.hint("00.1")')
+    assert verdict.endswith('A hint: lab.hint("train.1")')
 
 
 def from_a_cell(source: str, name: str = "cell") -> Any:
@@ -110,7 +111,7 @@ def test_an_error_shows_the_line_of_the_learners_cell() -> None:
     answer = from_a_cell(
         "def cell(run):\n    updates = run.updates\n    return helper(updates)\n\ndef helper(n):\n    return 1 / 0\n"
     )
-    verdict = repr(lab.check("00.3", answer))
+    verdict = repr(lab.check("train.3", answer))
     assert "It stopped with ZeroDivisionError: division by zero" in verdict
     assert "In helper, line 6 of your cell: return 1 / 0" in verdict
 
@@ -123,7 +124,7 @@ def test_what_never_ends_is_stopped_in_a_sentence(loop: str, monkeypatch: pytest
     answer = from_a_cell(f"import time\ndef cell(run):\n {loop.replace(chr(10), chr(10) + ' ')}\n")
     before = signal.getsignal(signal.SIGALRM)
     left, _ = signal.getitimer(signal.ITIMER_REAL)  # the test run's own
-    verdict = lab.check("00.3", answer)
+    verdict = lab.check("train.3", answer)
     assert not verdict
     assert "It was stopped after 0.5 seconds. Does a loop never end?\nIn cell, line " in verdict.words
     assert signal.getsignal(signal.SIGALRM) is before
@@ -132,17 +133,17 @@ def test_what_never_ends_is_stopped_in_a_sentence(loop: str, monkeypatch: pytest
 
 def test_the_stop_button_leaves_one_line() -> None:
     answer = from_a_cell("def cell(run):\n    raise KeyboardInterrupt\n")
-    with pytest.raises(KeyboardInterrupt, match=r"00\.3: the check was interrupted\.") as caught:
-        lab.check("00.3", answer)
-    assert vars(caught.value)["_render_traceback_"]() == ["00.3: the check was interrupted."]
+    with pytest.raises(KeyboardInterrupt, match=r"train\.3: the check was interrupted\.") as caught:
+        lab.check("train.3", answer)
+    assert vars(caught.value)["_render_traceback_"]() == ["train.3: the check was interrupted."]
 
 
 @pytest.mark.parametrize("key", EXERCISES)
 def test_three_hints_differ_from_each_other_and_none_is_the_solution(key: str) -> None:
     hints = EXERCISES[key].hints
     assert len({*hints}) == len(hints) >= 3
-    (path,) = (path for path in LESSONS if path.name.startswith(key[:2]))
-    (solution,) = (solution for asked, solution in exercises(lesson(path)) if f'"{key}"' in asked)
+    book = lesson(notebooks()[lesson_of(key)])
+    (solution,) = (solution for asked, solution in exercises(book) if f'"{key}"' in asked)
     for line in solution.splitlines():
         words = line.strip().removeprefix("return ").rstrip(":")
         if len(words) > 30:
@@ -150,21 +151,21 @@ def test_three_hints_differ_from_each_other_and_none_is_the_solution(key: str) -
 
 
 def test_hints_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
-    count = len(EXERCISES["03.2"].hints)
+    count = len(EXERCISES["server.2"].hints)
     for turn in range(count + 1):
         lab.hint("3.2")
-        assert f"Hint {turn % count + 1} of {count} for 03.2" in capsys.readouterr().out
+        assert f"Hint {turn % count + 1} of {count} for server.2" in capsys.readouterr().out
 
 
 def test_an_unknown_exercise_names_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"no exercise '03\.9'.*Known: .*03\.1"):
-        lab.check("03.9", None)
+    with pytest.raises(ValueError, match=r"no exercise 'server\.9'.*Known: .*server\.1"):
+        lab.check("server.9", None)
 
 
 @pytest.mark.parametrize("margin", [0.85, 0.9, 0.95, 1, 1.1, 1.3])
 @pytest.mark.parametrize("which", [np.mean, np.median, np.max, np.min], ids=lambda which: which.__name__)
-def test_15_1_is_not_solved_by_the_formula_of_the_lesson(which: Any, margin: float) -> None:
+def test_stale_1_is_not_solved_by_the_formula_of_the_lesson(which: Any, margin: float) -> None:
     def formula(rate: float, ages: list[int]) -> bool:
         return bool(rate > margin * ps.cost.asynchronous_lr_limit(round(which(ages)), 1.0))
 
-    assert not lab.check("15.1", formula)
+    assert not lab.check("stale.1", formula)

@@ -56,7 +56,7 @@ class Kept:
 
 def note(path):
     os.environ["XDG_STATE_HOME"] = str(path.parents[1])
-    if words := state.note("exercise", "00.1"):
+    if words := state.note("exercise", "train.1"):
         raise OSError(words)
 
 
@@ -98,12 +98,12 @@ WRITERS = {
     "picture": Writer("way.png", plot, lambda data: data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")),
     "json": Writer("rows.json", lambda path: cli.write_json(str(path), {"a": 1}), lambda data: json.loads(data)["a"]),
     "report": Writer("report.html", lambda path: reports.report(path.parent), lambda data: data.endswith(b"</html>")),
-    "progress": Writer("minips/progress.jsonl", note, lambda data: b'"exercise": "00.1"}\n' in data, adds=True),
-    "own server": Writer("server.py", lambda path: own.keep(Kept), lambda data: b"\n# Lesson 05\n" in data),
+    "progress": Writer("minips/progress.jsonl", note, lambda data: b'"exercise": "train.1"}\n' in data, adds=True),
+    "own server": Writer("server.py", lambda path: own.keep(Kept), lambda data: b"\n# Lesson wire\n" in data),
     "ledger": Writer(lessons.LEDGER, lambda path: lessons.copy_to(path.parent), json.loads),
     "record": Writer(
-        "recorded/04_torch.json",
-        lambda path: recorded.record("04.torch", {"a": 1}),
+        "recorded/lecture_torch.json",
+        lambda path: recorded.record("lecture.torch", {"a": 1}),
         lambda data: json.loads(data)["values"] == {"a": 1},
     ),
 }
@@ -122,7 +122,7 @@ def place(tmp_path, monkeypatch, writer, few):
     monkeypatch.delenv("MINIPS_AUTOPLAY", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("MINIPS_RECORD", "1")
-    monkeypatch.setitem(own.GROWTH, "05", own.Growth("pack", lambda cls, rng: None))
+    monkeypatch.setitem(own.GROWTH, "wire", own.Growth("pack", lambda cls, rng: None))
     if writer is WRITERS["record"]:
         monkeypatch.setattr(recorded, "shelf", lambda: tmp_path / "here")
     for module in (lessons, reports):

@@ -19,7 +19,7 @@ from minips.lab.course import state
 SOLVED = """def bytes_per_push(run):
     return run.bytes_sent / run.updates"""
 IMPORTS = "from minips import lab"
-CHECK = 'lab.check("00.3", bytes_per_push)'
+CHECK = 'lab.check("train.3", bytes_per_push)'
 
 
 def notebook(path: Path, *cells: str) -> str:
@@ -31,10 +31,10 @@ def notebook(path: Path, *cells: str) -> str:
 @pytest.mark.outside
 def test_a_solved_exercise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     after = "open('after.txt', 'w')"
-    guess = "guess = lab.predict('16.1')\nguess.require()"
+    guess = "guess = lab.predict('trust.1')\nguess.require()"
     path = notebook(tmp_path, IMPORTS, guess, SOLVED, "%time 1 / 0", CHECK, after)
     assert cli.main(["check", "0.3", path]) == 0
-    assert capsys.readouterr().out.startswith("✓ 00.3 is done.")
+    assert capsys.readouterr().out.startswith("✓ train.3 is done.")
     assert not (tmp_path / "after.txt").exists()
 
 
@@ -44,14 +44,23 @@ def test_grading_marks_nobodys_progress_and_takes_several_files(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("MINIPS_AUTOPLAY")
-    assert state.note("exercise", "00.1") == ""
+    assert state.note("exercise", "train.1") == ""
     before = state.facts()
     good, none = notebook(tmp_path, IMPORTS, SOLVED, CHECK), str(tmp_path / "none.ipynb")
     assert cli.main(["check", "0.3", none, good]) == 2
     said = capsys.readouterr()
-    assert said.out.startswith(f"{good}: ✓ 00.3 is done.")
+    assert said.out.startswith(f"{good}: ✓ train.3 is done.")
     assert said.err == f"minips: {none} cannot be read: no such file or directory. Name your copy of the lesson.\n"
     assert state.facts() == before
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+def test_a_copy_of_an_edition_whose_keys_were_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = notebook(tmp_path, IMPORTS, SOLVED, CHECK.replace("train.3", "00.3"))
+    for key in ("train.3", "00.3"):
+        assert cli.main(["check", key, path]) == 0
+        assert capsys.readouterr().out.startswith("✓ train.3 is done.")
 
 
 @pytest.mark.soak
@@ -77,7 +86,7 @@ def test_a_port_that_another_process_has_taken(
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        ([IMPORTS, SOLVED.replace("updates", "seconds"), CHECK], "✗ 00.3: not yet. For "),
+        ([IMPORTS, SOLVED.replace("updates", "seconds"), CHECK], "✗ train.3: not yet. For "),
         ([IMPORTS, CHECK], "Cell 3 stopped with NameError: name 'bytes_per_push'"),
         pytest.param([IMPORTS, "import os; os._exit(1)", CHECK], "The kernel died", marks=pytest.mark.soak),
     ],
@@ -86,7 +95,7 @@ def test_a_port_that_another_process_has_taken(
 def test_an_exercise_that_is_not_solved(
     cells: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["check", "00.3", notebook(tmp_path, *cells)]) == 1
+    assert cli.main(["check", "train.3", notebook(tmp_path, *cells)]) == 1
     said = capsys.readouterr()
     assert words in said.out + said.err
     assert "Traceback" not in said.out + said.err
@@ -105,7 +114,7 @@ def test_a_check_that_is_stopped_ends_with_one_sentence_and_no_kernel_left(
 ) -> None:
     begun = tmp_path / "begun"
     path = notebook(tmp_path, f"import time\nopen({str(begun)!r}, 'w')\ntime.sleep(60)", CHECK)
-    command = [sys.executable, "-m", "minips", "check", "00.3", path]
+    command = [sys.executable, "-m", "minips", "check", "train.3", path]
     check = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         deadline = time.monotonic() + 30
@@ -126,7 +135,7 @@ def test_a_kernel_that_is_not_installed_is_named(tmp_path: Path, capsys: pytest.
     book = nbformat.read(path, as_version=4)
     book.metadata["kernelspec"] = {"name": "my-own", "display_name": "My own", "language": "python"}
     nbformat.write(book, path)
-    assert cli.main(["check", "00.3", path]) == 1
+    assert cli.main(["check", "train.3", path]) == 1
     assert capsys.readouterr().err == (
         f"minips: {path} wants the kernel 'my-own', which is not installed here. Choose another in JupyterLab and save "
         "it.\n"
@@ -136,10 +145,10 @@ def test_a_kernel_that_is_not_installed_is_named(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("key", "file", "words"),
     [
-        ("0.9", "mine.ipynb", "Did you mean 00."),
-        ("00.1", "mine.ipynb", 'no cell with lab.check("00.1", …)'),
-        ("00.3", "nowhere.ipynb", "nowhere.ipynb"),
-        ("00.3", "text.ipynb", "not a notebook"),
+        ("0.9", "mine.ipynb", "Did you mean train."),
+        ("train.1", "mine.ipynb", 'no cell with lab.check("train.1", …)'),
+        ("train.3", "nowhere.ipynb", "nowhere.ipynb"),
+        ("train.3", "text.ipynb", "not a notebook"),
     ],
 )
 def test_what_cannot_be_graded_is_one_sentence(

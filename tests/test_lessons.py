@@ -243,6 +243,6 @@ def test_the_map_leads_to_headings_that_there_are() -> None:
 
 
 def headings(book: Any) -> set[str]:
-    """The anchors that Jupyter gives the headings."""
+    """The anchors that Jupyter gives the headings: their text without marks."""
     text = "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
-    return {heading.replace(" ", "-") for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    return {heading.replace("`", "").replace(" ", "-") for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}

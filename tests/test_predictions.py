@@ -13,12 +13,12 @@ import pytest
 from minips import lab
 from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
 from minips.lab.course.cells import Answer, Quiz
-from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence
+from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence, full_key
 
 pytestmark = pytest.mark.usefixtures("somebody_is_there")
 
 WHICH = Question(
-    "00.91",
+    "train.91",
     "Which is heavier?",
     (
         Option("this", lambda share: share > 1, "It holds more."),
@@ -29,7 +29,7 @@ WHICH = Question(
     timed=False,
 )
 HOW_LONG = Estimate(
-    "00.92",
+    "train.92",
     "How long does it take?",
     "ms",
     (10.0, 30.0),
@@ -45,16 +45,18 @@ def course(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two questions, two sentences, a task and a quiz of the test's own."""
     for asked in (WHICH, HOW_LONG):
         monkeypatch.setitem(QUESTIONS, asked.key, asked)
-    for key, timed in (("00.91", False), ("00.92", True)):
+    for key, timed in (("train.91", False), ("train.92", True)):
         text = "B sent {share:.0%} of A's bytes."
         monkeypatch.setitem(SENTENCES, key, Sentence(key, text, "share < 0.2", timed, card=False))
-    monkeypatch.setitem(SENTENCES, "00.93", Sentence("00.93", "It is {x}.", "x > 1", timed=True, card=True))
-    monkeypatch.setitem(PROMPTS, "00.91", Prompt("00.91", "What sends less, and how do you know?", "Sign. It shows."))
-    monkeypatch.setitem(QUIZZES, "00", QUIZ)
+    monkeypatch.setitem(SENTENCES, "train.93", Sentence("train.93", "It is {x}.", "x > 1", timed=True, card=True))
+    monkeypatch.setitem(
+        PROMPTS, "train.91", Prompt("train.91", "What sends less, and how do you know?", "Sign. It shows.")
+    )
+    monkeypatch.setitem(QUIZZES, "train", QUIZ)
 
 
 class TestPrediction:
-    def predicted(self, choice: str, key: str = "00.91") -> predictions.Guess:
+    def predicted(self, choice: str, key: str = "train.91") -> predictions.Guess:
         guess = lab.predict(key)
         guess.choice.value = choice
         guess.button.click()
@@ -94,16 +96,16 @@ class TestPrediction:
 
     def test_is_final_in_every_way_that_a_page_offers(self) -> None:
         guess = self.predicted("this")
-        for one in (guess, lab.predict("00.91")):
+        for one in (guess, lab.predict("train.91")):
             assert one.choice.disabled
             assert one.button.disabled or one.button.description == predictions.MADE
             one.choice.value = "that"  # as a page might that has missed something
             one.button.click()
             assert one.value == "this"
             assert "You predicted: this" in repr(one.compare(share=0.5))
-        assert lab.predict("00.91").choice.value == "this"
+        assert lab.predict("train.91").choice.value == "this"
 
-    @pytest.mark.parametrize(("key", "choice"), [("00.91", "this"), ("00.92", "0,5")])
+    @pytest.mark.parametrize(("key", "choice"), [("train.91", "this"), ("train.92", "0,5")])
     def test_the_page_is_never_told_to_disable_the_button_that_was_pressed(
         self, key: str, choice: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -120,7 +122,7 @@ class TestPrediction:
     def test_a_new_kernel_does_not_forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.predicted("that")
         monkeypatch.setattr(predictions, "_kept", {})
-        again = lab.predict("00.91")
+        again = lab.predict("train.91")
         again.require()
         assert again.value == again.choice.value == "that"
         assert again.choice.disabled
@@ -135,7 +137,7 @@ class TestPrediction:
         ],
     )
     def test_a_number_is_scored_by_its_ratio(self, typed: str, took: float, verdict: str) -> None:
-        guess = self.predicted(typed, "00.92")
+        guess = self.predicted(typed, "train.92")
         comparison = guess.compare(took_ms=took)
         assert comparison.verdict == verdict
         assert f"You predicted: {float(typed.replace(',', '.')):g} ms" in repr(comparison)
@@ -143,7 +145,7 @@ class TestPrediction:
         assert "Because: The bytes need 20 ms." in repr(comparison)
 
     def test_a_number_that_came_out_otherwise_or_was_not_measured(self) -> None:
-        guess = self.predicted("20", "00.92")
+        guess = self.predicted("20", "train.92")
         assert "Expected: 10 to 30 ms." in repr(guess.compare(took_ms=90.0))
         none = guess.compare(took_ms=float("nan"))
         assert none.outcome.measured == NONE
@@ -153,7 +155,7 @@ class TestPrediction:
 
     @pytest.mark.parametrize("typed", ["", "much", "0", "-3", "nan", "inf"])
     def test_what_is_no_number_is_no_prediction(self, typed: str) -> None:
-        guess = lab.predict("00.92")
+        guess = lab.predict("train.92")
         guess.choice.value = typed
         assert guess.button.disabled
         with pytest.raises(ValueError, match="Type a number above 0"):
@@ -165,27 +167,31 @@ class TestPrediction:
 
     def test_nothing_is_said_to_be_predicted_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-        guess = lab.predict("00.91")
+        guess = lab.predict("train.91")
         guess.require()
         assert guess.value is None
         assert repr(guess.compare(share=2)) == "Question: Which is heavier?\nMeasured: this\nBecause: It holds more."
         with pytest.raises(Disagreement, match=r"expected 'this', got 'that' of share = 0\.5"):
             guess.compare(share=0.5)
-        assert lab.predict("00.92").compare(took_ms=90.0).outcome.expected == "10 to 30 ms"
+        assert lab.predict("train.92").compare(took_ms=90.0).outcome.expected == "10 to 30 ms"
 
     def test_an_unknown_question_names_the_nearest(self) -> None:
-        with pytest.raises(ValueError, match=r"no question '00\.81'.*00\.91"):
-            lab.predict("00.81")
+        with pytest.raises(ValueError, match=r"no question 'train\.81'.*train\.91"):
+            lab.predict("train.81")
+
+    @pytest.mark.parametrize(("key", "full"), [("7.91", "squeeze.91"), ("21.1", "21.1"), (14.1, "wait.1"), ("", "")])
+    def test_a_number_is_that_of_a_lesson_or_stays_as_it_is(self, key: Any, full: str) -> None:
+        assert full_key(key) == full
 
     def test_a_question_needs_different_options_and_one_that_is_expected(self) -> None:
         for options, expected in ((("a", "a"), "a"), (("a",), "a"), (("a", "b"), "c")):
             choices = tuple(Option(text, lambda: True, text) for text in options)
             with pytest.raises(ValueError, match="two different options or more"):
-                Question("00.93", "?", choices, expected, "", timed=False)
+                Question("train.93", "?", choices, expected, "", timed=False)
 
     def test_two_options_that_come_true_are_an_error_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         both = tuple(Option(text, lambda x: True, text) for text in ("a", "b"))
-        asked = Question("00.93", "Which?", both, "a", "", timed=True)
+        asked = Question("train.93", "Which?", both, "a", "", timed=True)
         assert asked.outcome(x=1).measured == "a"
         monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
         with pytest.raises(ValueError, match="'a', 'b' are all true"):
@@ -193,7 +199,7 @@ class TestPrediction:
 
     def test_the_places_of_the_options_follow_from_the_question_and_say_nothing(self) -> None:
         choices = tuple(Option(text, lambda: True, text) for text in "abc")
-        asked = [Question("00.93", f"Question {i}?", choices, "c", "", timed=False) for i in range(60)]
+        asked = [Question("train.93", f"Question {i}?", choices, "c", "", timed=False) for i in range(60)]
         places = [one.options.index("c") for one in asked]
         assert {*places} == {0, 1, 2}
         assert places == [one.options.index("c") for one in asked]
@@ -207,9 +213,9 @@ class TestSay:
     def test_what_does_not_depend_on_time_is_strict_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
         with pytest.raises(Disagreement, match=r"expected share < 0\.2; got share = 0\.5\."):
-            lab.say("00.91", share=0.5)
+            lab.say("train.91", share=0.5)
 
-    @pytest.mark.parametrize(("autoplay", "key"), [("1", "00.92"), ("0", "00.92"), ("0", "00.91")])
+    @pytest.mark.parametrize(("autoplay", "key"), [("1", "train.92"), ("0", "train.92"), ("0", "train.91")])
     def test_where_it_comes_out_otherwise_both_figures_are_shown_and_the_lesson_goes_on(
         self, autoplay: str, key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -222,7 +228,7 @@ class TestSay:
         ("x", "said"), [(2, "It is 2. Pass."), (1, "It is 1. Fail. Expected was x > 1: here it came out otherwise.")]
     )
     def test_the_verdict_on_a_card_is_computed(self, x: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-        lab.say("00.93", x=x)
+        lab.say("train.93", x=x)
         assert capsys.readouterr().out == f"{said}\n"
 
 
@@ -230,7 +236,7 @@ class TestAnswer:
     TABLE = "bytes: A 100, B 4"
 
     def box(self) -> Answer:
-        return Answer(PROMPTS["00.91"], self.TABLE)
+        return Answer(PROMPTS["train.91"], self.TABLE)
 
     def test_two_sentences_are_kept_and_can_be_changed(self) -> None:
         box = self.box()
@@ -255,14 +261,14 @@ class TestAnswer:
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-        lab.answer("00.91", self.TABLE)
+        lab.answer("train.91", self.TABLE)
         assert "Nobody was asked in this run. An example of an answer: Sign. It shows." in capsys.readouterr().out
         assert not state.state_file().exists()
 
 
 class TestQuiz:
     def test_each_answer_is_explained_and_the_first_one_counts(self) -> None:
-        quiz = Quiz("00", QUIZ)
+        quiz = Quiz("train", QUIZ)
         for number, choice in enumerate(quiz.choices):
             choice.value = "no" if number == 2 else "yes"
         assert quiz.notes[2].value == "✗ No. No, not 2."
@@ -271,10 +277,10 @@ class TestQuiz:
         quiz.choices[2].value = "yes"
         assert quiz.notes[2].value == "✓ Right. Yes, 2."
         assert quiz.right == 4
-        assert state.noted("quiz")["00"]["right"] == "4 of 5"
+        assert state.noted("quiz")["train"]["right"] == "4 of 5"
 
     def test_the_options_lie_in_other_places(self) -> None:
-        assert {choice.options[0] for choice in Quiz("00", QUIZ).choices} == {"yes", "no"}
+        assert {choice.options[0] for choice in Quiz("train", QUIZ).choices} == {"yes", "no"}
 
     @pytest.mark.parametrize("autoplay", ["0", "1"])
     def test_readers_without_a_kernel_see_the_questions(
@@ -295,17 +301,17 @@ class TestQuiz:
 
 class TestReport:
     def test_all_that_was_done_stands_on_one_page(self, tmp_path: Path) -> None:
-        guess = lab.predict("00.91")
+        guess = lab.predict("train.91")
         guess.choice.value = "this"
         guess.commit()
         guess.compare(share=0.25)
-        box = Answer(PROMPTS["00.91"], "a <table>")
+        box = Answer(PROMPTS["train.91"], "a <table>")
         box.text.value = "It is <b>so</b>. I saw it."
         box.keep()
-        quiz = Quiz("00", QUIZ)
+        quiz = Quiz("train", QUIZ)
         for choice in quiz.choices:
             choice.value = "yes"
-        state.note("exercise", "00.1")
+        state.note("exercise", "train.1")
         written = lab.report(tmp_path)
         page = (tmp_path / "report.html").read_text()
         assert repr(written) == f"Your report is in {tmp_path / 'report.html'}."
@@ -315,7 +321,7 @@ class TestReport:
             "What sends less, and how do you know?",
             "a &lt;table&gt;",
             "It is &lt;b&gt;so&lt;/b&gt;. I saw it.",
-            "Exercises: 00.1 done, of 2.",
+            "Exercises: train.1 done, of 2.",
             "Quiz: 5 of 5 right at the first answer.",
         ):
             assert words in page, words
@@ -383,14 +389,14 @@ class TestLockedCells:
     )
 
     def test_a_cell_waits_that_requires_or_uses_what_such_a_cell_defines(self) -> None:
-        names: dict[str, Any] = {"guess": lab.predict("00.91")}
+        names: dict[str, Any] = {"guess": lab.predict("train.91")}
         assert self.run(names, *self.CELLS) == [
             False, False, False, False, True, True, True, True, True, False, True,
         ]  # fmt: skip
         assert names["other"] == names["run"] - 2 == 5
 
     def test_all_run_once_it_is_predicted(self) -> None:
-        guess = lab.predict("00.91")
+        guess = lab.predict("train.91")
         names: dict[str, Any] = {"guess": guess}
         self.run(names, *self.CELLS)
         guess.choice.value = "this"
@@ -399,7 +405,7 @@ class TestLockedCells:
 
     @pytest.mark.parametrize("cell", ["await something()", "import os.path as place", "lambda run: run", "x: int = 1"])
     def test_other_cells_are_left_alone(self, cell: str) -> None:
-        lock = predictions._Lock({"guess": lab.predict("00.91")})
+        lock = predictions._Lock({"guess": lab.predict("train.91")})
         lock.visit(ast.parse("guess.require()\nrun = 1"))
         tree = ast.parse(cell)
         assert lock.visit(tree) is tree

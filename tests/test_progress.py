@@ -1,23 +1,25 @@
 """What is kept of a learner, in a folder that belongs to the test."""
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from minips import lab
-from minips.lab.course import QUESTIONS, exercises, predictions, state
+from minips.lab.course import QUESTIONS, courses, exercises, predictions, state
 from minips.lab.course.questions import Estimate, Option, Question
 
 
 @pytest.fixture(autouse=True)
 def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exercise whose answer is a word, and a question that a number decides."""
-    asked = exercises.Exercise("00.1", "say yes", ("yes",), lambda thing: one(thing))
-    monkeypatch.setitem(exercises.EXERCISES, "00.1", asked)
+    asked = exercises.Exercise("train.1", "say yes", ("yes",), lambda thing: one(thing))
+    monkeypatch.setitem(exercises.EXERCISES, "train.1", asked)
     options = (Option("much", lambda x: x > 1, "It is."), Option("little", lambda x: x <= 1, "It is not."))
-    which = Question("00.1", "How much?", options, "much", "No number.", timed=False)
-    monkeypatch.setitem(QUESTIONS, "00.1", which)
+    which = Question("train.1", "How much?", options, "much", "No number.", timed=False)
+    monkeypatch.setitem(QUESTIONS, "train.1", which)
 
 
 def one(thing: object) -> str:
@@ -37,17 +39,17 @@ def test_nothing_is_done_at_first() -> None:
 
 
 def test_an_exercise_counts_once_it_is_passed() -> None:
-    assert not lab.check("00.1", "no")
+    assert not lab.check("train.1", "no")
     assert row("00")[0] == "0 of 2"
-    for key in ("00.1", "0.1"):
+    for key in ("train.1", "00.1", "0.1"):
         assert lab.check(key, "yes")
-    assert row("00")[0] == "1 of 2 (00.1)"
+    assert row("00")[0] == "1 of 2 (train.1)"
     assert len(state.facts()) == 1
 
 
 def guessed(option: str) -> predictions.Guess:
     """A choice that is not yet said."""
-    guess = lab.predict("00.1")
+    guess = lab.predict("train.1")
     guess.choice.value = option
     return guess
 
@@ -60,7 +62,7 @@ def test_a_prediction_counts_and_outlives_the_kernel(monkeypatch: pytest.MonkeyP
     guess.compare(x=2)
     assert row("00")[1] == "1 of 2, 1 came true"
     monkeypatch.setattr(predictions, "_kept", {})
-    again = lab.predict("00.1")
+    again = lab.predict("train.1")
     assert again.value == again.choice.value == "much"
 
 
@@ -71,44 +73,87 @@ def test_what_was_noted_of_an_earlier_edition_is_set_aside_and_said() -> None:
         {"exercise": "00.1"},
         {"question": "How?", "predicted": "so"},
         {"notebook": "00_gone.ipynb", "exercise": "00.1"},
+        {"notebook": "00_gone.ipynb", "exercise": "train.1"},
+        {"notebook": "00_train_in_a_minute.ipynb", "exercise": "01.1"},
     ]
     file.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
     assert row("00") == ("0 of 2", "0 of 2")
-    assert "3 older notes belong to no lesson that there is" in repr(lab.progress())
-    assert "3 older notes belong to no lesson that there is" in lab.progress()._repr_html_()
+    assert "5 older notes belong to no lesson that there is" in repr(lab.progress())
+    assert "5 older notes belong to no lesson that there is" in lab.progress()._repr_html_()
+
+
+NOTES = """
+{"notebook": "00_train_in_a_minute.ipynb", "exercise": "00.1"}
+{"notebook": "00_train_in_a_minute.ipynb", "question": "00.1", "predicted": "much"}
+{"notebook": "14_wait_or_dont.ipynb", "exercise": "14.2"}
+{"notebook": "14_wait_or_dont.ipynb", "answer": "14.2", "task": "Why?", "table": "x", "text": "It waits."}
+{"notebook": "14_wait_or_dont.ipynb", "quiz": "14", "right": "4 of 5"}
+"""
+"""As the second edition wrote them."""
+
+
+def test_what_was_noted_under_numbers_is_read_as_notes_on_the_lessons_that_they_have_become() -> None:
+    state.state_file().parent.mkdir(parents=True)
+    state.state_file().write_text(NOTES.lstrip())
+    assert (row("00"), row("14")[0]) == (("1 of 2 (train.1)", "1 of 2, 0 came true"), "1 of 3 (wait.2)")
+    assert lab.progress().set_aside == 0
+    assert lab.predict("train.1").value == "much"
+    assert state.noted("quiz") == {"wait": {"quiz": "wait", "right": "4 of 5"}}
+    page = lab.report(state.state_file().parent).path.read_text()
+    assert "Exercises: wait.2 done, of 3." in page
+    assert "It waits." in page
+    assert lab.check("00.1", "yes")
+    assert state.state_file().read_text() == NOTES.lstrip()  # it was noted before
+    lab.predict("train.1").compare(x=2)
+    assert row("00") == ("1 of 2 (train.1)", "1 of 2, 1 came true")
+
+
+def test_a_lesson_that_is_renumbered_keeps_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both under its word and under its number in the second edition, which another lesson has now."""
+    course = courses.chosen()
+    last, first = course.lessons[-1], course.lessons[0]
+    for place, word in enumerate((last, *course.lessons[:-1])):
+        shutil.copy(state.notebooks()[word], tmp_path / f"{place:02}_{word}.ipynb")
+    renumbered = dataclasses.replace(course, notebooks=tmp_path, lessons=(last, *course.lessons[:-1]))
+    monkeypatch.setattr(courses, "installed", lambda: {"minips_course": renumbered})
+    state.state_file().parent.mkdir(parents=True)
+    state.state_file().write_text(NOTES.lstrip())
+    lab.check("train.1", "yes")
+    assert [*state.notebooks()][:2] == [last, first]
+    assert (row("00")[0], row("01")[0], row("15")[0]) == ("0 of 2", "1 of 2 (train.1)", "1 of 3 (wait.2)")
 
 
 def test_a_question_that_asks_for_a_number_now_reads_notes_of_when_it_had_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    number = Estimate("00.1", "How much?", "ms", (1.0, 2.0), "So.", "Not so.", timed=True)
-    monkeypatch.setitem(QUESTIONS, "00.1", number)
+    number = Estimate("train.1", "How much?", "ms", (1.0, 2.0), "So.", "Not so.", timed=True)
+    monkeypatch.setitem(QUESTIONS, "train.1", number)
     for measured, right in (("much", 0), ("12 ms", 1), ("0 ms", 0)):
-        state.note("question", "00.1", predicted="12.5", measured=measured)
+        state.note("question", "train.1", predicted="12.5", measured=measured)
         assert row("00")[1] == f"1 of 2, {right} came true"
-    state.note("question", "00.1", predicted="little", measured="much")
+    state.note("question", "train.1", predicted="little", measured="much")
     assert row("00")[1] == "1 of 2, 0 came true"
 
 
 def test_a_note_of_another_edition_does_not_hide_one_of_this() -> None:
-    lab.check("00.1", "yes")
+    lab.check("train.1", "yes")
     with state.state_file().open("a") as file:
         file.write(json.dumps({"notebook": "00_gone.ipynb", "exercise": "00.1"}) + "\n")
         file.write(json.dumps({"notebook": "00_gone.ipynb", "exercise": ["00.1"]}) + "\n")
-    assert row("00")[0] == "1 of 2 (00.1)"
+    assert row("00")[0] == "1 of 2 (train.1)"
 
 
 def test_nothing_is_noted_where_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-    assert lab.check("00.1", "yes")
-    lab.predict("00.1").compare(x=2)
+    assert lab.check("train.1", "yes")
+    lab.predict("train.1").compare(x=2)
     assert not state.state_file().exists()
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    verdict = lab.check("00.1", "yes")
+    verdict = lab.check("train.1", "yes")
     assert verdict
     assert "could not be noted" in repr(verdict)
     assert row("00") == ("0 of 2", "0 of 2")
@@ -119,14 +164,14 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypat
 
 
 def test_what_cannot_be_read_is_left_out() -> None:
-    assert lab.check("00.1", "yes")
+    assert lab.check("train.1", "yes")
     with state.state_file().open("ab") as file:
         file.write(b'nonsense\n[]\n\xff\xfe\n{"notebook": "00_train_in_a_minute.ipynb", "exercise": "00.3"}\n')
-    assert row("00")[0] == "2 of 2 (00.1, 00.3)"
+    assert row("00")[0] == "2 of 2 (train.1, train.3)"
 
 
 def test_reset_forgets() -> None:
-    lab.check("00.1", "yes")
+    lab.check("train.1", "yes")
     state.reset()
     state.reset()
     assert row("00")[0] == "0 of 2"
@@ -135,24 +180,24 @@ def test_reset_forgets() -> None:
 def test_reset_keeps_what_it_forgets_each_time() -> None:
     kept = []
     for _ in range(3):
-        assert lab.check("00.1", "yes")
+        assert lab.check("train.1", "yes")
         kept.append(state.reset())
     assert state.reset() is None
     assert [path and path.name for path in kept] == ["progress-1.jsonl", "progress-2.jsonl", "progress-3.jsonl"]
-    assert all(path and path.parent == state.state_file().parent and "00.1" in path.read_text() for path in kept)
+    assert all(path and path.parent == state.state_file().parent and "train.1" in path.read_text() for path in kept)
 
 
 def test_reset_leaves_a_link_to_the_notes_and_what_holds_none(tmp_path: Path) -> None:
     state.state_file().parent.mkdir(parents=True, exist_ok=True)
     state.state_file().symlink_to(tmp_path / "notes.jsonl")
-    assert lab.check("00.1", "yes")
+    assert lab.check("train.1", "yes")
     assert state.reset() == tmp_path / "notes-1.jsonl"
-    assert lab.check("00.1", "yes")
+    assert lab.check("train.1", "yes")
     assert state.state_file().is_symlink()
     assert (tmp_path / "notes.jsonl").read_text() == (tmp_path / "notes-1.jsonl").read_text()
     state.state_file().unlink()
     state.state_file().symlink_to("/dev/null")
-    assert lab.check("00.1", "yes")
+    assert lab.check("train.1", "yes")
     assert (state.reset(), state.facts()) == (None, [])
     assert state.state_file().is_symlink()
 

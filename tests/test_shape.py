@@ -12,6 +12,7 @@ from course_page import PAGE, with_tables
 from minutes import CORE_MIN, HOMEWORK_MIN, Minutes, filled, minutes, pieces
 from test_lessons import LESSONS, headings, lesson
 
+import minips_course
 from minips.lab.course.lessons import arguments
 
 SHORT, LONG = 10, 16
@@ -71,7 +72,9 @@ def test_ends_with_five_lines_a_quiz_homework_and_further(path: Path) -> None:
     order = [name for name in re.findall(r"^## (.+)$", markdown(book.cells), re.MULTILINE)]
     assert order[-4:] == ["Remember", "Quiz", "Homework", "Further"]
     assert len(re.findall(r"^- .+", markdown(section(book, "Remember")), re.MULTILINE)) == 5
-    assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [path.stem[:2]]
+    assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [
+        minips_course.LESSONS[int(path.stem[:2])]
+    ]
     further = markdown(section(book, "Further"))
     assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
     last = further.strip().splitlines()[-1]

@@ -31,40 +31,40 @@ LESSONS = (
     "allreduce",
     "ddp",
 )
-"""The words of the lessons, in their order."""
+"""The words of the lessons, in their order: that of their notebooks."""
 
 SECOND_EDITION = {
-    "00": "train",
-    "01": "split",
-    "02": "batch",
-    "03": "server",
-    "04": "lecture",
-    "05": "wire",
-    "06": "stranger",
-    "07": "squeeze",
-    "08": "bits",
-    "09": "rounding",
-    "10": "remember",
-    "11": "spend",
-    "12": "move",
-    "13": "hide",
-    "14": "wait",
-    "15": "stale",
-    "16": "trust",
-    "17": "cost",
-    "18": "pays",
-    "19": "allreduce",
-    "20": "ddp",
+    "00_train_in_a_minute.ipynb": "train",
+    "01_split_a_gradient.ipynb": "split",
+    "02_a_small_batch_is_an_estimate.ipynb": "batch",
+    "03_a_server_in_forty_lines.ipynb": "server",
+    "04_a_lectures_server.ipynb": "lecture",
+    "05_arrays_on_a_wire.ipynb": "wire",
+    "06_a_strangers_bytes.ipynb": "stranger",
+    "07_squeeze_bytes.ipynb": "squeeze",
+    "08_send_fewer_bits.ipynb": "bits",
+    "09_round_at_random.ipynb": "rounding",
+    "10_remember_what_was_not_sent.ipynb": "remember",
+    "11_spend_bits_where_they_matter.ipynb": "spend",
+    "12_move_frames.ipynb": "move",
+    "13_hide_and_survive.ipynb": "hide",
+    "14_wait_or_dont.ipynb": "wait",
+    "15_old_gradients.ipynb": "stale",
+    "16_trust_nobody.ipynb": "trust",
+    "17_predict_the_cost.ipynb": "cost",
+    "18_where_compression_pays.ipynb": "pays",
+    "19_do_without_a_server.ipynb": "allreduce",
+    "20_a_deep_net_under_ddp.ipynb": "ddp",
 }
-"""The word of each lesson by its number in the second edition, whose keys and modules had that number."""
+"""The word of each lesson by its notebook in the second edition, whose keys and modules had the notebook's number."""
 
 _OLD, _NEW = "minips.lab.course", __name__
 MOVED = {
     **{
-        f"{_OLD}.lesson_{number}": (f"{_NEW}.{word}.questions", f"{_NEW}.{word}.checks")
-        for number, word in SECOND_EDITION.items()
+        f"{_OLD}.lesson_{notebook[:2]}": (f"{_NEW}.{word}.questions", f"{_NEW}.{word}.checks")
+        for notebook, word in SECOND_EDITION.items()
     },
-    **{f"{_OLD}.pictures_{number}": (f"{_NEW}.{word}.pictures",) for number, word in SECOND_EDITION.items()},
+    **{f"{_OLD}.pictures_{notebook[:2]}": (f"{_NEW}.{word}.pictures",) for notebook, word in SECOND_EDITION.items()},
     f"{_OLD}.ddp_20": (f"{_NEW}.ddp.ranks",),
     f"{_OLD}.exchanges_19": (f"{_NEW}.allreduce.exchanges",),
     f"{_OLD}.launch_04": (f"{_NEW}.lecture.launch",),
@@ -79,5 +79,5 @@ MOVED = {
 
 _INSTALLED = Path(__file__).with_name("notebooks")
 _FOLDER = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[1]
-course = Course("minips", "A parameter server, taken apart", _FOLDER, LESSONS)
+course = Course("minips", "A parameter server, taken apart", _FOLDER, LESSONS, SECOND_EDITION)
 """Its notebooks lie in the package where it is installed, and beside it in a checkout."""

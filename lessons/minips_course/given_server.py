@@ -3,7 +3,7 @@
 """The given server: where a learner's own does not pass, it stands in. It has the form of a learner's ``server.py``."""
 
 
-# Lesson 03
+# Lesson server
 class Server:
     """Named arrays that workers pull and push to, in rounds: the server answers a push once its round is whole."""
 
@@ -25,7 +25,7 @@ class Server:
         return [(number, ("applied", {})) for number in range(self.workers)]
 
 
-# Lesson 05
+# Lesson wire
 import json
 
 import numpy as np
@@ -51,7 +51,7 @@ class Server(Server):
         return tensors
 
 
-# Lesson 08
+# Lesson bits
 import numpy as np
 
 
@@ -72,7 +72,7 @@ class Server(Server):
         return {name: (parts[f"{name}.codes"] * parts[f"{name}.scale"]).astype(x.dtype) for name, x in like.items()}
 
 
-# Lesson 10
+# Lesson remember
 class Server(Server):
     """A worker remembers what its push did not bring, and adds it to its next gradient."""
 
@@ -85,7 +85,7 @@ class Server(Server):
         return {name: x - sent[name] for name, x in compensated.items()}
 
 
-# Lesson 14
+# Lesson wait
 class Server(Server):
     """It applies each push on arrival. The answer waits while the worker is too many clocks ahead of the slowest."""
 

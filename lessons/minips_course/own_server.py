@@ -22,7 +22,7 @@ def _copy(tensors: Tensors) -> Tensors:
     return {name: x.copy() for name, x in tensors.items()}
 
 
-@grows("03", "handle", until="14")
+@grows("server", "handle", until="wait")
 def check_rounds(cls: type, rng: np.random.Generator) -> None:
     """Refused unless it answers all pushes of a round at once, with the mean in the workers' order applied."""
     workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
@@ -67,7 +67,7 @@ def _same_in_any_order(cls: type, rng: np.random.Generator) -> None:
     refuse_if(not alike, "The same pushes in another order of arrival end at other bits. Add in the workers' order.")
 
 
-@grows("05", "pack")
+@grows("wire", "pack")
 def check_pack(cls: Any, rng: np.random.Generator) -> None:
     """Refused unless bytes that it packs come back as the same arrays, with little beside the arrays, and no pickle."""
     trials: list[Tensors] = [
@@ -97,7 +97,7 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
     raise Refused("These are pickle's bytes. Write the header yourself.")
 
 
-@grows("08", "encode")
+@grows("bits", "encode")
 def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
     """Refused unless it sends at most half the bytes, and what comes back is nearer to the gradient than nothing is."""
     large = {"W": rng.normal(size=(40, 10)).astype("f4"), "b": rng.normal(size=10).astype("f4")}
@@ -120,7 +120,7 @@ def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
                 refuse_if(error > size or (size and error == size), f"{name!r} is as far off as zeros would be.")
 
 
-@grows("10", "compensate")
+@grows("remember", "compensate")
 def check_memory(cls: Any, rng: np.random.Generator) -> None:
     """Refused unless what was sent and what is remembered add up to all gradients, at each step."""
     memory: Tensors = {}
@@ -145,7 +145,7 @@ def check_memory(cls: Any, rng: np.random.Generator) -> None:
                 refuse_if(not whole, f"of {name!r}, what was sent and what is remembered do not add up.")
 
 
-@grows("14", "staleness")
+@grows("wait", "staleness")
 def check_bound(cls: type, rng: np.random.Generator) -> None:
     """Refused unless it applies each push at once, and answers it once its worker is at most ``staleness`` clocks ahead
     of the slowest one.

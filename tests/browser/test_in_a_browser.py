@@ -207,22 +207,22 @@ def test_a_quantizer_of_ones_own_is_chosen_and_run(jupyter: Lab) -> None:
 
 def test_an_exercise_is_failed_and_then_solved(jupyter: Lab) -> None:
     wrong = "def bytes_per_push(run):\n    return run.bytes_sent"
-    jupyter.write("from minips import lab", wrong, 'lab.check("00.3", bytes_per_push)', "lab.progress()")
+    jupyter.write("from minips import lab", wrong, 'lab.check("train.3", bytes_per_push)', "lab.progress()")
     jupyter.run_all()
-    expect(jupyter.output(2)).to_contain_text("✗ 00.3: not yet.")
+    expect(jupyter.output(2)).to_contain_text("✗ train.3: not yet.")
     expect(jupyter.output(2)).to_contain_text("A hint: lab.hint(")
     expect(jupyter.output(3)).to_contain_text("0 of 2")
     jupyter.run_cell(1, "bytes_per_push = lambda run: run.bytes_sent / run.updates")
     jupyter.run_cell(2)
-    expect(jupyter.output(2)).to_contain_text("✓ 00.3 is done.")
+    expect(jupyter.output(2)).to_contain_text("✓ train.3 is done.")
     jupyter.run_cell(3)
-    expect(jupyter.output(3)).to_contain_text("1 of 2 (00.3)")
+    expect(jupyter.output(3)).to_contain_text("1 of 2 (train.3)")
     jupyter.run_cell(1, "def bytes_per_push(run):\n    while True:\n        pass")
     jupyter.run_cell(2)
     expect(jupyter.output(2)).to_contain_text("It was stopped after 20 seconds. Does a loop never end?")
     expect(jupyter.output(2)).to_contain_text("of your cell: ")
     jupyter.run_cell(3)
-    expect(jupyter.output(3)).to_contain_text("1 of 2 (00.3)")
+    expect(jupyter.output(3)).to_contain_text("1 of 2 (train.3)")
 
 
 def test_the_stop_button_of_the_notebook(jupyter: Lab) -> None:

@@ -187,7 +187,7 @@ def test_every_control_of_the_workbench(jupyter: Lab) -> None:
 
 
 def test_the_keyboard_alone(jupyter: Lab) -> None:
-    guess = 'guess = lab.predict("16.1")'
+    guess = 'guess = lab.predict("trust.1")'
     jupyter.write(START + guess, f"lab.Workbench(problem, {LONG}, predict=False)")
     jupyter.run_all()
     page = jupyter.page
@@ -335,10 +335,10 @@ def test_the_kernel_restarted_says_what_to_do(jupyter: Lab) -> None:
 
 ASK = """from minips import lab
 from minips.lab.course.questions import estimate
-estimate("17.91", "How long does the step take?", "ms", expected=(10.0, 30.0), because="Its bytes need 20 ms.",
+estimate("cost.91", "How long does the step take?", "ms", expected=(10.0, 30.0), because="Its bytes need 20 ms.",
          otherwise="It took another time.", timed=True)
-guess = lab.predict("17.91")"""
-TABLE = "lab.answer('16.1', 'rule      accuracy\\nmean          0.20\\nmedian        0.91')"
+guess = lab.predict("cost.91")"""
+TABLE = "lab.answer('trust.1', 'rule      accuracy\\nmean          0.20\\nmedian        0.91')"
 
 
 def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from math import nan
 
 OUTCOMES = {
-    "19.1": {
+    "allreduce.1": {
         "clearly less": {"share": 0.4},
         "about the same": {"share": 1.0},
         "clearly more": {"share": 2.0},
         "none of these": {"share": nan},
     },
-    "19.2": {
+    "allreduce.2": {
         "the way over a server": {"server": 0.2, "tree": 0.08, "ring": 0.12},
         "the way up and down the tree": {"server": 0.04, "tree": 0.15, "ring": 0.12},
         "the way round the ring": {"server": 0.04, "tree": 0.08, "ring": 0.12},
@@ -19,13 +19,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "19.1": ["1.5 gradients", "all links work"],
-    "19.2": ["only the latencies count", "six latencies"],
+    "allreduce.1": ["1.5 gradients", "all links work"],
+    "allreduce.2": ["only the latencies count", "six latencies"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "19.1": {
+    "allreduce.1": {
         "four workers": ("2 * (workers - 1), 2 * (workers - 1) / workers", "6, 1.5"),
         "one level more": ("(workers - 1).bit_length()", "workers.bit_length()"),
         "rounded down": ("(workers - 1).bit_length()", "(workers.bit_length() - 1)"),
@@ -34,7 +34,7 @@ BROKEN = {
         "the tree has no bytes": ("(tree_copies - ring_copies)", "ring_copies"),
         "bits": ("latency * bandwidth", "8 * latency * bandwidth"),
     },
-    "19.2": {
+    "allreduce.2": {
         "one piece": ("return workers\n", "return 1\n"),
         "two pieces": ("return workers\n", "return 2\n"),
         "a turn too few": ("(self.pieces(workers) - 1)", "(self.pieces(workers) - 2)"),

@@ -12,7 +12,7 @@ from minips.stage import Array
 
 
 @asks(
-    "19.1",
+    "allreduce.1",
     "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
     "Bring what has α to one side, what has S to the other, and solve for S. For the tree a and b are the same number.",
     "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
@@ -36,7 +36,7 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "19.2",
+    "allreduce.2",
     "Draw a table: a row for each place, a column for each turn, and the piece that goes on in each field.",
     "Place 0 sends piece t in turn t, each further place a turn later. When does the last piece reach the last place?",
     "Each of the three is one line. The last piece starts n − 1 turns after the first one. Numbers that are no piece's "

@@ -13,7 +13,7 @@ from minips.lab.course.questions import (
 )
 
 timed_question(
-    "19.1",
+    "allreduce.1",
     "Four workers. How long does a step by ring take, compared with one server?",
     Expected(
         "clearly less",
@@ -36,7 +36,7 @@ timed_question(
 )
 
 timed_question(
-    "19.2",
+    "allreduce.2",
     "Four workers, a small gradient, a long way to travel. Which way is the slowest now?",
     Option(
         "the way over a server",
@@ -57,17 +57,19 @@ timed_question(
     otherwise="Two of the ways took the same time, or one gave no time.",
 )
 
-sentence("19.1", "Three ways, four workers: {right} of {of} arrays at the end are the sum.", expect="right == of")
+sentence(
+    "allreduce.1", "Three ways, four workers: {right} of {of} arrays at the end are the sum.", expect="right == of"
+)
 
 sentence(
-    "19.2",
+    "allreduce.2",
     "The hops and bytes counted in the schedules are those of the formulas in {same} of {of} cases, with 2 to 64 "
     "workers.",
     expect="same == of",
 )
 
 timed_sentence(
-    "19.3",
+    "allreduce.3",
     "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
     "{ring[2]:.0%}), halving-doubling {halving[1]:.0%} ({halving[0]:.0%} to {halving[2]:.0%}), tree {tree[1]:.0%} "
     "({tree[0]:.0%} to {tree[2]:.0%}).",
@@ -75,35 +77,35 @@ timed_sentence(
 )
 
 timed_sentence(
-    "19.4",
+    "allreduce.4",
     "One server: the least time is {least:.0%} of that of two phases. Measured: {one[1]:.0%} (the middle half: "
     "{one[0]:.0%} to {one[2]:.0%}).",
     expect="0.9 * least < one[1] < 0.9",
 )
 
 timed_sentence(
-    "19.5",
+    "allreduce.5",
     "Of its formula's time, four servers take {four[1]:.0%} (the middle half: {four[0]:.0%} to {four[2]:.0%}), the "
     "ring {ring[1]:.0%} ({ring[0]:.0%} to {ring[2]:.0%}).",
     expect="0.9 < four[1] < 1.6 and 0.9 < ring[1] < 1.4",
 )
 
 sentence(
-    "19.6",
+    "allreduce.6",
     "With 8 workers one server in two phases takes {phases:.1f} times as long as the ring, and {least:.1f} times at "
     "the least.",
     expect="9 < phases < 9.3 and 5 < least < 5.3",
 )
 
 timed_sentence(
-    "19.7",
+    "allreduce.7",
     "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
     "{ring[2]:.0%}), tree {tree[1]:.0%} ({tree[0]:.0%} to {tree[2]:.0%}).",
     expect="ring[0] > tree[2] and tree[0] > 1.3",
 )
 
 sentence(
-    "19.8",
+    "allreduce.8",
     "64 workers, by the formulas: ring {ring[0]:.0f} latencies and {ring[1]:.2f} S/B, tree that sends everything "
     "{tree[0]:.0f} and {tree[1]:.0f}, tree in pieces {pieces[0]:.0f} and {pieces[1]:.2f}. (For 8 workers, 100 kB and "
     "a thousandth of a second for each message by itself, {best:.0f} pieces would be the best number.)",
@@ -112,21 +114,21 @@ sentence(
 )
 
 timed_sentence(
-    "19.9",
+    "allreduce.9",
     "Measured, of one server's time the ring takes {few[1]:.0%} with 8 kB (the middle half of four steps: {few[0]:.0%} "
     "to {few[2]:.0%}) and {many[1]:.0%} with 100 kB ({many[0]:.0%} to {many[2]:.0%}).",
     expect="few[0] > 1 > many[2]",
 )
 
 timed_sentence(
-    "19.10",
+    "allreduce.10",
     "100 kB: the tree in pieces takes {found[1]:.0%} of the time of the tree that sends everything at each hop (the "
     "middle half: {found[0]:.0%} to {found[2]:.0%}). By the formulas it is {formula:.0%}.",
     expect="found[1] < 1",
 )
 
 timed_sentence(
-    "19.11",
+    "allreduce.11",
     "Measured, from four to eight workers the time grows by these factors (with the middle half): one server "
     "{one[1]:.2f} ({one[0]:.2f} to {one[2]:.2f}), ring {ring[1]:.2f} ({ring[0]:.2f} to {ring[2]:.2f}), "
     "halving-doubling {halving[1]:.2f} ({halving[0]:.2f} to {halving[2]:.2f}), as many servers as workers {n[1]:.2f} "
@@ -135,30 +137,30 @@ timed_sentence(
 )
 
 timed_sentence(
-    "19.12",
+    "allreduce.12",
     "Your exchange trained {replicas} worker processes, which ended with {digests} SHA-256 among them: the same "
     "parameters. A step takes {times:.1f} times as long as with the ring.",
     expect="replicas == 4 and digests == 1",
 )
 
 sentence(
-    "19.13",
+    "allreduce.13",
     "Accuracy with 32 bits: {whole:.1%} in the mean of 5 seeds. With 16 bits it is higher by {points:.1f} ± {half:.1f} "
     "percentage points (paired by seed). Bytes: {share:.0%}, for headers do not shrink.",
     expect="abs(points) + half < 2 and share < 0.7",
 )
 
 sentence(
-    "19.14",
+    "allreduce.14",
     "The error with fp16 grows by these factors: ring {ring[0]:.1f} ± {ring[1]:.1f}, tree {tree[0]:.1f} ± "
     "{tree[1]:.1f}, halving-doubling {halving[0]:.1f} ± {halving[1]:.1f}.",
     expect="ring[0] - ring[1] > 2 and max(tree[0] + tree[1], halving[0] + halving[1]) < 1.6",
 )
 
-sentence("19.15", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
+sentence("allreduce.15", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
 
 timed_sentence(
-    "19.16",
+    "allreduce.16",
     "Beside one pull of the neighbour's our pull takes {virtual[1]:.2f} times as long in virtual time and "
     "{emulated[1]:.2f} times as long over the emulated link (medians). Beside two: {virtual[2]:.2f} and "
     "{emulated[2]:.2f} times.",
@@ -166,13 +168,13 @@ timed_sentence(
 )
 
 card(
-    "19.17",
+    "allreduce.17",
     "n = {n}: each worker sent {sent:.3f} S per step, the bound is {bound:.3f} S.",
     expect="1 <= sent / bound < 1.06",
 )
 
 prompt(
-    "19.1",
+    "allreduce.1",
     "Between which two of the measured sizes does the ring overtake the tree, and does your formula's size lie between "
     "them? Give the numbers. Two sentences.",
     "The tree is the faster one up to 12 kB, where the ratio is above 1 by more than its interval, and the ring from "
@@ -180,7 +182,7 @@ prompt(
 )
 
 quiz(
-    "19",
+    "allreduce",
     Item(
         "A ring of eight workers. How many bytes does each of them send in a step?",
         {

@@ -1,13 +1,13 @@
 """Cases for the tests of "A small batch is an estimate": of its questions, its exercises and a claim."""
 
 OUTCOMES = {
-    "02.1": {
+    "batch.1": {
         "sixteen times smaller": {"ratio": 16.0},
         "about four times smaller": {"ratio": 4.3},
         "less than twice smaller": {"ratio": 1.1},
         "none of these": {"ratio": 2.5},
     },
-    "02.2": {
+    "batch.2": {
         "eight times as long": {"ratio": 8.0},
         "longer, and clearly less than eight times": {"ratio": 4.4},
         "no longer": {"ratio": 1.0},
@@ -17,13 +17,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "02.1": ["root", "quarter", "square root"],
-    "02.2": ["curvature is the same", "curvature stays", "three times", "four times"],
+    "batch.1": ["root", "quarter", "square root"],
+    "batch.2": ["curvature is the same", "curvature stays", "three times", "four times"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "02.1": {
+    "batch.1": {
         "the one that ends badly": ("return low", "return high"),
         "a middle that was never tried": ("return low", "return (low * high) ** 0.5"),
         "too early": ("1.02", "1.1"),
@@ -32,7 +32,7 @@ BROKEN = {
         "small steps": ("(low * high) ** 0.5", "low * 1.02"),
         "nothing is tried": ("while high / low > 1.02", "while False"),
     },
-    "02.2": {
+    "batch.2": {
         "distances to the mean": ("(len(each) - 1)", "len(each)"),
         "a worker's variance": ("rows * one_worker", "one_worker"),
         "divided by the rows": ("rows * one_worker", "one_worker / rows"),

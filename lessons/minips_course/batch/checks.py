@@ -14,7 +14,7 @@ WITHIN, MOST_RUNS = 1.02, 10
 
 
 @asks(
-    "02.1",
+    "batch.1",
     "Each run halves what you do not know, if you choose the learning rate well. Which one lies between a rate that "
     "ends well and one that does not?",
     "Keep two rates: low has ended well, high has not. Try a rate between them; it replaces one of the two.",
@@ -69,7 +69,7 @@ def _ends_well(lr: float, many: int, seed: int) -> bool:
 
 
 @asks(
-    "02.2",
+    "batch.2",
     "The mean of the workers is not the true gradient. The distances to it are a little too short: np.var takes ddof=1 "
     "for that.",
     "A worker's gradient is a mean over its rows, so its variance is σ² divided by their number.",

@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
 
 question(
-    "02.1",
+    "batch.1",
     "A batch of 64 rows has sixteen times as many rows as a batch of 4. How much smaller is its typical error?",
     Option(
         "sixteen times smaller",
@@ -25,7 +25,7 @@ question(
 )
 
 question(
-    "02.2",
+    "batch.2",
     "Average eight rows before each step. How long may the step be, compared with one row?",
     Option(
         "eight times as long",
@@ -47,26 +47,26 @@ question(
 )
 
 sentence(
-    "02.1",
+    "batch.1",
     "The mean of {draws:,} gradients of 4 rows is off by {off:.3f}. The typical error of one of them is {each:.1f}.",
     expect="off < 3 * each / draws**0.5 and each > 0.5",
 )
 
 card(
-    "02.2",
+    "batch.2",
     "{rows} rows, {settings} settings of batch and workers: measured over computed lies between {least:.2f} and "
     "{most:.2f}.",
     expect="settings == 11 and 0.9 < least <= most < 1.1",
 )
 
 sentence(
-    "02.3",
+    "batch.3",
     "Each run looks at {least:,} rows. Accumulation sends {ratio:.2f} of the bytes.",
     expect="least == most == 2560 and 0.2 < ratio < 0.3",
 )
 
 sentence(
-    "02.4",
+    "batch.4",
     "Above the least possible loss, five seeds: {each:.4f} where each batch is pushed, {fourth:.4f} where every fourth "
     "is, at the same learning rate, {longer:.4f} with lr × 4. The last and the first differ by {mean:+.4f} (95 % "
     "interval ±{half:.4f}).",
@@ -74,27 +74,27 @@ sentence(
 )
 
 sentence(
-    "02.5",
+    "batch.5",
     "2/λ is {limit:.2f}. Training begins at a loss of {start:.2f}. With all the rows, after 40 steps, it is "
     "{below:.2f} at 0.9 of this limit, and {above:,.0f} at 1.1 of it.",
     expect="below < start < above",
 )
 
 sentence(
-    "02.6",
+    "batch.6",
     "workers={workers}, accumulate={many}: at half of the largest step the loss ends at {half:.2f}, at twice the "
     "largest step at {twice:.0e}.",
     expect="half < 0.5 < twice",
 )
 
 sentence(
-    "02.7",
+    "batch.7",
     "From one round of {workers} workers with {rows} rows each, on average of {rounds:,} rounds: σ² is {sigma:.2f} of "
     "the true one, the squared length {length:.2f} of the true one.",
 )
 
 prompt(
-    "02.1",
+    "batch.1",
     "By how much may the step be longer with accumulate=4, and with accumulate=8? Give the largest rates with their "
     "intervals, and say why it is not 4 and 8. Two sentences.",
     "With accumulate=4 the largest step is about three times as long as with one row, with accumulate=8 about four "
@@ -103,7 +103,7 @@ prompt(
 )
 
 quiz(
-    "02",
+    "batch",
     Item(
         "A batch grows from 16 to 64 rows, out of very many. What becomes of the typical error of its gradient?",
         {

@@ -3,8 +3,8 @@
 from math import nan
 
 OUTCOMES = {
-    "08.1": {"expected": {"ratio": 9.04}, "otherwise": {"ratio": 26.9}},
-    "08.2": {
+    "bits.1": {"expected": {"ratio": 9.04}, "otherwise": {"ratio": 26.9}},
+    "bits.2": {
         "fewer than half": {"times": 0.4},
         "about as many": {"times": 0.97},
         "two to ten times as many": {"times": 2.5},
@@ -15,20 +15,20 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "08.1": ["9 times", "nine times", "ten times", "10 times"],
-    "08.2": ["no more steps", "as many steps"],
+    "bits.1": ["9 times", "nine times", "ten times", "10 times"],
+    "bits.2": ["no more steps", "as many steps"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "08.1": {
+    "bits.1": {
         "the values alone": ("(4 + place)", "4"),
         "places of four bytes": ("1 if size <= 256 else 2 if size <= 65536 else 4", "4"),
         "a byte holds 255 places": ("size <= 256", "size < 256"),
         "two bytes hold 65535": ("65536", "65535"),
         "all the places": ("k * (4 + place)", "4 * k + place * size"),
     },
-    "08.2": {
+    "bits.2": {
         "two bytes a value": ('astype("i1")', 'astype("i2")'),
         "128 steps do not fit": ("/ 127", "/ 128"),
         "too few steps": ("/ 127", "/ 50"),

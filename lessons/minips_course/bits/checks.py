@@ -12,7 +12,7 @@ from minips_course.own_server import check_quantizer
 
 
 @asks(
-    "08.1",
+    "bits.1",
     "How large can a place be? A place among 256 values fits into one byte, 0 to 255. And among 257?",
     "The last place is size - 1. What is the largest number in 1 byte, and in 2 bytes? The next size is 4 bytes.",
     "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
@@ -34,7 +34,7 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "08.2",
+    "bits.2",
     "A byte as int8 counts from −128 to 127. How long must a step be, so that the largest magnitude is 127 steps?",
     "encode makes two parts of each tensor: the codes, as int8, and the step. Give them two names, "
     "made from the tensor's.",

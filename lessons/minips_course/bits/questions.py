@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, estimate, prompt, question, quiz, sentence
 
 estimate(
-    "08.1",
+    "bits.1",
     "One bit for each value, not 32: how many times fewer bytes does a worker send?",
     "times",
     expected=(8, 10),
@@ -13,7 +13,7 @@ estimate(
 )
 
 question(
-    "08.2",
+    "bits.2",
     "A model with 10 010 values, trained until it reads 90 % of the held-out digits: how many times as many steps does "
     "it take with one bit for each value as with 32 bits?",
     Option(
@@ -41,43 +41,43 @@ question(
 )
 
 sentence(
-    "08.1",
+    "bits.1",
     "{blank} numbers are zero because a pixel is blank. Half the others are below {half:.0%} of the largest magnitude.",
     expect="half < 0.2",
 )
 
 sentence(
-    "08.2",
+    "bits.2",
     "A push weighs {push:.0f} bytes: {bits} are the bits, {scales} two scales, and {header:.0f} the header.",
     expect="bits == 82 and scales == 16 and header > bits + scales",
 )
 
 sentence(
-    "08.3",
+    "bits.3",
     "With a header of 16 bytes in both runs the ratio would be {slim:.0f}, not {ratio:.0f}.",
     expect="20 < slim < 32 and slim > 2 * ratio",
 )
 
 sentence(
-    "08.4", "650 values: {small:.1f} times fewer bytes. 10 010 values: {large:.1f} times.", expect="25 < large < 32"
+    "bits.4", "650 values: {small:.1f} times fewer bytes. 10 010 values: {large:.1f} times.", expect="25 < large < 32"
 )
 
 sentence(
-    "08.5",
+    "bits.5",
     "Relative error: {two:.2f} with the two bits of Uniform, {one:.2f} with the one bit of Sign. Uniform's levels are "
     "{apart:.2f} apart, and half of the values are below {middle:.2f}: {share:.0%} of all get the same level.",
     expect="0.5 < one < two and apart > 3 * middle and share > 0.7",
 )
 
 sentence(
-    "08.6",
+    "bits.6",
     "Squared errors, in |x|². Sign: {sign:.3f}, by the formula {formula:.3f}. The largest 5 %: {top:.3f}, where 0.95 "
     "is the bound.",
     expect="abs(sign / formula - 1) < 1e-4 and top < 0.95",
 )
 
 sentence(
-    "08.7",
+    "bits.7",
     "On this model the largest 1 % of the values hold {tail:.0%} of the square; of normally distributed values they "
     "hold {normal:.0%}. With one value in a hundred, {without} of 5 runs read 90 % within 160 steps without a memory, "
     "{fed} of 5 with it.",
@@ -85,35 +85,35 @@ sentence(
 )
 
 sentence(
-    "08.8",
+    "bits.8",
     "Top 0.1 % with a memory reaches 90 % with {fewer:.0f} ± {fewer_half:.0f} times fewer bytes than 32 "
     "bits, in {slower:.1f} ± {slower_half:.1f} times as many steps (five seeds, in pairs).",
     expect="fewer - fewer_half > 10 and slower - slower_half > 1",
 )
 
 sentence(
-    "08.9",
+    "bits.9",
     "Your quantizer: {share:.0%} of the bytes that the server's workers sent before. Accuracy {after:.1%}, "
     "before {before:.1%} (one run each).",
     expect="share < 0.7 and after > 0.9",
 )
 
 sentence(
-    "08.10",
+    "bits.10",
     "Head and zeros make the message with all values {large:.3f} times as long, and that with one value in a thousand "
     "{small:.1f} times.",
     expect="large < 1.02 and small > 2",
 )
 
 sentence(
-    "08.11",
+    "bits.11",
     "Under autocast a linear layer's output has {output} bits a value, its weight {weight}, and the weight's gradient "
     "{gradient}.",
     expect="output == 16 and weight == gradient == 32",
 )
 
 prompt(
-    "08.1",
+    "bits.1",
     "A worker sits behind a slow link, and its steps are quick. Which row of the table do you choose, by which number "
     "and its interval? On which link would you choose another? Two sentences.",
     "I choose one value in a hundred with a memory: its interval of kB overlaps with that of one in a thousand, the "
@@ -121,7 +121,7 @@ prompt(
 )
 
 quiz(
-    "08",
+    "bits",
     Item(
         "A tensor of 10 values is sent with one bit for each. Why are there far more than 10 bits on the wire?",
         {

@@ -3,24 +3,24 @@
 from math import nan
 
 OUTCOMES = {
-    "17.1": {
+    "cost.1": {
         "by less than 5 %": {"factor": 1.02},
         "by more than 5 %, but less than a factor of 2": {"factor": 1.4},
         "by a factor of 2 or more": {"factor": 3.0},
         "none of these": {"factor": nan},
     },
-    "17.2": {"expected": {"seconds": 0.174}, "otherwise": {"seconds": 0.9}},
+    "cost.2": {"expected": {"seconds": 0.174}, "otherwise": {"seconds": 0.9}},
 }
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "17.1": ["no constant", "not constant", "caches", "no straight line", "roughly right"],
-    "17.2": ["0.170", "0.17", "0.074", "0.174", "0.173"],
+    "cost.1": ["no constant", "not constant", "caches", "no straight line", "roughly right"],
+    "cost.2": ["0.170", "0.17", "0.074", "0.174", "0.173"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "17.1": {
+    "cost.1": {
         "two phases": ("max(by_pushes, by_answers)", "(workers * pushed + workers * pulled)"),
         "the smaller sum": ("max(by_pushes", "min(by_pushes"),
         "pushes alone": ("max(by_pushes, by_answers)", "by_pushes"),
@@ -41,7 +41,7 @@ BROKEN = {
             "workers, pushed, 1 / byte_s, latency_s, pulled_nbytes=pulled)",
         ),
     },
-    "17.2": {
+    "cost.2": {
         "one size": ("(1_000, 30_000, 100_000)", "(30_000,)"),
         "nothing fixed": ("return line.fixed_s, line.each_s", "return 0.0, line.at(10_000) / 10_000"),
         "all of it fixed": ("return line.fixed_s, line.each_s", "return line.fixed_s, 0.0"),

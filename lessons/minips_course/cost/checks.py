@@ -15,7 +15,7 @@ from minips.stages.quantizers import Parts
 
 
 @asks(
-    "17.1",
+    "cost.1",
     "Draw the two directions of the server's link over time, from the moment when it has all the pushes to the same "
     "moment one step later. What happens at the same time counts once.",
     "A worker computes and pushes as soon as it has its answer. Where pushes are long, the server's incoming direction "
@@ -61,7 +61,7 @@ class _Sleepy(ps.Exact):
 
 
 @asks(
-    "17.2",
+    "cost.2",
     "Two numbers need two sizes or more, far apart. And one call tells little: another program may have had the "
     "processor.",
     "The start times one size, once. The median of a few calls is not moved by a bad one; and where short calls count "

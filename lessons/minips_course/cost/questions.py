@@ -13,7 +13,7 @@ from minips.lab.course.questions import (
 )
 
 timed_question(
-    "17.1",
+    "cost.1",
     "A line is fitted to calls of 100 bytes to 10 MB over the bare loopback. It then predicts 3 kB, 30 kB and 300 kB, "
     "which it has not seen. How far is the worst of the three predictions off?",
     Option(
@@ -37,7 +37,7 @@ timed_question(
 )
 
 timed_estimate(
-    "17.2",
+    "cost.2",
     "Four workers share one server. Each of the five has a link of its own: 20 Mbit/s each way, both ways at once, and "
     "a latency of 0.005 s. In each step a worker pushes 80 kB. Once the server has all four pushes, it sends 80 kB of "
     "new parameters to each. Neglect the processors. How long is a step, when there are many of them?",
@@ -51,20 +51,20 @@ timed_estimate(
 )
 
 timed_sentence(
-    "17.1",
+    "cost.1",
     "A call of 100 kB takes {longer:.1f} times as long as a call of 100 bytes (median of five series, {low:.1f} to "
     "{high:.1f}), and has a thousand times the bytes.",
     expect="longer < 20",
 )
 
 timed_sentence(
-    "17.2",
+    "cost.2",
     "One of {calls} calls of 1 kB was held up. Their mean time is {mean:.0f} times their median.",
     expect="mean > 5",
 )
 
 timed_sentence(
-    "17.3",
+    "cost.3",
     "Five series of calls, at 1 kB. Plain least squares is off by {plain[0]:+.0%}, {plain[1]:+.0%}, {plain[2]:+.0%}, "
     "{plain[3]:+.0%}, {plain[4]:+.0%}. The fit of relative errors: {relative[0]:+.0%}, {relative[1]:+.0%}, "
     "{relative[2]:+.0%}, {relative[3]:+.0%}, {relative[4]:+.0%}.",
@@ -72,64 +72,64 @@ timed_sentence(
 )
 
 timed_sentence(
-    "17.4",
+    "cost.4",
     "The fit to {calls} calls finds {a:.2f} times the link's α, and {b:.2f} times its β.",
     expect="0.8 < a < 2 and 0.8 < b < 1.4",
 )
 
 timed_sentence(
-    "17.5",
+    "cost.5",
     "Predicted over measured, five series. Over the emulated link, 300 kB: {link:.2f} ({low:.2f} to {high:.2f}). Over "
     "the loopback, medians: {free[0]:.2f} at 3 kB, {free[1]:.2f} at 30 kB, {free[2]:.2f} at 300 kB.",
     expect="0.8 < link < 1.25 and max([max(x, 1 / x) for x in free]) < 3",
 )
 
 sentence(
-    "17.6",
+    "cost.6",
     "Bytes that the workers send in {steps} steps: {says_sent:,} predicted, {sent:,} counted. That they receive: "
     "{says_received:,} predicted, {received:,} counted.",
     expect="says_sent == sent and says_received == received",
 )
 
 timed_sentence(
-    "17.7",
+    "cost.7",
     "Predicted over measured for the whole step: {ratio:.2f} ± {half:.2f} by minips, {paper:.2f} ± {paper_half:.2f} "
     "for the links alone, on paper ({runs} runs). Transfer: {transfer:.2f}. Wait: {wait:.2f}.",
     expect="1 / 1.4 < ratio < 1.4 and paper < 1.05 and 0.8 < transfer < 1.25 and 0.6 < wait < 1.6",
 )
 
 timed_sentence(
-    "17.8",
+    "cost.8",
     "The {count} spans of the processor are off by factors from {least:.1f} to {most:.1f}. Together they are "
     "{share:.1%} of the step.",
     expect="share < 0.1",
 )
 
 timed_sentence(
-    "17.9",
+    "cost.9",
     "One worker's measured spans add up to {whole:.0%} of the step. The predicted ones, with the server's, add up to "
     "{said:.0%}. Without what comes after the last update, the measured ones add up to {inside:.0%}.",
     expect="0.9 < inside < 1.02 and whole > inside and abs(said - whole) < 0.1",
 )
 
 timed_sentence(
-    "17.10",
+    "cost.10",
     "Without the link, predicted over measured is {low:.2f} to {high:.2f} in {runs} runs. Span by span the first run "
     "is off by factors up to {most:.1f}.",
     expect="0.03 < low and high < 4 and most > 1.5",
 )
 
 timed_sentence(
-    "17.11",
+    "cost.11",
     "With two servers a step was predicted to take {says:.0%} of the time with one. It took {low:.0%} to {high:.0%}, "
     "in {runs} runs.",
     expect="says < 0.9 and high < 0.95",
 )
 
-timed_sentence("17.12", "The prediction is off by {error:+.0%}.", expect="abs(error) < 0.3")
+timed_sentence("cost.12", "The prediction is off by {error:+.0%}.", expect="abs(error) < 0.3")
 
 prompt(
-    "17.1",
+    "cost.1",
     "What did your function predict for your config, as a ratio to the measured step and with its interval? Which part "
     "of the time does it leave out, and by which number does that part matter here? Two sentences.",
     "For three workers that push half floats, the function in two phases is well above 1 by its ratio; once the phases "
@@ -138,7 +138,7 @@ prompt(
 )
 
 quiz(
-    "17",
+    "cost",
     Item(
         "Calls of 100 bytes to 10 MB are fitted by plain least squares. Which calls decide where the line goes?",
         {

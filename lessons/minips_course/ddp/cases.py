@@ -3,24 +3,24 @@
 from math import nan
 
 OUTCOMES = {
-    "20.1": {
+    "ddp.1": {
         "with the first gradient that is ready": {"first": 10.0, "last": 30.0, "begin": 10.5},
         "in the middle of backward": {"first": 10.0, "last": 30.0, "begin": 20.0},
         "after the last gradient is ready": {"first": 10.0, "last": 30.0, "begin": 30.5},
         "none of these": {"first": 10.0, "last": 30.0, "begin": nan},
     },
-    "20.2": {"expected": {"percent": 20.0}, "otherwise": {"percent": 60.0}},
+    "ddp.2": {"expected": {"percent": 20.0}, "otherwise": {"percent": 60.0}},
 }
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "20.1": ["all of them are in one bucket", "holds 1 MB", "nothing overlaps"],
-    "20.2": ["28 times fewer", "a sixth of all"],
+    "ddp.1": ["all of them are in one bucket", "holds 1 MB", "nothing overlaps"],
+    "ddp.2": ["28 times fewer", "a sixth of all"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "20.1": {
+    "ddp.1": {
         "divides after the sum": ('(gradient / group.size).astype("f2")', 'gradient.astype("f2") / group.size * 2'),
         "a sum": ("gradient / group.size", "gradient"),
         "its own alone": ("group.all_reduce(part)", "part"),
@@ -29,7 +29,7 @@ BROKEN = {
         "too few bits": ('.astype("f2")', '.round(2).astype("f2")'),
         "the gradient itself": ("part = (gradient / group.size)", "gradient /= group.size\n    part = gradient"),
     },
-    "20.2": {
+    "ddp.2": {
         "no memory": (" + self.held.get(group.bucket, np.float32(0))", ""),
         "one for all buckets": ("self.held[group.bucket] = p - sent", "self.held = {0: p - sent}"),
         "what was sent": ("= p - sent", "= sent"),

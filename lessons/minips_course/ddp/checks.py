@@ -61,7 +61,7 @@ def together(calls: list[Callable[[Array, Member], Array]], gradients: list[Arra
 
 
 @asks(
-    "20.1",
+    "ddp.1",
     'Half of the bytes: float16, whose name in NumPy is "f2". And what comes back has to be a float32 again.',
     "all_reduce sums in the type that it is given. Where does a sum of several ranks leave float16's range, 65,504?",
     "Three things in this order: make the part of the mean that is this rank's, in fewer bits; sum; widen.",
@@ -91,7 +91,7 @@ def half(hook: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "20.2",
+    "ddp.2",
     "What is quantized is the gradient plus what was held. What is held next is that minus what was sent.",
     "DDP calls the hook for each bucket. group.bucket is its number, and buckets have lengths of their own.",
     "self.held.get(group.bucket, 0) before the call, and one line that sets self.held[group.bucket] after it.",

@@ -13,7 +13,7 @@ from minips.lab.course.questions import (
 )
 
 timed_question(
-    "20.1",
+    "ddp.1",
     "DDP with buckets of its own size, one step of this net: when does the first all-reduce begin?",
     Option(
         "with the first gradient that is ready",
@@ -35,7 +35,7 @@ timed_question(
 )
 
 estimate(
-    "20.2",
+    "ddp.2",
     "60 steps with torch's PowerSGD of rank 2: how many percent of the gradients' bytes does a rank hand over in all?",
     "%",
     expected=(10.0, 35.0),
@@ -45,45 +45,45 @@ estimate(
 )
 
 sentence(
-    "20.1",
+    "ddp.1",
     "The mean gradient of each way differs from that of one process on all the rows by {error:.0e} at most.",
     expect="error < 1e-5",
 )
 
 timed_sentence(
-    "20.2",
+    "ddp.2",
     "From the last gradient to the end of the step, in milliseconds, mean of five turns, each its shortest of six "
     "steps: {told}.",
 )
 
 timed_sentence(
-    "20.3",
+    "ddp.3",
     "With one buffer for all, this wait is {flat:.2f} ± {flat_half:.2f} times that of the naive way; with small "
     "buckets it is {small:.2f} ± {small_half:.2f} times.",
     expect="small < flat < 1",
 )
 
 timed_sentence(
-    "20.6",
+    "ddp.6",
     "The shortest mean wait of this run: buckets of {best}, {calls} all-reduces in a step.",
     expect="calls > 1",
 )
 
 sentence(
-    "20.4",
+    "ddp.4",
     "Top 2 %: {plain:.0f} ± {plain_half:.0f} % of the digits without a memory, {fed:.0f} ± {fed_half:.0f} % with it.",
     expect="fed - fed_half > plain + plain_half",
 )
 
 sentence(
-    "20.5",
+    "ddp.5",
     "torch's fp16 hands over {share:.0%} of the bytes. Its accuracy minus that of the plain all-reduce: {points:+.1f} "
     "± {half:.1f} percentage points (five seeds, paired).",
     expect="abs(points) <= half + 0.5",
 )
 
 prompt(
-    "20.1",
+    "ddp.1",
     "This net on a link of 10 Mbit/s: which hook do you take, by which numbers of the table? What would change your "
     "mind? Two sentences.",
     "I take the top 2 % with a memory, for it hands over the fewest bytes, and what it loses against the plain "
@@ -91,7 +91,7 @@ prompt(
 )
 
 quiz(
-    "20",
+    "ddp",
     Item(
         "Why is one buffer for all tensors faster than an all-reduce for each?",
         {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LIMIT_S = 200.0
 """How long a call, or the start, may take."""
-KEY = "20.torch"
+KEY = "ddp.torch"
 
 
 class Ranks:

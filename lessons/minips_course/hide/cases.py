@@ -3,14 +3,14 @@
 from math import nan
 
 OUTCOMES = {
-    "13.1": {
+    "hide.1": {
         "about 1 and about 1": {"tiny": 1.01, "large": 1.05},
         "about 1 and about 7": {"tiny": 1.01, "large": 7.0},
         "about 1 and about 10": {"tiny": 1.01, "large": 9.9},
         "about 10 and about 10": {"tiny": 10.0, "large": 9.9},
         "none of these": {"tiny": nan, "large": 7.0},
     },
-    "13.2": {
+    "hide.2": {
         "all, within half a second": {"answered": 200, "last": 0.2},
         "all, after some seconds": {"answered": 200, "last": 3.1},
         "at least half": {"answered": 130, "last": 3.1},
@@ -21,13 +21,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "13.1": ["0.84", "0.12 s", "once for all", "hide latency"],
-    "13.2": ["grows for ever", "nobody waits for", "a quarter", "first 50"],
+    "hide.1": ["0.84", "0.12 s", "once for all", "hide latency"],
+    "hide.2": ["grows for ever", "nobody waits for", "a quarter", "first 50"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "13.1": {
+    "hide.1": {
         "never again": ("range(attempts)", "range(1)"),
         "one too few": ("range(attempts)", "range(attempts - 1)"),
         "no error in the end": ("attempts - 1:", "attempts:"),
@@ -46,7 +46,7 @@ BROKEN = {
         ),
         "its own error": ("                raise", "                raise ConnectionError('no luck') from None"),
     },
-    "13.2": {
+    "hide.2": {
         "counts again": ("number > known:", "number >= known:"),
         "counts everything": ("number > known:", "True:"),
         "one number for all": ("self.last.get(caller, (-1, None))", "max(self.last.values(), default=(-1, None))"),

@@ -15,7 +15,7 @@ BASE_S = 0.4
 
 
 @asks(
-    "13.1",
+    "hide.1",
     "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
     "On the last attempt let the error through: a bare raise within except does that. After any other, wait: when the "
     "with has ended, its channel is closed.",
@@ -112,7 +112,7 @@ CALLERS, MOST_BYTES = 5, 200
 
 
 @asks(
-    "13.2",
+    "hide.2",
     "Before it adds, the counter has to know which number of this caller was the last one, and how it was answered.",
     "A dictionary with one entry for each caller is enough: a new number takes the place of the one before it.",
     "There are three cases: a number above the last one, the last one itself, one below. For a caller that is not in "

@@ -13,7 +13,7 @@ from minips.lab.course.questions import (
 )
 
 timed_question(
-    "13.1",
+    "hide.1",
     "Ten calls, all made before the first is answered: how many times as long as one call do they take, with 1 byte in "
     "each, and with 10 MB in each?",
     Option(
@@ -42,7 +42,7 @@ timed_question(
 )
 
 question(
-    "13.2",
+    "hide.2",
     "The server needs 0.001 s for a call. Each of the 200 callers waits 0.05 s for its answer, then it calls again at "
     "once. How many have their answer after ten seconds?",
     Option(
@@ -71,103 +71,103 @@ question(
 )
 
 timed_sentence(
-    "13.1",
+    "hide.1",
     "With 1 byte, ten calls take {tiny.median:.2f} times as long as one (median of {turns} turns, quartiles "
     "{tiny.low:.2f} to {tiny.high:.2f}), with 10 MB {large.median:.1f} times ({large.low:.1f} to {large.high:.1f}).",
     expect="tiny.median < 2 and 5 < large.median < 8.5",
 )
 
 timed_sentence(
-    "13.2",
+    "hide.2",
     "A step of a worker that waits takes {times.median:.2f} times as long as one with overlap (median of {steps} "
     "steps, quartiles {times.low:.2f} to {times.high:.2f}).",
     expect="1.3 < times.median < 2.2",
 )
 
-sentence("13.3", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
+sentence("hide.3", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
 
 sentence(
-    "13.4",
+    "hide.4",
     "The caller wanted one addition, and got {errors} TimeoutErrors. The server has added {counted}.",
     expect="errors == counted == 3",
 )
 
 sentence(
-    "13.5",
+    "hide.5",
     "After ten seconds {answered} of 200 callers have their answer. The server has worked on {worked} calls, for "
     "{busy:.0%} of the time.",
     expect="answered < 100 and busy > 0.95",
 )
 
 sentence(
-    "13.6",
+    "hide.6",
     "With waits that double, the last caller has its answer after {doubled:.1f} s, with waits that are drawn as well "
     "after {drawn:.1f} ± {half:.1f} s (five seeds).",
     expect="drawn + half < doubled < 10",
 )
 
 sentence(
-    "13.18",
+    "hide.18",
     "Where it costs 0.0005 s to drop a call: {at_once} of 200 callers have their answer if they call again at once; if "
     "they draw their waits, from 0.4 s on, {drawn} of 200, the last one after {last:.1f} s at most (five seeds).",
     expect="at_once < 100 and drawn == 200 and last < 10",
 )
 
 timed_sentence(
-    "13.7",
+    "hide.7",
     "Of 20 calls, {answered} are answered in time. The server works on {blind} of them without the deadline, with it "
     "on {aware}.",
     expect="blind == 20 and answered <= aware < 12",
 )
 
 sentence(
-    "13.8",
+    "hide.8",
     "The push is {first}. Sent again, it is a {again}. The parameter has moved by {moved:g}.",
     expect="first == 'applied' and again == 'duplicate' and moved == 1",
 )
 
 sentence(
-    "13.9",
+    "hide.9",
     "400 additions, one answer in ten is lost: Adder has counted {adder:.0f} ± {half:.0f}, your Counter {yours:.0f} "
     "(five seeds).",
     expect="adder - half > 400 and yours >= 400",
 )
 
 timed_sentence(
-    "13.10",
+    "hide.10",
     "gRPC: of 20 calls with a deadline of 0.11 s, {late} ended with {came}. The server's function was called "
     "{handled} times.",
     expect="came == 'DEADLINE_EXCEEDED' and late > 10 and handled < 12",
 )
 
 timed_sentence(
-    "13.11",
+    "hide.11",
     "aiohttp, three calls through a pool of one: with enough time they open {enough} connection, and {short} where "
     "each call times out.",
     expect="enough == 1 and short == 3",
 )
 
 sentence(
-    "13.12",
+    "hide.12",
     "gRPC's retries: {answer} after one call of the caller and {served} at the server.",
     expect="answer == 'ONCE MORE' and served == 3",
 )
 
 sentence(
-    "13.13",
+    "hide.13",
     "With the server there: {first}. Without it: {second}. With a new server at the same address: {third}.",
     expect="first == 'HERE' and second == 'ConnectionError' and third == 'BACK AGAIN'",
 )
 
 sentence(
-    "13.14",
+    "hide.14",
     "Connections for 40 calls: {as_in_the_lecture} as in the lecture, {one_after_another} for one call after another, "
     "{all_at_once} for all calls at once through a pool of at most 8.",
     expect="as_in_the_lecture == 40 and one_after_another == 1 and all_at_once == 8",
 )
 
 timed_sentence(
-    "13.15",
+    "hide.15",
     "With 4 connections the 40 calls take {small.median:.1f} times as long as one call (median of {turns} turns, "
     "quartiles {small.low:.1f} to {small.high:.1f}), with 8 connections {middle.median:.1f} times ({middle.low:.1f} to "
     "{middle.high:.1f}), with 40 {large.median:.1f} times ({large.low:.1f} to {large.high:.1f}).",
@@ -175,21 +175,21 @@ timed_sentence(
 )
 
 timed_sentence(
-    "13.16",
+    "hide.16",
     "With pool=0 a call takes {times.median:.2f} times as long (median of {turns} pairs, quartiles {times.low:.2f} to "
     "{times.high:.2f}).",
     expect="times.median > 1",
 )
 
 timed_sentence(
-    "13.17",
+    "hide.17",
     "Over two connections the 32 MB take {share.median:.0%} of the time over one (median of {rounds} pairs, quartiles "
     "{share.low:.0%} to {share.high:.0%}).",
     expect="0.3 < share.median < 2",
 )
 
 prompt(
-    "13.1",
+    "hide.1",
     "Does it help to draw the waits, with a deadline and without? Give the seconds of all four pairs. Two sentences.",
     "With a deadline it helps from either bound: 0.45 s in place of 3.00 s from 0.4 s on, 0.25 s in place of 0.55 s "
     "from 0.05 s on. Without one it helps from 0.4 s on (1.28 ± 0.45 s in place of 3.00 s), but not from 0.05 s on "
@@ -197,7 +197,7 @@ prompt(
 )
 
 quiz(
-    "13",
+    "hide",
     Item(
         "A link has 0.01 s of latency each way and carries 100 MB/s. A call brings 1 MB, its answer is small. How long "
         "do twenty calls take that are all made before the first answer?",

@@ -1,14 +1,14 @@
 """Cases for the tests of "Mend a lecture's server": of its questions, its exercises and a claim."""
 
 OUTCOMES = {
-    "04.1": {
+    "lecture.1": {
         "the server's parameters alone": {"stopped": False, "server": 1.0, "worker": 0.0},
         "the worker's parameters alone": {"stopped": False, "server": 0.0, "worker": 1.0},
         "the parameters of both": {"stopped": False, "server": 1.0, "worker": 1.0},
         "no parameters: the call ends with an error": {"stopped": True, "server": 0.0, "worker": 0.0},
         "none of these": {"stopped": False, "server": 0.0, "worker": 0.0},
     },
-    "04.2": {
+    "lecture.2": {
         "at most two thirds as long": {"ratio": 0.4},
         "about as long, within a factor of 1.5": {"ratio": 1.1},
         "more than 1.5 times as long": {"ratio": 2.6},
@@ -18,13 +18,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "04.1": ["copy", "copies", "copied", "never hears"],
-    "04.2": ["2.6 times", "any method of any object"],
+    "lecture.1": ["copy", "copies", "copied", "never hears"],
+    "lecture.2": ["2.6 times", "any method of any object"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "04.1": {
+    "lecture.1": {
         "calls the copy": ("reference.rpc_sync().apply(", "reference.to_here().apply("),
         "reads all of it": ("reference.rpc_sync().pull()", "reference.to_here().params"),
         "asks for what another process owns": ("reference.rpc_sync().pull()", "reference.local_value().params"),
@@ -62,7 +62,7 @@ def work(reference, gradient, steps):
         "no pull": ("reference.rpc_sync().pull()", "np.zeros(3)"),
         "a future that nobody waits for": ("reference.rpc_sync().pull()", "reference.rpc_async().pull()"),
     },
-    "04.2": {
+    "lecture.2": {
         "waits each time": ("[client.push(gradients) for", "[client.push(gradients).result(10) or Done() for"),
         "never waits": ("        future.result(10)", "        pass"),
         "only half of them": ("for future in waiting:", "for future in waiting[: calls // 2]:"),

@@ -12,7 +12,7 @@ from minips.stage import Array
 
 
 @asks(
-    "04.1",
+    "lecture.1",
     "A copy is good for reading. What is to change has to be reached through the reference.",
     "Push with reference.rpc_sync().apply(…). To read the parameters alone, call a method that returns them.",
     "Add a method to Model that returns self.params. In each step make two calls through reference.rpc_sync(): one to "
@@ -63,7 +63,7 @@ def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rn
 
 
 @asks(
-    "04.2",
+    "lecture.2",
     "push returns a future at once. What makes the loop slow is result(), which waits for the answer.",
     "Keep the futures of all pushes in a list, and go through that list afterwards.",
     "The second part has two loops: one that only sends, and one that only calls result(10) on each future. The clock "

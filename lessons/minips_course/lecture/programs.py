@@ -19,7 +19,7 @@ import minips
 from minips.lab.course.recorded import record, recorded
 
 LAUNCHER = Path(__file__).with_name("launch.py")
-KEY = "04.torch"
+KEY = "lecture.torch"
 LIMIT_S = 100.0
 """How long a program may take."""
 LONGEST = 300

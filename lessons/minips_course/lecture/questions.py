@@ -13,7 +13,7 @@ from minips.lab.course.questions import (
 )
 
 question(
-    "04.1",
+    "lecture.1",
     "The worker calls apply_gradients on what .to_here() brought. Whose parameters change?",
     Option(
         "the server's parameters alone",
@@ -40,7 +40,7 @@ question(
 )
 
 timed_question(
-    "04.2",
+    "lecture.2",
     "A call with 2 values, there and back: how long does torch's take, compared with minips' push_pull?",
     Option(
         "at most two thirds as long",
@@ -63,50 +63,50 @@ timed_question(
 )
 
 sentence(
-    "04.1",
+    "lecture.1",
     "worker1 ends with {worker}. And ps: {server}.",
     expect="'pickle' in worker and 'lambda' in worker and server",
 )
 
-sentence("04.2", "worker1 ends with {worker}.", expect="'NameError' in worker and 'global_ps_rref' in worker")
+sentence("lecture.2", "worker1 ends with {worker}.", expect="'NameError' in worker and 'global_ps_rref' in worker")
 
-sentence("04.3", "worker1 ends with {worker}.", expect="'AttributeError' in worker and 'local_value' in worker")
+sentence("lecture.3", "worker1 ends with {worker}.", expect="'AttributeError' in worker and 'local_value' in worker")
 
 sentence(
-    "04.4",
+    "lecture.4",
     "The list of the owner is {numbers} now. The answers to append and to index were {answers}.",
     expect="numbers == [1, 2, 3] and answers == [None, 2]",
 )
 
-sentence("04.5", "worker1 ends with {worker}.", expect="'async' in worker and 'Future' in worker")
+sentence("lecture.5", "worker1 ends with {worker}.", expect="'async' in worker and 'Future' in worker")
 
 sentence(
-    "04.6",
+    "lecture.6",
     "Both processes come to their end, and the server's parameters are {params}.",
     expect="not server and not worker and params == [-0.5, -0.5]",
 )
 
 sentence(
-    "04.7",
+    "lecture.7",
     "After adding 7 to the fetched copy, the server holds {untouched}; after a push of ones it holds {pushed}.",
     expect="untouched == [0, 0] and pushed == [-0.5, -0.5]",
 )
 
 timed_sentence(
-    "04.8",
+    "lecture.8",
     "The pushes that are sent together take {short:.0%} of the time of those one by one where a message is on its way "
     "for 1 millisecond, {middle:.0%} where for 5, and {long:.0%} where for 20.",
 )
 
 prompt(
-    "04.1",
+    "lecture.1",
     "In two sentences: how do the two compare as messages grow, and how sure are you? Use the range of the five turns.",
     "torch's call took longer than minips' at each size whose whole range lies above 1. Whether the ratio changes with "
     "the size, these five turns say only where the ranges do not overlap.",
 )
 
 quiz(
-    "04",
+    "lecture",
     Item(
         "What does pickle send of a function that a module defines?",
         {

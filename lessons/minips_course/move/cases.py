@@ -3,13 +3,13 @@
 from math import nan
 
 OUTCOMES = {
-    "12.1": {
+    "move.1": {
         "Http is faster": {"times": 0.7},
         "less than twice as long": {"times": 1.4},
         "at least twice as long": {"times": 6.6},
         "none of these": {"times": nan},
     },
-    "12.2": {
+    "move.2": {
         "less than 3 times as many": {"times": 1.4},
         "3 to 8 times as many": {"times": 5.0},
         "about 16 times as many": {"times": 12.0},
@@ -19,8 +19,8 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "12.1": ["hardly count", "event loops", "far less for a call"],
-    "12.2": ["callers queue", "one interpreter", "can fill", "even be fewer"],
+    "move.1": ["hardly count", "event loops", "far less for a call"],
+    "move.2": ["callers queue", "one interpreter", "can fill", "even be fewer"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
@@ -28,7 +28,7 @@ COUNTED, FIRST = "list(pool.map(calls_of, range(callers)))", "list(pool.map(ask,
 WAIT = "__import__('concurrent.futures').futures.wait([pool.submit(calls_of, n) for n in range(callers)])"
 
 BROKEN = {
-    "12.1": {
+    "move.1": {
         "by reference": ("[memoryview(bytearray(frame)) for frame in frames]", "frames"),
         "another list of the same": ("[memoryview(bytearray(frame)) for frame in frames]", "list(frames)"),
         "read-only copies": ("memoryview(bytearray(frame))", "bytes(frame)"),
@@ -38,7 +38,7 @@ BROKEN = {
         "no error": ('raise TimeoutError("no message came in time")', "return 0, []"),
         "loses the tag": ("self.outbox.put((tag, ", "self.outbox.put((0, "),
     },
-    "12.2": {
+    "move.2": {
         "one caller at a time": ("ThreadPoolExecutor(callers)", "ThreadPoolExecutor(1)"),
         "half the threads": ("ThreadPoolExecutor(callers)", "ThreadPoolExecutor(max(callers // 2, 1))"),
         "no first calls": (f"        {FIRST}\n", ""),

@@ -14,7 +14,7 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
 
 
 @asks(
-    "12.1",
+    "move.1",
     "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
     "bytearray(frame) is a copy that may be written to. And get takes a time-out; look at what it returns then.",
     "send puts the tag and a list of copies. receive gets a message within the time-out, and where it got None it "
@@ -86,7 +86,7 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
 
 
 @asks(
-    "12.2",
+    "move.2",
     "Three things are asked for. Which of them can be had by moving the line that starts the clock, and which need "
     "threads?",
     "A ThreadPoolExecutor(callers) has a thread for each caller. Reading the results of its map waits for all of them, "

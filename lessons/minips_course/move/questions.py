@@ -12,7 +12,7 @@ from minips.lab.course.questions import (
 )
 
 timed_question(
-    "12.1",
+    "move.1",
     "A frame of a kilobyte there and back: how long does minips' Http take, compared with minips' Tcp?",
     Option(
         "Http is faster",
@@ -35,7 +35,7 @@ timed_question(
 )
 
 timed_question(
-    "12.2",
+    "move.2",
     "16 callers, each with its own connection, call over minips' Tcp with 1 kB, again and again. The server sends "
     "back at once what came. How many times as many calls a second does it answer as with one caller?",
     Expected(
@@ -60,27 +60,27 @@ timed_question(
 )
 
 timed_sentence(
-    "12.1",
+    "move.1",
     "A call of 1 kB: Http takes {times.median:.1f} times as long as Tcp (median of {rounds} rounds, quartiles "
     "{times.low:.1f} to {times.high:.1f}).",
     expect="times.median > 2",
 )
 
 timed_sentence(
-    "12.2",
+    "move.2",
     "A call of 1 MB over HTTP: the JSON list takes {times.median:.0f} times as long as the bytes (median of {turns} "
     "rounds, quartiles {times.low:.0f} to {times.high:.0f}).",
     expect="times.low > 10",
 )
 
 timed_sentence(
-    "12.3",
+    "move.3",
     "By α, from the least: {by_alpha}. By β: {by_beta}.",
     expect="by_alpha != by_beta",
 )
 
 timed_sentence(
-    "12.4",
+    "move.4",
     "The line at 32 kB, between its two points: {between.median:.0%} of the measured time (median of the contenders, "
     "quartiles {between.low:.0%} to {between.high:.0%}). At 10 MB, far beyond: {beyond.median:.0%} ({beyond.low:.0%} "
     "to {beyond.high:.0%}), and {least:.0%} where it is worst.",
@@ -88,13 +88,13 @@ timed_sentence(
 )
 
 sentence(
-    "12.5",
+    "move.5",
     "serpent writes 1,000,000 bytes as {text:,}, MessagePack as {packed:,}.",
     expect="text > 1.3e6 and packed < 1.001e6",
 )
 
 timed_sentence(
-    "12.6",
+    "move.6",
     "1 MB there and back, compared with Tcp (medians, quartiles): Pyro with serpent takes {serpent.median:.0f} times "
     "as long ({serpent.low:.0f} to {serpent.high:.0f}), Pyro with MessagePack {msgpack.median:.1f} times "
     "({msgpack.low:.1f} to {msgpack.high:.1f}), minips' Pyro {ours.median:.1f} times ({ours.low:.1f} to "
@@ -103,13 +103,13 @@ timed_sentence(
 )
 
 timed_sentence(
-    "12.7",
+    "move.7",
     "One after another the 16 calls take {times:.1f} times as long as through the pool.",
     expect="times > 6",
 )
 
 timed_sentence(
-    "12.8",
+    "move.8",
     "16 callers in place of one: Tcp answers {times.median:.1f} times as many calls a second (median of {rounds} "
     "rounds, quartiles {times.low:.1f} to {times.high:.1f}), so each caller waits {longer:.0f} times as long as one "
     "alone. Over all contenders it is {least:.1f} to {most:.1f} times as many calls.",
@@ -117,7 +117,7 @@ timed_sentence(
 )
 
 timed_sentence(
-    "12.9",
+    "move.9",
     "Of Tcp's calls a second, Pyro alone, with MessagePack, answers {one.median:.0%} with one caller and "
     "{many.median:.0%} with 16 (medians, quartiles {one.low:.0%} to {one.high:.0%} and {many.low:.0%} to "
     "{many.high:.0%}); minips' Pyro {ours.median:.0%} with 16 ({ours.low:.0%} to {ours.high:.0%}).",
@@ -125,46 +125,46 @@ timed_sentence(
 )
 
 timed_sentence(
-    "12.10",
+    "move.10",
     "Tcp, 1 kB, one caller: a call that has waited for its turn takes {times:.1f} times as long as one right after "
     "another.",
     expect="times > 1",
 )
 
 sentence(
-    "12.11",
+    "move.11",
     "Your transport carried the messages of four workers, and the model reads {accuracy:.0%} of the held-out digits. "
     "Is it among minips' transports? {listed}.",
     expect="accuracy > 0.9 and listed == 'yes'",
 )
 
 sentence(
-    "12.12",
+    "move.12",
     "No .proto file, and the answers are {answer} and, with asyncio, {awaited}.",
     expect="answer == 'NO .PROTO ANYWHERE' and awaited == 'NOR HERE'",
 )
 
 sentence(
-    "12.13",
+    "move.13",
     "One call; frames of {sent} bytes, answered one by one: {totals}.",
     expect="sent == [100, 20, 3] and totals == [100, 120, 123]",
 )
 
 sentence(
-    "12.14",
+    "move.14",
     "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in the place of a name was "
     "refused: {refused}.",
     expect="size == 6 and shape == [2, 3] and dtype == 'float32' and refused",
 )
 
 sentence(
-    "12.15",
+    "move.15",
     "ZeroMQ raised no error; an answer came: {answered}. minips' Zmq, which asks whether anybody is there: {ours}.",
     expect="not answered and ours == 'ConnectionError'",
 )
 
 prompt(
-    "12.1",
+    "move.1",
     "16 workers push gradients of 1 MB over a network of 1 Gbit/s. Which transport do you take, and what would change "
     "your decision? Two sentences, with a number from the table.",
     "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s lets in, and over 1 Gbit/s "
@@ -173,7 +173,7 @@ prompt(
 )
 
 quiz(
-    "12",
+    "move",
     Item(
         "A call of 1 kB and a call of 2 kB over the same transport take almost the same time. Which cost decides?",
         {

@@ -3,14 +3,14 @@
 from math import nan
 
 OUTCOMES = {
-    "18.1": {
+    "pays.1": {
         "none of them": {"paying": 0},
         "one to three": {"paying": 2},
         "four to six": {"paying": 5},
         "all seven": {"paying": 7},
         "none of these": {"paying": nan},
     },
-    "18.2": {
+    "pays.2": {
         "less than 1.5 times as soon": {"times": 1.2},
         "1.5 to 8 times as soon": {"times": 4.4},
         "8 to 30 times as soon": {"times": 12.0},
@@ -21,13 +21,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "18.1": ["0.32 ns", "few passes", "none is"],
-    "18.2": ["no shorter than", "all but vanished", "4.4", "4.5"],
+    "pays.1": ["0.32 ns", "few passes", "none is"],
+    "pays.2": ["no shorter than", "all but vanished", "4.4", "4.5"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "18.1": {
+    "pays.1": {
         "powers of two": ("1e6", "2**20"),
         "a gigabit of two": ("1e9", "2**30"),
         "bytes for bits": ("8 * nbytes", "nbytes"),
@@ -50,7 +50,7 @@ BROKEN = {
             "return vars(ps.cost)['ring_allreduce_s'](workers, workers * nbytes, bandwidth / 8, latency_s)",
         ),
     },
-    "18.2": {
+    "pays.2": {
         "numpy's cast": ('np.asarray(x, "f4").view("u4")', 'np.asarray(x, "f2").astype("f4").view("u4")'),
         "the lower half": ("bits >> 16", "bits & 0xFFFF"),
         "without the sign": ("bits >> 16", "bits >> 16 & 0x7FFF"),

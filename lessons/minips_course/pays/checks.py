@@ -10,7 +10,7 @@ from minips.lab.course.exercises import asks, case, conforms, equals, refuse_if,
 
 
 @asks(
-    "18.1",
+    "pays.1",
     "How many bits has a byte? How many bits has a gigabit, and how many bytes a megabyte? All are powers of ten "
     "but one.",
     "Follow one worker: how many messages does it send, one after the other, and what is in each of them?",
@@ -37,7 +37,7 @@ COPIES = 10
 
 
 @asks(
-    "18.2",
+    "pays.2",
     "A float32 has 1 sign, 8 exponent and 23 mantissa bits. Which 16 of the 32 are the most important ones? No value "
     "has to be computed.",
     "x.view('u4') reads the same 32 bits as a whole number, and .view('f4') reads them as a float again.",

@@ -13,7 +13,7 @@ from minips.lab.course.questions import (
 )
 
 timed_question(
-    "18.1",
+    "pays.1",
     "One message of 0.8 MB over a link of 100 Gbit/s, as in a data centre, with the time to encode and to decode "
     "counted: how many of the seven codecs make it faster, on this machine?",
     Expected(
@@ -41,7 +41,7 @@ timed_question(
 )
 
 question(
-    "18.2",
+    "pays.2",
     "A link of 10 Mbit/s. With the memory and 1 % of the values a push has about 1/60 of the bytes. How many times "
     "sooner does such a training read 90 % of the held-out digits than with exact gradients?",
     Option(
@@ -69,33 +69,33 @@ question(
 )
 
 sentence(
-    "18.1",
+    "pays.1",
     "The lecture's code, in seconds: {says:.4f}; with 16 bits {half:.4f}, with 8 bits {byte:.4f}.",
     expect="abs(says - 0.0055) < 5e-5 and abs(half - 0.0027) < 5e-5 and abs(byte - 0.0014) < 5e-5",
 )
 
 sentence(
-    "18.2",
+    "pays.2",
     "A ring of 8 takes {right:.4f} s for a true 32 MB: {times:.1f} times as long as the lecture says. With a latency "
     "of 0.001 s for each of its messages it takes {each:.4f} s; the lecture adds a latency once.",
     expect="abs(right - 0.0448) < 5e-5 and 8 < times < 8.3 and abs(each - 0.0588) < 5e-5",
 )
 
 sentence(
-    "18.3",
+    "pays.3",
     "Bytes of a message, over k/32 of the exact one: 8 bits {byte:.3f} times, sign {sign:.2f} times. Of the bytes of "
     "top 1 % the values that it keeps are {kept:.0%}.",
     expect="1 < byte < 1.02 and 1 < sign < 1.1 and 0.45 < kept < 0.55",
 )
 
 timed_sentence(
-    "18.4",
+    "pays.4",
     "Of the seven codecs {slow} pay at 10 Mbit/s, {ten} at 10 Gbit/s, {fast} at 100 Gbit/s.",
     expect="slow == 6 and fast == 0 and ten < slow",
 )
 
 timed_sentence(
-    "18.5",
+    "pays.5",
     "In Gbit/s, by the medians of {times} passes: fp16 breaks even at {half[1]:.1f} (quartiles {half[0]:.1f} to "
     "{half[2]:.1f}), 8 bits at {byte[1]:.1f} ({byte[0]:.1f} to {byte[2]:.1f}), the last of the seven, {last}, at "
     "{most[1]:.0f} ({most[0]:.0f} to {most[2]:.0f}).",
@@ -103,13 +103,13 @@ timed_sentence(
 )
 
 sentence(
-    "18.6",
+    "pays.6",
     "{tiny:.0%} of the values of W are subnormal as half floats; multiplied by 256, {left:.1%} are.",
     expect="tiny > 0.05 and left < 0.01",
 )
 
 timed_sentence(
-    "18.7",
+    "pays.7",
     "fp16 breaks even at {plain[1]:.1f} Gbit/s as it is: the map's own figure. With the values times 256, measured in "
     "the same turns, at {scaled[1]:.1f} (quartiles {scaled[0]:.1f} to {scaled[2]:.1f}). Two bare copies in place of "
     "the cast would break even at {copied:.0f}.",
@@ -117,7 +117,7 @@ timed_sentence(
 )
 
 timed_sentence(
-    "18.8",
+    "pays.8",
     "Over 10 Mbit/s training reads 90 % so many times as soon as with exact gradients (five seeds, in pairs): fp16 "
     "{sooner[fp16][0]:.1f} ± {sooner[fp16][1]:.1f}, 8 bits {sooner[8 bits][0]:.1f} ± {sooner[8 bits][1]:.1f}, sign "
     "{sooner[sign][0]:.1f} ± {sooner[sign][1]:.1f}, top 1 % {sooner[top 1 %][0]:.1f} ± {sooner[top 1 %][1]:.1f}.",
@@ -126,7 +126,7 @@ timed_sentence(
 )
 
 timed_sentence(
-    "18.9",
+    "pays.9",
     "Over 10 Gbit/s it takes so many times as long as with exact gradients: fp16 {longer[fp16][0]:.2f} ± "
     "{longer[fp16][1]:.2f}, 8 bits {longer[8 bits][0]:.2f} ± {longer[8 bits][1]:.2f}, sign {longer[sign][0]:.2f} ± "
     "{longer[sign][1]:.2f}, top 1 % {longer[top 1 %][0]:.2f} ± {longer[top 1 %][1]:.2f}.",
@@ -134,20 +134,20 @@ timed_sentence(
 )
 
 timed_sentence(
-    "18.13",
+    "pays.13",
     "Of a step with exact gradients the links take {slow:.0%} over 10 Mbit/s, and {fast:.0%} over 10 Gbit/s.",
     expect="fast < 0.85 < slow",
 )
 
 timed_sentence(
-    "18.10",
+    "pays.10",
     "With 8 bits both ways a step over 20 Mbit/s was {slow[1]:.1f} times as fast ({slow[0]:.1f} to {slow[2]:.1f} in "
     "{pairs} pairs of runs), and over the loopback {fast[1]:.2f} times ({fast[0]:.2f} to {fast[2]:.2f}).",
     expect="slow[1] > 1.5 and fast[1] < 1",
 )
 
 timed_sentence(
-    "18.11",
+    "pays.11",
     "Judged by one message, {ten:.0%} of the codecs pay at 10 Gbit/s, and {over:.0%} of the {setups} set-ups from "
     "1 to 20 Gbit/s. In the paper it is 6 of more than 200: less than 3 %. Our messages' time does not explain that.",
     expect="over > 0.06",
@@ -155,7 +155,7 @@ timed_sentence(
 )
 
 timed_sentence(
-    "18.12",
+    "pays.12",
     "One gradient of 100 rows takes {compute:.1f} times as long here as its 0.8 MB take at 1 Gbit/s. Where computing "
     "hides as much of the transfer, {hidden:.0%} of the set-ups pay in place of {over:.0%}. Where it hides a tenth of "
     "that: {tenth:.0%}.",
@@ -163,7 +163,7 @@ timed_sentence(
 )
 
 prompt(
-    "18.2",
+    "pays.2",
     "Somebody says: sixteen bits do not pay at 10 Gbit/s. Between which bandwidths does only one of the two codecs of "
     "the table pay, and what do you answer? Give the numbers and their intervals. Two sentences.",
     "With the upper half of each float32 only mine pays between the two break-evens of the table, by their "
@@ -171,7 +171,7 @@ prompt(
 )
 
 quiz(
-    "18",
+    "pays",
     Item(
         "A function divides a size in bytes by a bandwidth in bits per second. Its seconds are",
         {

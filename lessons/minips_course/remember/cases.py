@@ -3,14 +3,14 @@
 from math import nan
 
 OUTCOMES = {
-    "10.1": {
+    "remember.1": {
         "fewer: the memory repeats itself": {"times": 0.5},
         "about as many: each push moves one": {"times": 1.05},
         "about twice as many": {"times": 2.2},
         "many times as many": {"times": 6.0},
         "none of these": {"times": nan},
     },
-    "10.2": {
+    "remember.2": {
         "up to about t, with error feedback and without": {"plain": 0.98, "fed": 0.95},
         "up to about t without a memory, up to about lr · t with it": {"plain": 0.98, "fed": 0.08},
         "up to about t without a memory, ever further with it": {"plain": 0.98, "fed": 40.0},
@@ -21,13 +21,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "10.1": ["win again and again", "turn comes", "twice as many"],
-    "10.2": ["hops", "w stops", "within lr", "never sent", "add up until"],
+    "remember.1": ["win again and again", "turn comes", "twice as many"],
+    "remember.2": ["hops", "w stops", "within lr", "never sent", "add up until"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "10.1": {
+    "remember.1": {
         "no mending": ("p - sent", "np.where(sent == 0, p, 0 * p)"),
         "a case for signs alone": ("p - sent", "np.where(np.abs(sent) < np.abs(sent).max(), p - sent, 0 * p)"),
         "the wrong way round": ("p - sent", "sent - p"),
@@ -38,7 +38,7 @@ BROKEN = {
         "written into the gradient": ("p - sent", "np.subtract(p, sent, out=p)"),
         "never more than one": ("p - sent", "np.clip(p - sent, -1, 1)"),
     },
-    "10.2": {
+    "remember.2": {
         "nothing added": ("x + memory.get(name, 0)", "x"),
         "a share of it": ("x + memory.get(name, 0)", "x + 0.9 * memory.get(name, 0)"),
         "written into the gradient": (

@@ -13,7 +13,7 @@ from minips_course.own_server import check_memory
 
 
 @asks(
-    "10.1",
+    "remember.1",
     "Measure `lost` with a quantizer that sends no zeros, such as ps.Sign(), and then look at the last line of Saver.",
     "`sent == 0` takes every value that is not zero for one that has arrived whole. Which quantizers send a value in "
     "part?",
@@ -56,7 +56,7 @@ def _all_of(memory: ps.Memory, quantizer: ps.Quantizer, gradients: list[Array]) 
 
 
 @asks(
-    "10.2",
+    "remember.2",
     "compensate makes what is to be sent: for each name, the gradient and what the memory holds under that name.",
     "memory is {} before the first step: memory.get(name, 0) is 0 where there is nothing yet.",
     "remember returns a new dictionary with all the names. Under each stands what was to be sent, without what was.",

@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
 
 question(
-    "10.1",
+    "remember.1",
     "Four workers, 100 steps, one value of W out of 640 in each push: how many values of W has training moved at the "
     "end, with the memory compared with no memory?",
     Option(
@@ -32,7 +32,7 @@ question(
 )
 
 question(
-    "10.2",
+    "remember.2",
     "Step size lr = 0.1, threshold t = 0.5. In the last 200 of 1000 steps, over all 101 starts: how far from the "
     "minimum is w at most?",
     Option(
@@ -60,54 +60,54 @@ question(
 )
 
 sentence(
-    "10.1",
+    "remember.1",
     "Of 640 values of W, {few:.0f} have moved without a memory and {many:.0f} with it (means of 5 seeds).",
     expect="many > 1.3 * few",
 )
 
 sentence(
-    "10.2",
+    "remember.2",
     "Accuracy, mean of 5 seeds: {all:.0%} with everything, {without:.0%} without a memory, {remembered:.0%} with error "
     "feedback. The memory adds {gain:.0f} ± {half:.0f} percentage points.",
     expect="gain - half > 20",
 )
 
-sentence("10.3", "Sent plus held equals meant for {equal} of {of} values, up to rounding.", expect="equal == of")
+sentence("remember.3", "Sent plus held equals meant for {equal} of {of} values, up to rounding.", expect="equal == of")
 
 sentence(
-    "10.4",
+    "remember.4",
     "One step arrives with a relative error of {one:.2f}, the sum of {steps} steps with {summed:.2f}.",
     expect="one > 5 * summed",
 )
 
 sentence(
-    "10.5",
+    "remember.5",
     "With top-k, Saver ends at the parameters of ErrorFeedback, bit by bit, in {as_fed} of 5 runs. With signs it ends "
     "at those of no memory in {as_none} of 5.",
     expect="as_fed == as_none == 5",
 )
 
 sentence(
-    "10.6",
+    "remember.6",
     "Top-k, a contraction: at most {held:.0f} lengths of a gradient are held; the bound is {bound:.0f}.",
     expect="1 < held <= bound",
 )
 
 sentence(
-    "10.7",
+    "remember.7",
     "QSGD(levels=3): more than 10 to the power of {power} lengths are held at the end, at most {tame:.0f} with the "
     "remedy.",
     expect="power >= 4 and tame < 20",
 )
 
 sentence(
-    "10.8",
+    "remember.8",
     "Ternary without the remedy: at most {held:.0f} lengths, although its ω is {omega:.1f} or more on these gradients.",
     expect="omega > 1 and held < 30",
 )
 
 sentence(
-    "10.9",
+    "remember.9",
     "Step size {lr}, {starts} starts. Without a memory w stops up to {plain:.2f} from the minimum; t is {t}. With "
     "error feedback up to {most:.0f} are held, w overshoots to {lowest:.1f}, and stays within {fed:.2f} in the end; "
     "lr · t is {reach:.2f}. (From the start 5.0 alone it ends at {exactly:.2f}.)",
@@ -115,28 +115,28 @@ sentence(
 )
 
 sentence(
-    "10.15",
+    "remember.15",
     "Without a memory w stops up to {plain:.2f} from the minimum, as before. With error feedback it stays within "
     "{fed:.2f}, no longer within {before:.2f}; lr · t is {reach:.2f}.",
     expect="before < fed <= reach + 1e-9 < plain <= 0.5",
 )
 
 card(
-    "10.10",
+    "remember.10",
     "{runs} runs each. Without a memory the loss is never below {least:.2f}. With error feedback it ends below 10⁻⁹ in "
     "{below} of them.",
     expect="least > 2 - 1e-9 and below == runs",
 )
 
 sentence(
-    "10.11",
+    "remember.11",
     "At the same lr of 0.1, momentum correction lowers the loss after 60 steps by {gain:.2f} ± {half:.2f} against "
     "error feedback. Error feedback with a step ten times as long lowers it by {longer:.2f} ± {longer_half:.2f}.",
     expect="gain > half and longer - longer_half > 0 and longer > gain",
 )
 
 sentence(
-    "10.12",
+    "remember.12",
     "The best of three effective steps for each: the loss with momentum correction, minus that with error feedback, is "
     "{more:+.2f} ± {half:.2f}. At the effective step 1.0, minus that with error feedback and the server's momentum: "
     "{beside:+.3f} ± {beside_half:.3f} (pairs, 5 seeds).",
@@ -144,21 +144,21 @@ sentence(
 )
 
 sentence(
-    "10.13",
+    "remember.13",
     "From step 20 on, with all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with "
     "it. With 32 random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta is no help.",
     expect="slow - slow_half > 3 and fast + fast_half < 1",
 )
 
 sentence(
-    "10.14",
+    "remember.14",
     "Against an exact pull, 2 bits raise the held-out loss by {plain:.4f} ± {half:.4f}; with Delta by "
     "{delta:.4f} ± {delta_half:.4f} (5 seeds).",
     expect="plain > half and abs(delta) < plain / 3",
 )
 
 prompt(
-    "10.1",
+    "remember.1",
     "With which of the two quantizers is Saver broken, and what does that cost after 40 steps? Give the number and its "
     "interval. Two sentences.",
     "With top-k Saver is as good as error feedback, but with signs it is about two percentage points behind, by its "
@@ -166,7 +166,7 @@ prompt(
 )
 
 quiz(
-    "10",
+    "remember",
     Item(
         "The gradient is 3, the memory holds 2, and the quantizer sends 4. What does error feedback hold next?",
         {

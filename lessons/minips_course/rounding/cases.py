@@ -3,14 +3,14 @@
 from math import inf, nan
 
 OUTCOMES = {
-    "09.1": {
+    "rounding.1": {
         "from one worker on": {"workers": 1},
         "from a few on, 2 to 10": {"workers": 2},
         "from more than 10 on": {"workers": 64},
         "never, however many they are": {"workers": inf},
         "none of these": {"workers": nan},
     },
-    "09.2": {
+    "rounding.2": {
         "more than twice as far": {"ratio": 4.0},
         "about as far": {"ratio": 1.05},
         "less than half as far": {"ratio": 0.3},
@@ -20,13 +20,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "09.1": ["a bias, which no average", "divides its variance", "from 2 workers"],
-    "09.2": ["acts like random rounding", "averages out"],
+    "rounding.1": ["a bias, which no average", "divides its variance", "from 2 workers"],
+    "rounding.2": ["acts like random rounding", "averages out"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "09.1": {
+    "rounding.1": {
         "to the nearest": ("np.floor(x / step + rng.random(x.shape))", "np.rint(x / step)"),
         "cut towards zero": ("np.floor(x / step + rng.random(x.shape))", "x / step + rng.random(x.shape)"),
         "always up": ("rng.random(x.shape)", "1"),
@@ -36,7 +36,7 @@ BROKEN = {
         "long steps": ("/ self.steps", "/ 10"),
         "two bytes a value": ("np.int8", "np.int16"),
     },
-    "09.2": {
+    "rounding.2": {
         "the border itself": ("np.floor(variance / bias) + 1", "np.ceil(variance / bias)"),
         "lengths, not squares": ("variance / bias", "np.sqrt(variance / bias)"),
         "the variance without 1 - p": ("p * (1 - p)", "p * p"),

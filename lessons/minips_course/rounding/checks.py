@@ -15,7 +15,7 @@ ALLOWED = 0.16
 
 
 @asks(
-    "09.1",
+    "rounding.1",
     "A value of 2.3 steps has to become 2 in seven cases of ten and 3 in three of ten. Draw from rng.",
     "Only the codes change. What np.rint does to x / step, do in two moves: add a number drawn for each value, as "
     "`at_random` does in this lesson, and round down.",
@@ -49,7 +49,7 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "09.2",
+    "rounding.2",
     "A value at 2.3 steps: nearest rounding errs by 0.3 steps, always. Random rounding errs by −0.3 in seven cases of "
     "ten and by 0.7 in three. What is the mean of the square?",
     "Work in steps: r = x / step, p = r - np.floor(r). The variance of all values is the sum of p (1 − p).",

@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
 
 question(
-    "09.1",
+    "rounding.1",
     "Same levels, same gradient at every worker: from how many workers on is the average of random "
     "rounding nearer to the true gradient than that of nearest rounding?",
     Option(
@@ -35,7 +35,7 @@ question(
 )
 
 question(
-    "09.2",
+    "rounding.2",
     "256 workers, each with 32 rows of its own, are averaged: how far is nearest rounding from the gradient of all the "
     "rows, compared with random rounding on the same levels?",
     Option(
@@ -59,28 +59,28 @@ question(
 )
 
 sentence(
-    "09.1",
+    "rounding.1",
     "Nearest rounding makes {nearest:.0f} of 2.3 steps. Of 1000 random roundings {up:.0%} are 3, the others 2; their "
     "mean is {mean:.2f}.",
     expect="nearest == 2 and abs(up - 0.3) < 0.05 and abs(mean - 2.3) < 0.05",
 )
 
 sentence(
-    "09.2",
+    "rounding.2",
     "One copy: nearest rounding errs by {near:.2f}, random rounding by {random:.2f}. From {workers} "
     "workers on the average of random rounding is nearer.",
     expect="1 < workers <= 10 and near < random",
 )
 
 sentence(
-    "09.3",
+    "rounding.3",
     "In |x|²: nearest rounding has a bias² of {bias:.3f} and no variance, random rounding a variance of "
     "{variance:.3f}. The squared error of an average of 16 should be {formula:.4f}; measured {measured:.4f}.",
     expect="abs(measured / formula - 1) < 0.1 and measured < bias < variance",
 )
 
 sentence(
-    "09.4",
+    "rounding.4",
     "The step of QSGD is {wider:.0f} times the step of the eight levels, at the same 3 bits. The largest value is "
     "{largest:.2f} of such a step. One copy errs by {error:.1f}: worse than sending nothing. Of 1, 2, 4, … 1024 "
     "workers, {workers} is the first number whose average beats nearest rounding.",
@@ -88,41 +88,41 @@ sentence(
 )
 
 card(
-    "09.5",
+    "rounding.5",
     "For {levels} values of s the variance is off the formula by {off:.1%} at most, and the squared mean error off "
     "variance/1000 by {bias:.0%} at most. The formula is above the bound for {above} of them.",
     expect="off < 0.1 and bias < 0.3 and above == 0",
 )
 
 sentence(
-    "09.6",
+    "rounding.6",
     "256 workers with their own 32 rows: error {unrounded:.3f} without rounding, {nearest:.3f} with nearest, "
     "{at_random:.3f} with random rounding on the same levels, {qsgd:.3f} with QSGD.",
     expect="unrounded < nearest and unrounded < at_random < qsgd",
 )
 
 sentence(
-    "09.7",
+    "rounding.7",
     "The same with 1024 of the {rows} rows at each of 256 workers: nearest {nearest:.3f}, random {at_random:.3f}.",
     expect="nearest > 2 * at_random",
 )
 
 sentence(
-    "09.8",
+    "rounding.8",
     "Your quantizer sent {share:.0%} of the bytes between four processes and a server, and the model reads "
     "{accuracy:.0%} of the held-out digits.",
     expect="share < 0.45 and accuracy > 0.9",
 )
 
 sentence(
-    "09.9",
+    "rounding.9",
     "With three levels and 8 workers, nearest rounding raises the held-out loss by {near:.3f} ± {near_half:.3f}, as "
     "with one worker ({one:.3f}). Random rounding changes it by {random:+.3f} ± {random_half:.3f}.",
     expect="near - near_half > 0.05 and abs(near / one - 1) < 0.4 and abs(random) + random_half < near / 4",
 )
 
 prompt(
-    "09.1",
+    "rounding.1",
     "Bias or variance: which of them hurts n workers, and by which two numbers of the table, with their intervals? "
     "When would the other one hurt? Two sentences.",
     "Bias hurts: nearest rounding raises the loss with 8 workers as much as with one, while random rounding changes it "
@@ -130,7 +130,7 @@ prompt(
 )
 
 quiz(
-    "09",
+    "rounding",
     Item(
         "100 workers hold the same gradient and round it to the nearest level. What does averaging do to the error?",
         {

@@ -1,13 +1,13 @@
 """Cases for the tests of "Write a server in forty lines": of its questions, its exercises and a claim."""
 
 OUTCOMES = {
-    "03.1": {
+    "server.1": {
         "about as stale": {"four": 1.4, "eight": 1.5},
         "about twice as stale": {"four": 1.4, "eight": 3.2},
         "more than 3.5 times as stale": {"four": 1.4, "eight": 6.9},
         "none of these": {"four": 0.0, "eight": 3.2},
     },
-    "03.2": {
+    "server.2": {
         "not at all: every bit is the same": {"least": 0.0, "most": 0.0},
         "by rounding: less than a hundred-thousandth of the largest parameter": {"least": 1e-8, "most": 1e-7},
         "by more than rounding, in each of five pairs": {"least": 0.01, "most": 0.03},
@@ -17,15 +17,15 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "03.1": ["n − 1", "2.3 times"],
-    "03.2": ["more than rounding", "operating system decides", "depends on the order of arrival"],
+    "server.1": ["n − 1", "2.3 times"],
+    "server.2": ["more than rounding", "operating system decides", "depends on the order of arrival"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 STEP = "p -= self.lr * sum(self.held[i][name] for i in range(self.workers)) / self.workers"
 
 BROKEN = {
-    "03.1": {
+    "server.1": {
         "applies each push at once": ("len(self.held) < self.workers", "False"),
         "one push too early": ("< self.workers:", "< self.workers - 1:"),
         "never whole": ("< self.workers:", "<= self.workers:"),
@@ -48,7 +48,7 @@ BROKEN = {
         "two workers only": ("range(self.workers)) / self.workers", "range(2)) / 2"),
         "does nothing": (STEP, "pass"),
     },
-    "03.2": {
+    "server.2": {
         "any kind goes": ('kind != "push"', "False"),
         "shapes go": ("!= self.params[name].shape", "is None"),
         "names go": ("tensors.keys() != self.params.keys()", "False"),

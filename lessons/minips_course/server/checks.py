@@ -11,7 +11,7 @@ from minips_course.own_server import check_rounds
 
 
 @asks(
-    "03.1",
+    "server.1",
     "A push that comes early has to be kept somewhere until its round is whole, and nobody is answered before that.",
     "Keep a dict in __init__, from worker to gradients. Once it has as many entries as there are workers, the round is "
     "whole.",
@@ -34,7 +34,7 @@ def _is_server(server: Any) -> None:
 
 
 @asks(
-    "03.2",
+    "server.2",
     "Check the whole message first, and hand it on only when all of it is good.",
     "For a push: is it a dict at all? Then compare tensors.keys() with self.params.keys(), then each gradient's shape "
     "with its parameter's.",

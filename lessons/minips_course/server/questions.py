@@ -12,7 +12,7 @@ from minips.lab.course.questions import (
 )
 
 timed_question(
-    "03.1",
+    "server.1",
     "Each worker takes 100 steps, and nobody waits. With eight workers in place of four: how stale is a gradient on "
     "average, compared with four?",
     Option(
@@ -39,7 +39,7 @@ timed_question(
 )
 
 timed_question(
-    "03.2",
+    "server.2",
     "Four workers train twice with the same seed, and nobody waits. How far apart do the two runs end?",
     Option(
         "not at all: every bit is the same",
@@ -62,28 +62,28 @@ timed_question(
 )
 
 sentence(
-    "03.1",
+    "server.1",
     "Trained by hand with four workers, the model reads {mean:.1%} ± {half:.1%} of the held-out digits (five seeds, "
     "95 % interval).",
     expect="mean - half > 0.9",
 )
 
 timed_sentence(
-    "03.2",
+    "server.2",
     "{name}: a gradient is {mean:.2f} versions stale on average (five runs, from {low:.2f} to {high:.2f}); the stalest "
     "one was {most}.",
     expect="low > 0",
 )
 
 sentence(
-    "03.3",
+    "server.3",
     "With a server that waits for whole rounds, two runs with the same seed differ by {most:g} at most (five pairs). "
     "The largest staleness in them is {old}.",
     expect="most == 0 and old == 0",
 )
 
 sentence(
-    "03.4",
+    "server.4",
     "Worker 0 pushes: {first}. May it pull now? {early}. Worker 1 pushes: {second}. May worker 0 pull now? {late}. "
     "The parameters are {moved}: minus the mean of (2, 0) and (0, 4). Worker 1 sends its push again: {again}.",
     expect="first == 'held' and not early and second == 'applied' and late and moved == [-1.0, -2.0] and "
@@ -91,7 +91,7 @@ sentence(
 )
 
 prompt(
-    "03.1",
+    "server.1",
     "In two sentences: what does the server that waits give you that the other one does not, and is one of them more "
     "accurate here? Use the interval of the difference.",
     "With BSP two runs of one seed end at the same bits, with ASP they do not. The 95 % interval of the difference in "
@@ -99,7 +99,7 @@ prompt(
 )
 
 quiz(
-    "03",
+    "server",
     Item(
         "Why does handle return a list of answers, and not one answer?",
         {

@@ -3,13 +3,13 @@
 from math import nan
 
 OUTCOMES = {
-    "11.1": {
+    "spend.1": {
         "more than two thirds": {"left": 0.9},
         "a third to two thirds": {"left": 0.5},
         "below a third": {"left": 0.07},
         "none of these": {"left": nan},
     },
-    "11.2": {
+    "spend.2": {
         "more than three times as large": {"times": 6.4},
         "about as large": {"times": 1.0},
         "clearly smaller": {"times": 0.4},
@@ -19,13 +19,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "11.1": ["most of the harm is gone", "arrives a few steps later", "a tenth of"],
-    "11.2": ["size is not harm", "suffers more", "squeeze U"],
+    "spend.1": ["most of the harm is gone", "arrives a few steps later", "a tenth of"],
+    "spend.2": ["size is not harm", "suffers more", "squeeze U"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "11.1": {
+    "spend.1": {
         "signs in fewer steps": (
             '{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
             "ps.Sign(), feedback)\nplan = replace(signs, steps=22",
@@ -45,7 +45,7 @@ BROKEN = {
         "a longer step": ("steps=50", "steps=50, optimizer=ps.SGD(lr=0.5)"),
         "fewer workers": ("steps=50", "steps=50, workers=2"),
     },
-    "11.2": {
+    "spend.2": {
         "no memory": ("seed=seed)", "seed=seed, push=ps.Codec(config.push.quantizer))"),
         "one seed for all": ("replace(config, seed=seed)", "config"),
         "all tensors": ("runs[name]", 'runs["all"]'),

@@ -14,7 +14,7 @@ SHARE, SEEDS = 0.75, 8
 
 
 @asks(
-    "11.1",
+    "spend.1",
     "Bytes buy bits or steps. Which tensor has most of the bytes, and how much harm does it do for each byte saved?",
     "Change the quantizer of one tensor in the dict, and leave the memory. Then let steps_within(codec, 0.75) say how "
     "many steps the budget pays for.",
@@ -46,7 +46,7 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "11.2",
+    "spend.2",
     "A harm is a difference of two runs with the same seed. Take it for each problem first; then take their mean.",
     "replace(config, seed=seed) changes the seed and keeps the memory. enumerate(problems) counts the seeds.",
     "Collect the differences in a list. How far do they scatter, and how does their number come in?",

@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
 
 question(
-    "11.1",
+    "spend.1",
     "All four tensors as signs, with error feedback: how much of the harm that signs do without a memory is left?",
     Option(
         "more than two thirds",
@@ -25,7 +25,7 @@ question(
 )
 
 question(
-    "11.2",
+    "spend.2",
     "One value in a hundred of one tensor, the others exact, with error feedback. U has 6.4 times as many values as W. "
     "How does the harm of a sparse U compare with the harm of a sparse W?",
     Option(
@@ -48,55 +48,55 @@ question(
 )
 
 sentence(
-    "11.1",
+    "spend.1",
     "Without a memory signs for U add {u:.3f} ± {u_half:.3f} to the held-out loss, signs for W {w:.3f} ± {w_half:.3f}.",
     expect="u > u_half and w > w_half",
 )
 
 sentence(
-    "11.2",
+    "spend.2",
     "In 30 steps, 32 bits for every value read {more:+.1f} ± {half:.1f} percentage points more than signs with "
     "feedback, and send {times:.0f} times the bytes.",
     expect="more + half < 2 and times > 15",
 )
 
 sentence(
-    "11.3",
+    "spend.3",
     "For each byte saved W adds {times:.0f} ± {half:.0f} times as much loss as U (pairs, five seeds). a and b "
     "save little: {small:.1%} at most each.",
     expect="times - half > 3 and small < 0.02",
 )
 
 sentence(
-    "11.4",
+    "spend.4",
     "Four processes sent {share:.0%} of the budget, and the model reads {accuracy:.1%} of the held-out digits. The "
     "threads sent the same number of bytes: {same}.",
     expect="same and share <= 0.75 and accuracy > 0.8",
 )
 
 sentence(
-    "11.5",
+    "spend.5",
     "None of the three other plans is shown to be better than signs with feedback: the highest upper end of their "
     "intervals is {highest:+.1f} points.",
     expect="highest < 1",
 )
 
 sentence(
-    "11.6",
+    "spend.6",
     "The largest error is {over:.3f} of the allowed one. Where half of the length is allowed, U takes {large:.1f} bits "
     "and b {short:.1f}.",
     expect="over <= 1.001 and large > short",
 )
 
 sentence(
-    "11.7",
+    "spend.7",
     "Adaptive, half of the length allowed, with feedback: {steps} steps, and {gain:+.1f} ± {half:.1f} percentage "
     "points from signs with feedback.",
     expect="gain + half < 0 and steps < 30",
 )
 
 prompt(
-    "11.1",
+    "spend.1",
     "Which tensor got the fewest bits in your plan, and by which measured number did you choose it? How sure are you "
     "that the plan beats signs with feedback? Two sentences.",
     "U got the fewest bits, since W adds many times as much loss for each byte that it saves. Over the eight new seeds "
@@ -105,7 +105,7 @@ prompt(
 )
 
 prompt(
-    "11.2",
+    "spend.2",
     "In the narrow network, U has 6.4 times as many values as W, as before. Which of them would you squeeze first, and "
     "does the interval allow you to say so? Two sentences.",
     "U has 6.4 times as many values and its harm is not 6.4 times as large, so I would squeeze U first. With three "
@@ -113,7 +113,7 @@ prompt(
 )
 
 quiz(
-    "11",
+    "spend",
     Item(
         "Why are harms measured without a memory a poor guide for a training with error feedback?",
         {

@@ -1,13 +1,13 @@
 """Cases for the tests of "Split a gradient": of its questions, its exercises and a claim."""
 
 OUTCOMES = {
-    "01.1": {
+    "split.1": {
         "some percent: each worker saw other images": {"mean": 0.05},
         "nothing but the last digits of float64": {"mean": 9e-15},
         "nothing at all: every bit is the same": {"mean": 0.0},
         "none of these": {"mean": 1e-5},
     },
-    "01.2": {
+    "split.2": {
         "yes, but for the last digits": {"off": 1e-15, "large": 1.0, "small": 1.0},
         "no: the images of the large shard count too much": {"off": 0.2, "large": 1.2, "small": 0.3},
         "no: the images of the small shards count too much": {"off": 0.2, "large": 0.3, "small": 3.5},
@@ -17,13 +17,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "01.1": ["brackets", "rounding", "rounded"],
-    "01.2": ["share that quarter", "eleven hundred"],
+    "split.1": ["brackets", "rounding", "rounded"],
+    "split.2": ["share that quarter", "eleven hundred"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "01.1": {
+    "split.1": {
         "a plain mean": ("n * g[name]", "total / len(rows) * g[name]"),
         "a sum": (") / total", ")"),
         "the wrong way round": ("n * g[name]", "(total - n) * g[name]"),
@@ -31,7 +31,7 @@ BROKEN = {
         "shares of the first two": ("zip(rows, gradients, strict=True)", "zip(rows[:2], gradients)"),
         "another's array": ("total = sum(rows)", "total = sum(rows); gradients[0]['w'] *= 1.5"),
     },
-    "01.2": {
+    "split.2": {
         "all at once": ("rows[start : start + most]", "rows if start == 0 else rows[:0]"),
         "pieces count alike": ("len(piece) * g", "most * g"),
         "the last piece is lost": ("range(0, len(rows), most)", "range(0, len(rows) - most, most)"),

@@ -11,7 +11,7 @@ from minips.stage import Array, Tensors
 
 
 @asks(
-    "01.1",
+    "split.1",
     "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
     "Two things in the line change: what is added up, and what the sum is divided by.",
     "A dictionary with one weighted mean for each name. A weight is a part of all the rows; the weights add up to 1.",
@@ -51,9 +51,9 @@ class _Counted(ps.SoftmaxRegression):
 
 
 @asks(
-    "01.2",
+    "split.2",
     "range takes a step: it gives the starts of pieces of `most` rows. The last piece may be shorter.",
-    "Each piece's gradient is a mean over its rows. How did exercise 01.1 add means?",
+    "Each piece's gradient is a mean over its rows. How did exercise split.1 add means?",
     "One loop, one running sum for each name, weighted by the piece's length, and one division after the loop.",
 )
 def in_pieces(function: Any, rng: np.random.Generator) -> str:

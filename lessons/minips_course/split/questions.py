@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
 
 question(
-    "01.1",
+    "split.1",
     "How far is the mean of the four gradients from the gradient of all the images?",
     Option(
         "some percent: each worker saw other images",
@@ -26,7 +26,7 @@ question(
 )
 
 question(
-    "01.2",
+    "split.2",
     "Is that still the gradient of all 1400 images?",
     Option(
         "yes, but for the last digits",
@@ -48,70 +48,72 @@ question(
 )
 
 sentence(
-    "01.1",
+    "split.1",
     "One worker alone is off by {least:.2f} or more. The mean of the four is off by {mean:.0e}.",
     expect="least > 0.05 and 0 < mean < 1e-13",
 )
 
-sentence("01.2", "The plain mean is off by {off:.2f}.", expect="off > 0.05")
+sentence("split.2", "The plain mean is off by {off:.2f}.", expect="off > 0.05")
 
 sentence(
-    "01.3",
+    "split.3",
     "An image in the large shard counts {large:.2f} times what it should, one in a small shard {small:.1f} times.",
     expect="small > 3 and large < 0.5",
 )
 
 sentence(
-    "01.4",
+    "split.4",
     "{same} of {splits} splits, into up to {most} shards: all the bits are the same.",
     expect="same == splits == 4",
 )
 
-sentence("01.5", "{orders} orders, {sums} different sums.", expect="orders == 24 and 1 < sums <= 24")
+sentence("split.5", "{orders} orders, {sums} different sums.", expect="orders == 24 and 1 < sums <= 24")
 
 sentence(
-    "01.6",
+    "split.6",
     "After 50 steps the parameters of the four processes and those of the loop differ by {off:.0e}.",
     expect="0 <= off < 1e-12",
 )
 
 sentence(
-    "01.7",
+    "split.7",
     "{how}: {differ} of {numbers} numbers differ between two runs; the largest difference is {most:.1g}.",
     expect="most < 1e-9 and (differ > 0) == (how == 'As they arrive')",
 )
 
 sentence(
-    "01.8",
+    "split.8",
     "Over TCP and over pipes: of {arrays} arrays {same} are the same to the last bit.",
     expect="same == arrays == 2",
 )
 
 sentence(
-    "01.9",
+    "split.9",
     "Each worker alone is off by {least:.1f} or more. The mean of the four is off by {mean:.0e}.",
     expect="least > 1 and mean < 1e-13",
 )
 
 sentence(
-    "01.10",
+    "split.10",
     "{dtype}: the mean of the shards is off by {least:.1f} ε to {most:.1f} ε on this machine. The whole gradient with "
     "its rows in another order is off by {mixed:.1f} ε.",
     expect="0 < most < 1000 and 0 < mixed < 1000",
 )
 
-sentence("01.11", "Shards of {least} or {most} rows: the plain mean is off by {off:.4f}.", expect="1e-9 < off < 0.01")
+sentence(
+    "split.11", "Shards of {least} or {most} rows: the plain mean is off by {off:.4f}.", expect="1e-9 < off < 0.01"
+)
 
 prompt(
-    "01.1",
+    "split.1",
     "A program averages the gradients of four workers, whatever their shares are. From which share of the largest "
     "worker on would you change it, and by which number in the table? What would you change? Two sentences.",
     "I would change it from 500 images on, since the plain mean is off by several percent there, many times its "
-    "interval. Each gradient should count by its number of rows, as in exercise 01.1.",
+    "interval. Each gradient should count by its number of rows, as in exercise split.1.",
 )
 
 quiz(
-    "01",
+    "split",
     Item(
         "Why is the mean of four equal shards' gradients the gradient of all the rows?",
         {

@@ -1,14 +1,14 @@
 """Cases for the tests of "Squeeze bytes": of its questions, its exercises and a claim."""
 
 OUTCOMES = {
-    "07.1": {
+    "squeeze.1": {
         "about half": {"left": 0.5},
         "about nine tenths": {"left": 0.93},
         "all of them": {"left": 1.004},
         "none of these": {"left": 0.1},
     },
-    "07.2": {"expected": {"best": 370.0}, "otherwise": {"best": 17.0}},
-    "07.3": {
+    "squeeze.2": {"expected": {"best": 370.0}, "otherwise": {"best": 17.0}},
+    "squeeze.3": {
         "both of them": {"dense": 0.4, "yes": 0.4},
         "only yes or no": {"dense": 1.01, "yes": 0.6},
         "only dense": {"dense": 0.6, "yes": 1.01},
@@ -19,13 +19,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "07.1": ["as good as random", "mantissas", "nothing to gain"],
-    "07.3": ["runs of zeros", "hardly any value is zero", "zeros"],
+    "squeeze.1": ["as good as random", "mantissas", "nothing to gain"],
+    "squeeze.3": ["runs of zeros", "hardly any value is zero", "zeros"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "07.1": {
+    "squeeze.1": {
         "bytes per second": ("8 * (before - after)", "(before - after)"),
         "what is left": ("(before - after)", "after"),
         "all of it": ("(before - after)", "before"),
@@ -40,7 +40,7 @@ BROKEN = {
         "the server's line": ("8 * (before", "8 * workers * (before"),
         "no worker by itself": ("workers=1", "workers=4"),
     },
-    "07.2": {
+    "squeeze.2": {
         "no shuffle": ("data[:whole].reshape(-1, 4).T.tobytes()", "data[:whole].tobytes()"),
         "no way back": ("reshape(4, -1).T", "reshape(4, -1)"),
         "the last bytes are lost": (" + data[whole:].tobytes())", ")"),

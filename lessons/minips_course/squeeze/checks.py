@@ -10,7 +10,7 @@ from minips.lab.course.exercises import asks, case, conforms, number, refuse_if,
 
 
 @asks(
-    "07.1",
+    "squeeze.1",
     "Write down two times until everything has arrived: sent as it is, and compressed. At the break-even they are "
     "equal. What is the bandwidth then?",
     "All workers compress at the same time, so that counts once. Their lines are their own, so the wire counts once. "
@@ -48,7 +48,7 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "07.2",
+    "squeeze.2",
     "np.frombuffer(buffer, np.uint8).reshape(-1, 4).T.tobytes() is the shuffle. How do you turn that back?",
     "A frame need not be a multiple of 4 bytes long. Shuffle the whole values, and hang the last 1 to 3 bytes on.",
     "Turning back is the same with the other shape: four rows become four columns. How many bytes belong to "

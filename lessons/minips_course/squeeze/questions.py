@@ -15,7 +15,7 @@ from minips.lab.course.questions import (
 )
 
 question(
-    "07.1",
+    "squeeze.1",
     "How much of the gradient's 400 000 bytes does LZ4 leave?",
     Option(
         "about half",
@@ -37,7 +37,7 @@ question(
 )
 
 timed_estimate(
-    "07.2",
+    "squeeze.2",
     "Below which bandwidth does the best of the five compressors pay for the 8-bit codes, on this machine?",
     "Mbit/s",
     expected=(60, 3000),
@@ -48,7 +48,7 @@ timed_estimate(
 )
 
 timed_question(
-    "07.3",
+    "squeeze.3",
     "Which of the two trains in much less time with LZ4, below 0.75 of the time without it?",
     Option(
         "both of them",
@@ -75,38 +75,38 @@ timed_question(
     otherwise="One of the runs gave no time to compare.",
 )
 
-sentence("07.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99")
+sentence("squeeze.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99")
 
 sentence(
-    "07.2",
+    "squeeze.2",
     "Of {count:,} pieces of the gradient {again:,} had occurred before: {share:.2%}. Of as many random pieces about "
     "{chance:.0f} would.",
     expect="chance < again and share < 0.01",
 )
 
 sentence(
-    "07.3",
+    "squeeze.3",
     "The highest byte carries {top:.1f} bits; the others carry between {low:.2f} and {high:.2f}. All four together: "
     "{all:.2f} of the bytes, if each byte is coded independently.",
     expect="top < 4 and 7.5 < low <= high <= 8",
 )
 
 card(
-    "07.4",
+    "squeeze.4",
     "Byte {number}: at least {H:.3f} bits by Shannon's formula, {needed:.3f} by Huffman's code.",
     expect="H <= needed < H + 1",
 )
 
-card("07.5", "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}.", expect="abs(zlib - ours) < 0.1")
+card("squeeze.5", "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}.", expect="abs(zlib - ours) < 0.1")
 
 sentence(
-    "07.6",
+    "squeeze.6",
     "LZ4 leaves {before:.2f} without the shuffle and {after:.2f} with it.",
     expect="0.8 < after < 0.95 < before",
 )
 
 sentence(
-    "07.7",
+    "squeeze.7",
     "Of the zeros between 1 % of the values, at most {zeros:.2f} is left. LZ4 leaves {lz4:.2f} or more of float32 and "
     "of the 8-bit codes; Blosc, with its shuffle, {blosc:.2f} of float32. Of the 1-bit signs the best of the "
     "compressors leaves {signs:.2f}.",
@@ -114,60 +114,60 @@ sentence(
 )
 
 sentence(
-    "07.8",
+    "squeeze.8",
     "zlib leaves {text:.1f} of the text. And that is still {array:.1f} times the array.",
     expect="text < 0.5 and array > 2",
 )
 
 sentence(
-    "07.9",
+    "squeeze.9",
     "By the entropy of single bytes, {limit:.3f} of the 8-bit codes could be left. zlib leaves {zlib:.3f}, zstd "
     "{zstd:.3f}.",
     expect="limit <= min(zlib, zstd) and max(zlib, zstd) < limit + 0.03",
 )
 
 sentence(
-    "07.10",
+    "squeeze.10",
     "{name}: LZ4 leaves {sent:.0%} of the bytes that the workers send, and {got:.0%} of those that they receive.",
     expect="sent > 0.95 if name == 'dense' else sent < 0.3 and got < 0.85",
 )
 
 timed_sentence(
-    "07.11",
+    "squeeze.11",
     "A step with LZ4 takes {dense:.0%} of the time for dense, and {yes:.0%} for yes or no (medians of 15 steps).",
     expect="dense > 0.9 and yes < 0.75",
 )
 
 timed_sentence(
-    "07.12",
+    "squeeze.12",
     "The 8-bit codes with {count} compressors: {best} pays below {fast[1]:,.0f} Mbit/s (quartiles {fast[0]:,.0f} to "
     "{fast[2]:,.0f} of 15 repeats), zlib below {zlib[1]:,.0f} ({zlib[0]:,.0f} to {zlib[2]:,.0f}).",
     expect="count == 5 and fast[1] > 4 * zlib[1] and fast[0] > 60",
 )
 
 timed_sentence(
-    "07.13",
+    "squeeze.13",
     "Of float32, whose mantissas are random, {best} saves {saved:.0%}, and pays below {fast[1]:,.0f} Mbit/s; zlib "
     "below {zlib[1]:,.0f}.",
     expect="saved > 0.03 and fast[1] > 4 * zlib[1] and fast[1] > 60",
 )
 
 timed_sentence(
-    "07.14",
+    "squeeze.14",
     "gzip takes {ratios[1]:.2f} times as long as zlib (quartiles {ratios[0]:.2f} to {ratios[2]:.2f} of 15 pairs), and "
     "makes {extra} bytes more.",
     expect="0.7 < ratios[1] < 1.4",
 )
 
 sentence(
-    "07.15",
+    "squeeze.15",
     "Of {arrays} arrays of parameters {same} are the same to the last bit, with the compressor and without. That is "
     "what lossless means.",
     expect="same == arrays",
 )
 
 timed_sentence(
-    "07.16",
+    "squeeze.16",
     "{best} and the 8-bit codes, from the medians: one message alone, below {alone:,.0f} Mbit/s. Four workers, each "
     "with a slow line: {own:,.0f}. Four workers on the server's slow line: {shared:,.0f}. One message in blocks, "
     "if all the steps overlap: {blocks:,.0f}.",
@@ -175,7 +175,7 @@ timed_sentence(
 )
 
 prompt(
-    "07.1",
+    "squeeze.1",
     "Your workers send 8-bit codes over lines of 100 Mbit/s. Which compressor do you choose for one worker, or none, "
     "and by which numbers of the table? And for four workers? Two sentences.",
     "For one worker I choose zstd, if 100 Mbit/s lies below its whole interval; zlib pays only on much slower lines. "
@@ -184,7 +184,7 @@ prompt(
 )
 
 quiz(
-    "07",
+    "squeeze",
     Item(
         "Why does LZ4 save nothing on a dense float32 gradient?",
         {

@@ -3,14 +3,14 @@
 from math import nan
 
 OUTCOMES = {
-    "15.1": {
+    "stale.1": {
         "with one backup, not under ASP": {"backup": 0.0, "asp": 0.85},
         "under ASP, not with one backup": {"backup": 0.9, "asp": 0.2},
         "under both": {"backup": 0.0, "asp": 0.2},
         "under neither": {"backup": 0.9, "asp": 0.85},
         "none of these": {"backup": nan, "asp": nan},
     },
-    "15.2": {
+    "stale.2": {
         "higher than BSP": {"ratio": 1.3},
         "a little lower, as without momentum": {"ratio": 0.9},
         "about half of it": {"ratio": 0.5},
@@ -21,13 +21,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "15.1": ["each of its pushes is dropped", "all pushes of worker 3 are late", "as much as under BSP"],
-    "15.2": ["past the minimum for some ten", "only where gradients are fresh", "nearly all that momentum"],
+    "stale.1": ["each of its pushes is dropped", "all pushes of worker 3 are late", "as much as under BSP"],
+    "stale.2": ["past the minimum for some ten", "only where gradients are fresh", "nearly all that momentum"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "15.1": {
+    "stale.1": {
         "one age": ("x[-1 - age]", "x[-1 - round(np.mean(ages))]"),
         "fresh gradients": ("x[-1 - age]", "x[-1]"),
         "the oldest of all": ("x[-1 - age]", "x[-1 - max(ages)]"),
@@ -43,7 +43,7 @@ BROKEN = {
         "never": ("return True", "return False"),
         "no answer": ("return True", "return None"),
     },
-    "15.2": {
+    "stale.2": {
         "the usual weight": ("min(1, (1 + self.usual) / (1 + one.staleness))", "1"),
         "as StalenessWeighted": ("(1 + self.usual) / (1 + one.staleness)", "1 / (1 + one.staleness)"),
         "a jump": (

@@ -10,7 +10,7 @@ from minips.lab.course.exercises import asks, case, conforms, distance, refuse_i
 
 
 @asks(
-    "15.1",
+    "stale.1",
     "The straggler's gradient is as old as several of its fast colleagues' pushes. So which x does each push read? Not "
     "the same number of pushes back each time.",
     "Keep every x in a list, as path does, and go through the ages in turn: the age says how far from the end of the "
@@ -72,7 +72,7 @@ def _border(ages: list[int]) -> float:
 
 
 @asks(
-    "15.2",
+    "stale.2",
     "Which weight has a gradient that is exactly `usual` versions old, by the first line of the task? And one where "
     "1 + age is twice as much?",
     "Beyond `usual` the weight times (1 + age) is always the same number. Which one, if there is no jump?",

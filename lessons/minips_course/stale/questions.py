@@ -13,7 +13,7 @@ from minips.lab.course.questions import (
 )
 
 question(
-    "15.1",
+    "stale.1",
     "Worker 3 is four times slower and alone has the 8s and 9s. All rules get the same seconds. Under which of these "
     "two does the model read fewer than half as many of them as under BSP?",
     Expected(
@@ -41,7 +41,7 @@ question(
 )
 
 question(
-    "15.2",
+    "stale.2",
     "Four equal workers, momentum 0.9. BSP is stable up to lr · λ of about 3.8. Up to which is ASP?",
     Option(
         "higher than BSP",
@@ -68,86 +68,86 @@ question(
 )
 
 timed_sentence(
-    "15.1",
+    "stale.1",
     "Mean age: {even:.1f} versions with equal workers, {uneven:.1f} with the straggler. With the straggler half of the "
     "gradients are {usual:.0f} versions old or younger; the oldest is {oldest}.",
     expect="2.5 < even < 3.2 and 2.5 < uneven < 3.2 and usual <= 3 and oldest >= 9",
 )
 
 sentence(
-    "15.2",
+    "stale.2",
     "After {seconds:.2f} virtual seconds of each: with one backup {backup:.0f} % of the 8s and 9s are read. ASP reads "
     "{behind:.0f} ± {half:.0f} percentage points fewer of them than BSP, SSP {ssp:.0f} fewer (five seeds, in pairs).",
     expect="backup < 1 and 4 < behind - half and behind + half < 22 and -3 < ssp < 5",
 )
 
 sentence(
-    "15.3",
+    "stale.3",
     "After as many pushes as BSP, ASP reads {early:.0f} points fewer. That run took {time:.0%} of BSP's time.",
     expect="early > 40 and time < 0.4",
 )
 
 sentence(
-    "15.4",
+    "stale.4",
     "Without momentum the loss falls up to lr · λ = {bsp:.2f} under BSP, and up to {asp:.2f} under ASP.",
     expect="1.9 < bsp < 2.1 and 0.85 < asp / bsp < 0.95",
 )
 
 sentence(
-    "15.5",
+    "stale.5",
     "With a momentum of 0.9: {bsp:.2f} under BSP, {asp:.2f} under ASP. A steady gradient is added up ten times; ten "
     "times the latter is {steady:.1f}, no more than the {plain:.1f} without momentum.",
     expect="3.6 < bsp < 4 and asp < 0.2 and steady < plain",
 )
 
 sentence(
-    "15.6",
+    "stale.6",
     "Runs: stable up to lr · λ = {equal:.2f} with equal workers, {straggler:.2f} with the straggler. The formula with "
     "the mean age says {formula:.2f} for both.",
     expect="abs(equal / formula - 1) < 0.05 and straggler > 1.2 * formula",
 )
 
 timed_sentence(
-    "15.7",
+    "stale.7",
     "Real processes with the straggler: at 0.7 of the border of its runs the loss ends at {below:.2f} times the first "
     "one, at 1.5 of it at {above:.1e} times.",
     expect="below < 1 and above > 10",
 )
 
 sentence(
-    "15.8",
+    "stale.8",
     "Digits: ASP needs {time:.2f} of BSP's time, and {bytes:.2f} of its bytes. Patients: BSP with momentum is there "
     "{wins:.2f} ± {half:.2f} virtual s before ASP without.",
     expect="time < 0.7 and 0.75 < bytes < 1.2 and wins > half",
 )
 
 card(
-    "15.9",
+    "stale.9",
     "At {held} of {ages} ages the loss fell at 0.97 of the border, and grew at 1.03 of it.",
     expect="held == ages",
 )
 
 sentence(
-    "15.10",
+    "stale.10",
     "{rule} with overlap: the loss falls up to lr · λ = {limit:.2f}; by the formula {formula:.2f}.",
     expect="abs(limit / formula - 1) < 0.06",
 )
 
 sentence(
-    "15.11",
+    "stale.11",
     "{late} pushes were dropped. After equal seconds one backup reads {more:+.1f} ± {d_more:.1f} points more of all "
     "digits than BSP; after {rounds} rounds of both, {even:+.1f} ± {d_even:.1f} (five seeds, in pairs).",
     expect="late > 20 and more > d_more and abs(even) < 2",
 )
 
 sentence(
-    "15.12",
+    "stale.12",
     "BSP's mean times for each batch: {one:.1f} with accumulate=1, {four:.1f} with 4, {sixteen:.1f} with 16.",
     expect="four < 0.8 * one and sixteen < 0.65 * one and sixteen > 1.1",
 )
 
 prompt(
-    "15.1",
+    "stale.1",
     "Your cluster has four workers whose slowness comes and goes. Which rule do you choose for the digits, and which, "
     "with or without momentum, for the patients, by which numbers? What would change your choice? Two sentences.",
     "For the digits I choose ASP, which needs the least time and no more bytes than BSP; for the patients BSP with "
@@ -156,14 +156,14 @@ prompt(
 )
 
 prompt(
-    "15.2",
+    "stale.2",
     "Does it pay to fade old gradients, and when? Compare the columns. Two sentences.",
     "At half of its own border each ends at about the same loss, so that a plain mean at a smaller rate does as well. "
     "At lr · λ = 6 the plain mean diverges and the weighted one does not: fading helps where nobody knows the border.",
 )
 
 quiz(
-    "15",
+    "stale",
     Item(
         "Four workers under ASP. One of them becomes four times slower. What becomes of the ages of the gradients?",
         {

@@ -1,13 +1,13 @@
 """Cases for the tests of "Open a stranger's bytes": of its questions, its exercises and a claim."""
 
 OUTCOMES = {
-    "06.1": {
+    "stranger.1": {
         "the message is dropped, and no command has run": {"accepted": False, "ran": False},
         "the message is dropped, but the command has run": {"accepted": False, "ran": True},
         "the message is accepted, and the command has run": {"accepted": True, "ran": True},
         "none of these": {"accepted": True, "ran": False},
     },
-    "06.2": {
+    "stranger.2": {
         "no command runs, and an array is accepted": {"honest": True, "ran": 0},
         "a command runs, and an array is accepted": {"honest": True, "ran": 1},
         "no command runs, but an array is dropped, too": {"honest": False, "ran": 0},
@@ -17,13 +17,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "06.1": ["too late", "comes after"],
-    "06.2": ["any text", "is large"],
+    "stranger.1": ["too late", "comes after"],
+    "stranger.2": ["any text", "is large"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "06.1": {
+    "stranger.1": {
         "all of numpy": ("(module, name) not in needed", "module.split('.')[0] != 'numpy'"),
         "by the name's beginning": ("(module, name) not in needed", "(module, name.split('.')[0]) not in needed"),
         "by the name alone": ("(module, name) not in needed", "name not in {one for _, one in needed} | {'exec'}"),
@@ -47,7 +47,7 @@ BROKEN = {
             "        return loaded",
         ),
     },
-    "06.2": {
+    "stranger.2": {
         "all of it first": ("stream.decompress(data, limit + 1)", "stream.decompress(data)"),
         "one byte too few": ("stream.decompress(data, limit + 1)", "stream.decompress(data, limit)"),
         "what is cut short goes": ("if not stream.eof:", "if False:"),

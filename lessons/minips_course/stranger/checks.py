@@ -35,7 +35,7 @@ PRESENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 
 @asks(
-    "06.1",
+    "stranger.1",
     "find_class gets the module and the name as texts. A set of such pairs is the whole filter.",
     "Which pairs does an array need? Let an unpickler of your own collect what it is asked for, with pickles of your "
     "own arrays: protocol 4 and protocol 5, and one array that does not lie in one piece, such as x[::2, 1:].",
@@ -94,7 +94,7 @@ def _text(text: str) -> bytes:
 
 
 @asks(
-    "06.2",
+    "stranger.2",
     "zlib.decompress makes all of it. zlib.decompressobj() can stop early: its decompress has a second argument.",
     "Let it make one byte more than the limit at most. If that byte is there, the frame is too large.",
     "stream.eof is True once the end of the stream was read: where it is False, bytes are lacking. zlib.error you must "

@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
 
 question(
-    "06.1",
+    "stranger.1",
     "A stranger sends a pickle that is made to run a command. What happens at server A?",
     Option(
         "the message is dropped, and no command has run",
@@ -25,7 +25,7 @@ question(
 )
 
 question(
-    "06.2",
+    "stranger.2",
     "Does that help? Strangers try to get a command run at server B, with whatever they find in numpy.",
     Option(
         "no command runs, and an array is accepted",
@@ -46,38 +46,38 @@ question(
 )
 
 sentence(
-    "06.1",
+    "stranger.1",
     "np.load: {said}. np.load with allow_pickle=True: {got}.",
     expect="said == 'refused' and 'shell' in got",
 )
 
 sentence(
-    "06.2",
+    "stranger.2",
     "The server answers: {answer} Its parameters moved by {moved:g}.",
     expect="'names msgpack' in answer and moved == 0",
 )
 
 sentence(
-    "06.3",
+    "stranger.3",
     "The frame has {small:,} bytes and unpacks to {large:,}, {ratio:,.0f} times as many. With a limit of {limit:,}: "
     "{said}",
     expect="ratio > 100 and 'more than' in said",
 )
 
 sentence(
-    "06.4",
+    "stranger.4",
     "In {trials:,} trials the reader of minips raised {other} errors other than ValueError.",
     expect="other == 0",
 )
 
 sentence(
-    "06.5",
+    "stranger.5",
     "Of the {readers} readers {noticed} noticed that a value had changed.",
     expect="noticed == 0",
 )
 
 prompt(
-    "06.1",
+    "stranger.1",
     "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does it "
     "always go on? And which damage does no reader notice? Two sentences.",
     "With the reader of minips, since all that it raises is ValueError; the others raise something else now and then, "
@@ -86,7 +86,7 @@ prompt(
 )
 
 quiz(
-    "06",
+    "stranger",
     Item(
         "Why does it not help to check the result of pickle.loads?",
         {

@@ -1,13 +1,13 @@
 """Cases for the tests of "Train in a minute": of its questions, its exercises and a claim."""
 
 OUTCOMES = {
-    "00.1": {
+    "train.1": {
         "about one in ten": {"accuracy": 0.1},
         "about half": {"accuracy": 0.5},
         "more than nine in ten": {"accuracy": 0.96},
         "none of these": {"accuracy": 0.8},
     },
-    "00.2": {
+    "train.2": {
         "it falls below 50 %": {"accuracy": 12.0, "change": -84.0},
         "it falls by 10 to 40 percentage points": {"accuracy": 76.0, "change": -20.0},
         "it stays within 3 percentage points": {"accuracy": 96.0, "change": 0.1},
@@ -17,13 +17,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "00.1": ["a weight for each pixel", "most of them apart"],
-    "00.2": ["is not dropped", "some steps late", "does not mind"],
+    "train.1": ["a weight for each pixel", "most of them apart"],
+    "train.2": ["is not dropped", "some steps late", "does not mind"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "00.1": {
+    "train.1": {
         "all the bytes": ("ps.Sign()", "ps.Exact()"),
         "half the bytes": ("ps.Sign()", "ps.Float16()"),
         "too few values": ("ps.Sign(), memory=ps.ErrorFeedback()", "ps.TopK(0.01)"),
@@ -34,7 +34,7 @@ BROKEN = {
         "fewer workers": ("steps=100", "steps=100, workers=1"),
         "only a codec": ("ps.Config(steps=100, push=sign)", "sign"),
     },
-    "00.3": {
+    "train.3": {
         "the whole run": (" / run.updates", ""),
         "what was wanted": ("run.updates", "(run.config.workers * run.config.steps)"),
         "received": ("run.bytes_sent", "run.bytes_received"),

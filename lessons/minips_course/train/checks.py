@@ -10,7 +10,7 @@ from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_i
 
 
 @asks(
-    "00.1",
+    "train.1",
     "Which stage decides how many bits a value takes? Look for it in the picture of a gradient's path.",
     "ps.names('quantizer') lists the candidates. A quarter of 32 bits is 8, and names and shapes take a part of it.",
     "Give Config a push codec with one of them as its quantizer. Is the accuracy too low? Which stage remembers "
@@ -43,7 +43,7 @@ def _runs(base: ps.Config, config: ps.Config, seed: int) -> tuple[ps.Run, ps.Run
 
 
 @asks(
-    "00.3",
+    "train.3",
     "run.bytes_sent is what all the workers sent in the whole run. How many pushes was that?",
     "run.updates counts the pushes that were applied. A run may have been stopped early: steps × workers will not do.",
     "One division of two things that the run knows. Half a byte is possible: do not round.",

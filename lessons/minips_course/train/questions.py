@@ -3,7 +3,7 @@
 from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence, timed_sentence
 
 question(
-    "00.1",
+    "train.1",
     "After those 200 steps: how many of the held-out digits does the model read correctly?",
     Option(
         "about one in ten",
@@ -25,7 +25,7 @@ question(
 )
 
 question(
-    "00.2",
+    "train.2",
     "With 5 % of the values sent: what becomes of the accuracy on the held-out digits?",
     Option(
         "it falls below 50 %",
@@ -46,56 +46,56 @@ question(
     otherwise="The accuracy rose, or it fell by an amount between the options.",
 )
 
-sentence("00.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
+sentence("train.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
 
 timed_sentence(
-    "00.2",
+    "train.2",
     "In the median step a worker computes for {middle:.0%} of the time (quartiles {low:.0%} to {high:.0%}, {steps} "
     "steps). Transfer and waiting take {away:.0%}.",
     expect="middle < 0.5 and away > middle",
 )
 
-sentence("00.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
+sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
 
 sentence(
-    "00.4",
+    "train.4",
     "Five seeds: with 5 % of the values the accuracy differs by {mean:+.1f} percentage points on average "
     "(95 % interval ±{half:.1f}; one image is {image:.1f} points). As an estimate for other images, an accuracy "
     "on so few has a standard error of {other:.1f} points.",
     expect="same and abs(mean) + half < 3",
 )
 
-sentence("00.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
+sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
 
 timed_sentence(
-    "00.6",
+    "train.6",
     "B sends {bytes:.2f} of A's bytes. Its transfer takes {middle:.1f} times A's median (quartiles {low:.1f} to "
     "{high:.1f}, {spans} transfers).",
     expect="middle > bytes",
 )
 
 sentence(
-    "00.7",
+    "train.7",
     "The training loss begins at {first:.1f}, is {early:.1f} around step 20, and {last:.1f} in the last ten steps.",
     expect="first - early > early - last > 0",
 )
 
 sentence(
-    "00.8",
+    "train.8",
     "On a link of 10 Mbit/s B takes {ratio:.2f} of A's time. Its pushes have {bytes:.2f} of A's bytes, the answers "
     "{back:.2f} of them.",
     expect="bytes < ratio < 0.9 and back == 1",
 )
 
 timed_sentence(
-    "00.9",
+    "train.9",
     "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's, "
     "the 10th percentile {quick:.2f} times A's ({spans} transfers).",
     expect="min(quick, middle) < 0.8",
 )
 
 prompt(
-    "00.1",
+    "train.1",
     "You pay for each byte. Which of the two do you choose, by which two numbers of the table? What would change your "
     "mind? Two sentences.",
     "I choose the top 5 %: its share of the bytes is the smallest, and the interval of its accuracy does not reach "
@@ -104,7 +104,7 @@ prompt(
 )
 
 quiz(
-    "00",
+    "train",
     Item(
         "What does a worker send to the server at each step?",
         {

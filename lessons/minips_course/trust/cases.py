@@ -3,13 +3,13 @@
 from math import nan
 
 OUTCOMES = {
-    "16.1": {
+    "trust.1": {
         "nearly as many": {"share": 0.9},
         "about half as many": {"share": 0.5},
         "at most a third of them": {"share": 0.21},
         "none of these": {"share": nan},
     },
-    "16.2": {
+    "trust.2": {
         "the mean": {"Mean": 0.5, "Median": 0.9, "TrimmedMean": 0.9, "Krum": 0.9},
         "the median": {"Mean": 0.9, "Median": 0.4, "TrimmedMean": 0.9, "Krum": 0.9},
         "the trimmed mean, trim = 1": {"Mean": 0.9, "Median": 0.9, "TrimmedMean": 0.3, "Krum": 0.9},
@@ -26,13 +26,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "16.1": ["a fifth of 100", "follow the noise", "cannot make up"],
-    "16.2": ["nearer to them", "takes the zeros", "chooses the zeros", "one whole gradient"],
+    "trust.1": ["a fifth of 100", "follow the noise", "cannot make up"],
+    "trust.2": ["nearer to them", "takes the zeros", "chooses the zeros", "one whole gradient"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "16.1": {
+    "trust.1": {
         "the mean": (" * (1 if length <= limit else limit / length)", ""),
         "all of one length": ("1 if length <= limit else limit / length", "limit / max(length, 1e-9)"),
         "the mean length": ("np.median(lengths)", "np.mean(lengths)"),
@@ -44,7 +44,7 @@ BROKEN = {
         "a worker's own array": ("np.zeros(first.shape)", "first"),
         "a sum": ("total / len(contributions)", "total"),
     },
-    "16.2": {
+    "trust.2": {
         "noise": ("np.sign(g)", "part.rng.normal(size=g.shape)"),
         "each its own side": ("part.truth(params)", "gradient"),
         "downhill": ("-1000", "1000"),

@@ -15,7 +15,7 @@ BROKEN_BELOW = 0.5
 
 
 @asks(
-    "16.1",
+    "trust.1",
     "A worker's length is over all its tensors together: the root of the sum of all its squares.",
     "limit = np.median(lengths). A gradient that is longer is multiplied by limit / length; the others stay.",
     "A length may be zero. Which of the two cases divides by a length, and can that length be zero?",
@@ -60,7 +60,7 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
 
 
 @asks(
-    "16.2",
+    "trust.2",
     "The median of five takes the third of five ordered values. Two traitors that agree choose which of the honest "
     "three that is: the lowest, or the highest.",
     "In each coordinate push to the side that slows learning down: against the true gradient. How far does not matter, "

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
 
 question(
-    "16.1",
+    "trust.1",
     "One worker of five sends noise, four are honest: how many held-out digits does the model read at the end, "
     "compared with a run in which all are honest?",
     Option(
@@ -36,7 +36,7 @@ def _fewest(rule: str) -> Callable[..., bool]:
 
 
 question(
-    "16.2",
+    "trust.2",
     "One lazy worker of five sends zeros, and each batch has 4 rows: which rule reads the fewest digits after 40 "
     "steps?",
     Option(
@@ -69,36 +69,36 @@ question(
 )
 
 sentence(
-    "16.1",
+    "trust.1",
     "The model reads {good:.0f} ± {half:.0f} % of the held-out digits where all are honest, and {bad:.0f} ± "
     "{bad_half:.0f} % with the traitor (five seeds). In the run with processes and the traitor it is {one:.0%}.",
     expect="good - half > 2 * (bad + bad_half) and one < 0.4",
 )
 
 sentence(
-    "16.3",
+    "trust.3",
     "At x = a million: the mean is {Mean:,.0f}, the median {Median:.2f}, the trimmed mean {TrimmedMean:.2f}, Krum "
     "{Krum:.2f}.",
     expect="Mean > 1e5 and Median == 1.1 and max([TrimmedMean, Krum]) <= 1.2",
 )
 
 sentence(
-    "16.4",
+    "trust.4",
     "Where all are honest, each rule reads {least:.0%} of the digits or more. The vote minus the mean, each at the "
     "best of its rates: {points:+.1f} ± {half:.1f} percentage points (five seeds, paired).",
     expect="least > 0.9 and points - half < 1",
 )
 
-sentence("16.5", "{rule} reads less than 75 % with: {failed}.")
+sentence("trust.5", "{rule} reads less than 75 % with: {failed}.")
 
 sentence(
-    "16.6",
+    "trust.6",
     "A lazy worker's zeros, as signs and back, move the vote by {moved:g}: it abstains.",
     expect="moved == 0",
 )
 
 sentence(
-    "16.7",
+    "trust.7",
     "At the start, 4 rows: {scatter[0]:.1f} lengths from the mean, and Krum chooses the zeros in {chosen[0]:.0%} of "
     "the draws.\nAt the start, 32 rows: {scatter[1]:.1f} lengths, {chosen[1]:.0%}.\nAfter 60 steps, 32 rows: "
     "{scatter[2]:.1f} lengths, {chosen[2]:.0%}.",
@@ -106,28 +106,28 @@ sentence(
 )
 
 sentence(
-    "16.8",
+    "trust.8",
     "Combined in pieces, is the result equal to the server's in every bit? Mean {Mean}, median {Median}, trimmed mean "
     "{TrimmedMean}, Krum {Krum}.",
     expect="Mean and Median and TrimmedMean and not Krum",
 )
 
 card(
-    "16.9",
+    "trust.9",
     "The mean ends {far:.1g} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
     "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
     expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
 )
 
 sentence(
-    "16.10",
+    "trust.10",
     "{rule}: {honest:.0f} ± {half:.0f} % where all are honest, {lied:.0f} ± {lied_half:.0f} % with the little lie of "
     "two.",
     expect="lied + lied_half < honest - half",
 )
 
 prompt(
-    "16.1",
+    "trust.1",
     "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
     "number in the table? What would change your mind? Two sentences.",
     "I choose the median: its lowest accuracy in the five cases is high, and so is the vote's. If batches were so "
@@ -135,7 +135,7 @@ prompt(
 )
 
 prompt(
-    "16.2",
+    "trust.2",
     "At which size of batch does your lie still do harm, by which number, and why does it do less with more rows? Two "
     "sentences.",
     "Noise does no harm at any size, by the four numbers of the table: the median leaves it out. A lie on which two "
@@ -144,7 +144,7 @@ prompt(
 )
 
 quiz(
-    "16",
+    "trust",
     Item(
         "Why can one liar of a hundred still ruin the mean?",
         {

@@ -3,13 +3,13 @@
 from math import nan
 
 OUTCOMES = {
-    "14.1": {
+    "wait.1": {
         "BSP with one backup worker": {"backup": 1.1, "ssp": 0.9, "asp": 0.3},
         "SSP, two clocks ahead": {"backup": 0.36, "ssp": 0.9, "asp": 0.3},
         "ASP, which never waits": {"backup": 0.36, "ssp": 0.9, "asp": 1.2},
         "none of these": {"backup": 0.36, "ssp": nan, "asp": 0.3},
     },
-    "14.2": {
+    "wait.2": {
         "about 1 mean time": {"ratio": 1.01},
         "about 2 mean times": {"ratio": 2.08},
         "about 4 mean times": {"ratio": 3.9},
@@ -19,13 +19,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "14.1": ["use up their lead", "head start"],
-    "14.2": ["a single long step", "2.08", "25/12"],
+    "wait.1": ["use up their lead", "head start"],
+    "wait.2": ["a single long step", "2.08", "25/12"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "14.1": {
+    "wait.1": {
         "as strict as BSP": ("clock // self.every * self.every", "clock"),
         "nobody waits": ("slowest >= last_meeting", "True"),
         "SSP": ("clock // self.every * self.every", "clock - self.every"),
@@ -34,7 +34,7 @@ BROKEN = {
         "a bound of its own": ("self.every", "4"),
         "in rounds": ("return None", "return workers"),
     },
-    "14.2": {
+    "wait.2": {
         "nobody waits": ("<= self.staleness", "<= 1000"),
         "a clock too few": ("<= self.staleness", "< self.staleness"),
         "a clock too many": ("<= self.staleness", "<= self.staleness + 1"),
@@ -49,7 +49,7 @@ BROKEN = {
             "self.waiting |= {worker} if self.clocks[worker] <= self.staleness else set()",
         ),
     },
-    "14.3": {
+    "wait.3": {
         "BSP": ("done[c - staleness].max()", "done[c].max()"),
         "nobody waits": ("c > staleness", "False"),
         "a clock too early": ("done[c - staleness].max()", "done[c - staleness - 1].max()"),

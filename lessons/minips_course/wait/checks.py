@@ -12,7 +12,7 @@ from minips_course.own_server import check_bound
 
 
 @asks(
-    "14.1",
+    "wait.1",
     "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
     "In may_pull: clock // self.every numbers the meetings from 0. When was the last one, and who must have come?",
     "One comparison: the slowest clock against the last meeting.",
@@ -44,7 +44,7 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "14.2",
+    "wait.2",
     "A worker whose push is not answered cannot pull. So whose push may stay without an answer, and until when?",
     "Each push moves a clock, and may move the slowest one. Then workers whose pushes came earlier may be free, too: "
     "keep those that wait, and look at all of them after each push.",
@@ -61,7 +61,7 @@ def own_bound(server: Any, rng: np.random.Generator) -> str:
 
 
 @asks(
-    "14.3",
+    "wait.3",
     "Keep a table of when each worker has completed each clock, and fill it clock by clock.",
     "Two things must have happened before a worker starts clock c: one of its own, and one of the slowest worker. "
     "may_pull of SSP says which clock the slowest must have completed.",

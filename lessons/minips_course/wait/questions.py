@@ -22,7 +22,7 @@ def _longest(rule: str) -> Callable[..., bool]:
 
 
 timed_question(
-    "14.1",
+    "wait.1",
     "Worker 3 is always four times slower than the others. Which of these three rules takes longest for the same "
     "number of updates?",
     Option(
@@ -45,7 +45,7 @@ timed_question(
 )
 
 question(
-    "14.2",
+    "wait.2",
     "Four workers, exponential times. How long does a BSP round take on average, counted in mean times of a step?",
     Option(
         "about 1 mean time",
@@ -66,33 +66,33 @@ question(
 )
 
 timed_sentence(
-    "14.1",
+    "wait.1",
     "Share of BSP's time, mean of five repeats: one backup {backup:.0%} ± {d_backup:.0%}, SSP {ssp:.0%} ± {d_ssp:.0%}, "
     "ASP {asp:.0%} ± {d_asp:.0%}.",
     expect="backup < 0.6 and asp < 0.6 and 0.75 < ssp < 1.05",
 )
 
 timed_sentence(
-    "14.2",
+    "wait.2",
     "In the run of the picture worker 3 started {bsp} steps under BSP, {backup} with one backup, {ssp} under SSP, "
     "{asp} under ASP, until {updates} updates were made.",
     expect="bsp == updates / 4 and ssp >= bsp - 4 and backup < 0.75 * bsp and asp < 0.75 * bsp",
 )
 
 card(
-    "14.3",
+    "wait.3",
     "s = {s}: in {reads} reads the largest lag was {most}.",
     expect="most <= s and reads == 100",
 )
 
 timed_sentence(
-    "14.4",
+    "wait.4",
     "Without a bound (ASP) {beyond} of {reads} reads lagged by more than 3, and the worst one by {most}.",
     expect="beyond > 0",
 )
 
 sentence(
-    "14.5",
+    "wait.5",
     "Mean times of a step that four updates take, five seeds: BSP {bsp:.2f} ± {d_bsp:.2f}, one backup {backup:.2f} ± "
     "{d_backup:.2f}, SSP {ssp:.2f} ± {d_ssp:.2f}, ASP {asp:.2f} ± {d_asp:.2f}.",
     expect="abs(bsp - 25 / 12) < 0.05 and abs(asp - 1) < 0.05 and asp + d_asp < ssp - d_ssp "
@@ -100,27 +100,27 @@ sentence(
 )
 
 timed_sentence(
-    "14.6",
+    "wait.6",
     "The real runs take {ratio[1]:.2f} times the virtual time with the same draws (median of {runs} pairs; quartiles "
     "{ratio[0]:.2f} and {ratio[2]:.2f}).",
     expect="0.95 < ratio[1] < 1.5",
 )
 
 sentence(
-    "14.7",
+    "wait.7",
     "One backup saves {formula:.0%} of BSP's time by the formula, {abandon:.0%} ± {d_abandon:.0%} if late workers "
     "abandon their step, {finish:.0%} ± {d_finish:.0%} if they finish it (five seeds, 300 steps).",
     expect="abs(abandon - formula) < 0.05 and 0.05 < finish - d_finish and finish + d_finish < formula / 2",
 )
 
 sentence(
-    "14.8",
+    "wait.8",
     "Mean times of a step that four updates take: {mine:.2f} ± {d_mine:.2f} under your rule with every=3, {ssp:.2f} ± "
     "{d_ssp:.2f} under SSP with s = 2.",
 )
 
 prompt(
-    "14.2",
+    "wait.2",
     "Slowness comes and goes. Which staleness would you choose for this server, by which number and its interval? And "
     "what would you do if one worker were always four times slower? Two sentences.",
     "I choose a staleness of 8: its time is the least, its interval lies below that of 1, and the interval of "
@@ -129,7 +129,7 @@ prompt(
 )
 
 quiz(
-    "14",
+    "wait",
     Item(
         "BSP with one backup worker: what becomes of a push that comes after its round?",
         {

@@ -3,13 +3,13 @@
 from math import nan
 
 OUTCOMES = {
-    "05.1": {
+    "wire.1": {
         "about 40 000 bytes": {"ratio": 1.0},
         "about 80 000 bytes": {"ratio": 2.1},
         "more than 160 000 bytes": {"ratio": 5.9},
         "none of these": {"ratio": 3.3},
     },
-    "05.2": {
+    "wire.2": {
         "about 25 times": {"times": 26.0},
         "about 5 times": {"times": 4.0},
         "less than 2.5 times": {"times": 0.9},
@@ -19,13 +19,13 @@ OUTCOMES = {
 """By question: the values under which each of its options comes true, and none."""
 
 TELLING = {
-    "05.1": ["17", "six times"],
-    "05.2": ["hands out", "uncopied", "not a copy", "own memory"],
+    "wire.1": ["17", "six times"],
+    "wire.2": ["hands out", "uncopied", "not a copy", "own memory"],
 }
 """Words that would give the answer away between the question and its outcome."""
 
 BROKEN = {
-    "05.1": {
+    "wire.1": {
         "the shape is lost": (".reshape(shape)", ""),
         "one dimension alone": (".reshape(shape)", ".reshape(shape[:1])"),
         "all is float32": ("np.frombuffer(data, dtype,", "np.frombuffer(data, '<f4',"),
@@ -41,7 +41,7 @@ BROKEN = {
         "a pickle": ('return struct.pack("<I", len(header)) + header', "return pickle.dumps(tensors)\n        header"),
         "the name is lost": ("tensors[name]", "tensors['W']"),
     },
-    "05.2": {
+    "wire.2": {
         "one piece": ("while len(data) < count:", "for _ in range(1):"),
         "greedy": ("connection.recv(count - len(data))", "connection.recv(65536)"),
         "the end goes unnoticed": ("if not piece:", "if False:"),

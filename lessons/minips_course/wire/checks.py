@@ -21,7 +21,7 @@ PATIENCE_S = 5.0
 
 
 @asks(
-    "05.1",
+    "wire.1",
     "The dtype as text is array.dtype.str, such as '<f4'. With the shape, a list of integers, a vector's or any other "
     "one, the receiver knows all it needs. A small dictionary of these can be written as JSON.",
     "Vectors first: the header's length as 4 bytes, the header, then the bytes of each array in the header's order. "
@@ -85,7 +85,7 @@ def _is_no_pickle(data: bytes) -> None:
 
 
 @asks(
-    "05.2",
+    "wire.2",
     "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for what is still lacking.",
     "Write a helper read(connection, count) that loops until it has count bytes. Use it twice.",
     "Each turn of the loop asks for what is lacking, raises ConnectionError where nothing came, and appends.",

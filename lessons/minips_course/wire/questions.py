@@ -14,7 +14,7 @@ from minips.lab.course.questions import (
 )
 
 question(
-    "05.1",
+    "wire.1",
     "40 000 bytes of float32 numbers: how long is the JSON text?",
     Option(
         "about 40 000 bytes",
@@ -36,7 +36,7 @@ question(
 )
 
 timed_question(
-    "05.2",
+    "wire.2",
     "An array 25 times as large: how many times as long do the two calls, dumps and loads, take together?",
     Option(
         "about 25 times",
@@ -58,62 +58,62 @@ timed_question(
 )
 
 sentence(
-    "05.1",
+    "wire.1",
     "JSON makes {json:.1f} times the bytes of the array, a list in MessagePack {list:.1f} times, pickle "
     "{pickle:.3f} times.",
     expect="json > 4 and list > 2 and pickle < 1.01",
 )
 
 timed_sentence(
-    "05.2",
+    "wire.2",
     "For {size}, json takes about {times:,.0f} times as long there and back as msgpack with its raw frames (five "
     "repeats; half of them from {low:,.0f} to {high:,.0f}).",
     expect="low > 10",
 )
 
 sentence(
-    "05.3",
+    "wire.3",
     "The array has {array:,} bytes. The text is {text:.2f} times as long, and what was packed and compressed is "
     "{compressed:.3f} times as long.",
     expect="text > 2 and compressed > 1",
 )
 
 sentence(
-    "05.4",
+    "wire.4",
     "MessagePack makes {packed:,} bytes of the {array:,}, and LZ4 adds {added} to them.",
     expect="packed > 1.1 * array and 0 < added < 100",
 )
 
 sentence(
-    "05.5",
+    "wire.5",
     "The second frame lies in the array's own memory: {shared}. It changed with the array: {changed}.",
     expect="shared and changed",
 )
 
-sentence("05.6", "The array is not copied by {names}.", expect="names == 'msgpack, npy, pickle'")
+sentence("wire.6", "The array is not copied by {names}.", expect="names == 'msgpack, npy, pickle'")
 
 sentence(
-    "05.7",
+    "wire.7",
     "With your pack the workers sent {ratio:.2f} times the bytes of the arrays, with pickle {pickle:.2f} times. The "
     "parameters of the two runs differ by {far:g}.",
     expect="far == 0",
 )
 
 timed_sentence(
-    "05.8",
+    "wire.8",
     "One message was sent. It arrived in {pieces} pieces, the largest of {most:.1f} MB.",
     expect="pieces > 1",
 )
 
 card(
-    "05.9",
+    "wire.9",
     "What is loaded lies in the memory of the array: {shared}. The pickle has {small} bytes for 40 kB and {large} for "
     "2 MB.",
     expect="shared and large - small <= 16",
 )
 
 prompt(
-    "05.1",
+    "wire.1",
     "Four workers send a gradient of 1 MB ten times a second, and you choose the format. Which one, by which numbers "
     "in the table? For which messages would you choose another one? Two sentences.",
     "I choose msgpack: it adds few bytes, copies nothing, and a large array takes hardly longer than a small one. "
@@ -121,7 +121,7 @@ prompt(
 )
 
 quiz(
-    "05",
+    "wire",
     Item(
         "A receiver has the bytes of an array. What must the header tell it?",
         {

@@ -1,8 +1,8 @@
 """Cells of a lesson, but for its predictions: a sentence that a run completes, an answer in words, a quiz at the end.
 
-    lab.say("16.4", spread=max(spread))     # a number stands in a lesson's prose because a cell put it there
-    lab.answer("16.1", table)               # shows the table and the task, and a box to write in
-    lab.quiz("16")                          # five questions, each answer explained, right or wrong
+    lab.say("trust.4", spread=max(spread))  # a number stands in a lesson's prose because a cell put it there
+    lab.answer("trust.1", table)            # shows the table and the task, and a box to write in
+    lab.quiz("trust")                       # five questions, each answer explained, right or wrong
 
 Sentences, tasks and questions are kept with the lesson, in its course. Where a run does not bear a sentence
 out, it says so, with the figure that was measured and the one that was expected, and the lesson goes on. In unattended
@@ -128,7 +128,7 @@ class Quiz:
 
 
 def quiz(lesson: str) -> None:
-    """Ask the five questions of a lesson, by its number."""
+    """Ask the five questions of a lesson, by its word."""
     items = find("quiz", QUIZZES, lesson)
     asked = Quiz(full_key(lesson), items)
     text = "\n".join(

@@ -12,7 +12,8 @@ modules to new ones, see `minips.lab.moved`.
 
 import sys
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -28,14 +29,20 @@ FIRST = "minips"
 
 @dataclass(frozen=True)
 class Course:
-    """A course: its name, its title, the folder of its notebooks, and the words of its lessons in their order. A word
-    is the name of the lesson's package, beside the module that the entry point names.
+    """A course: its name, its title, the folder of its notebooks, and the words of its lessons in their order.
+
+    A word is the name of the lesson's package, beside the module that the entry point names. The lesson's keys begin
+    with it, and its notebook with its place in two digits: ``14_wait_or_dont.ipynb`` is that of ``lessons[14]``.
     """
 
     name: str
     title: str
     notebooks: Path
     lessons: tuple[str, ...]
+    numbered: Mapping[str, str] = field(default_factory=dict)
+    """The words of lessons by the file names of an earlier edition, whose keys had the notebook's number for a word:
+    what it called 14.1 is found, and what a learner has done in it counts.
+    """
 
 
 @cache
@@ -76,6 +83,20 @@ def chosen() -> Course:
     """The course that is named `FIRST`, or else the first one. ImportError as in `installed`."""
     found = [*installed().values()]
     return next((course for course in found if course.name == FIRST), found[0])
+
+
+def numbers() -> dict[int, str]:
+    """The words of lessons by their numbers in an earlier edition."""
+    return {int(name[:2]): word for course in installed().values() for name, word in course.numbered.items()}
+
+
+def lesson_of(key: str) -> str:
+    """The word of the lesson that a key belongs to.
+
+    >>> lesson_of("wait.1")
+    'wait'
+    """
+    return key.partition(".")[0]
 
 
 def folders() -> list[Path]:

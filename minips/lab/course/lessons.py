@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips import files
-from minips.lab.course.courses import installed
+from minips.lab.course.courses import installed, lesson_of
 from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.state import notebooks, shelf
 
@@ -33,6 +33,8 @@ class Lesson(NamedTuple):
     """One notebook."""
 
     path: Path
+    word: str
+    """The word with which its keys begin."""
     number: str
     """Two digits."""
     title: str
@@ -46,12 +48,12 @@ def lessons() -> list[Lesson]:
     """All the lessons in order. FileNotFoundError where there are none."""
     found = []
     installed()  # which fill the table of exercises
-    for path in notebooks():
-        cells, number = read(path)["cells"], path.name[:2]
+    for word, path in notebooks().items():
+        cells = read(path)["cells"]
         title = source(cells[0]).splitlines()[0].lstrip("# ")
         questions = [key for cell in cells for key in arguments(cell, "predict")]
-        keys = [key for key in EXERCISES if key.startswith(f"{number}.")]
-        found.append(Lesson(path, number, title, questions, keys))
+        keys = [key for key in EXERCISES if lesson_of(key) == word]
+        found.append(Lesson(path, word, path.name[:2], title, questions, keys))
     return found
 
 

@@ -1,6 +1,6 @@
 """The learner's own server, which grows from lesson to lesson.
 
-    Server = lab.own("server", lesson="08")     # the learner's, as far as the lessons before 08, or the given one
+    Server = lab.own("server", lesson="bits")   # the learner's, as of the lessons before "bits", or the given one
 
     class Server(Server):                       # a cell adds what the lesson is about
         ...
@@ -14,7 +14,7 @@ answer. Messages and answers are pairs of a kind and named arrays: ``push`` and 
 ``encode`` and ``decode`` (a quantizer), ``compensate`` and ``remember`` (a worker's memory). With ``staleness`` it
 makes no rounds: it applies each push on arrival, and answers late where a worker is too far ahead.
 
-``server.py`` has a section for each lesson in which the server grows, under a comment with the lesson's number, in
+``server.py`` has a section for each lesson in which the server grows, under a comment with the lesson's word, in
 their order; so has the given server, ``given_server.py`` in the course's package. A class is taken as far as the
 lessons before the one that asks, if it passes their checks, which `grows` adds.
 """
@@ -25,7 +25,7 @@ import pickle
 import re
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,11 +37,13 @@ import numpy as np
 from minips import files
 from minips.core.local import Delays
 from minips.lab.course import state
-from minips.lab.course.courses import folders
+from minips.lab.course.courses import chosen, folders
 from minips.lab.course.exercises import TooLong, limited
+from minips.lab.course.questions import full_key
 from minips.lab.source import show
 from minips.problems import SoftmaxRegression
 from minips.stage import Tensors
+from minips.words import nearest
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -66,7 +68,7 @@ class Growth(NamedTuple):
 
 
 GROWTH: dict[str, Growth] = {}
-"""By the lesson's number, in the lessons' order. A class belongs to the latest one whose name it has."""
+"""By the lesson's word, in the lessons' order. A class belongs to the latest one whose name it has."""
 
 
 def grows(lesson: str, name: str, until: str | None = None) -> Callable[[Check], Check]:
@@ -104,19 +106,19 @@ class OwnRun:
 
 def own(name: str, lesson: str) -> type:
     """The learner's class from ``server.py`` as of the lessons before this one, where it passes their checks; else the
-    given one. It prints which. ValueError for another name.
+    given one. It prints which. ValueError for another name, and for a lesson that there is not.
     """
     if name != "server":
         raise ValueError(f'There is no {name!r} of your own; there is "server".')
-    path, other = Path(FILE), given()
+    path, other, place = Path(FILE), given(), _place(lesson)
     if state.autoplay() or not path.exists():
-        print(f"The given server, as of the lessons before {lesson}.")
+        print(f'The given server, as of the lessons before "{full_key(lesson)}".')
         return load(other, lesson)
     try:
         with limited():
             mine = load(path, lesson)
-            for number, growth in GROWTH.items():
-                if number < lesson <= (growth.until or lesson):
+            for word, growth in GROWTH.items():
+                if _place(word) < place <= _place(growth.until or lesson):
                     growth.check(mine, np.random.default_rng(0))
     except (Exception, SystemExit, TooLong) as error:
         print(f"The given server: yours does not pass. {type(error).__name__}: {error}")
@@ -132,8 +134,8 @@ def keep(cls: type) -> None:
     class is known, or uses what only the notebook has.
     """
     sections = _sections(given())
-    number = next((number for number, growth in reversed(GROWTH.items()) if growth.name in vars(cls)), None)
-    if number is None:
+    word = next((word for word, growth in reversed(GROWTH.items()) if growth.name in vars(cls)), None)
+    if word is None:
         names = ", ".join(growth.name for growth in GROWTH.values())
         raise ValueError(f"Expected a class with one of {names}; {cls.__name__} has none.")
     text = "\n".join([*_imports(cls), "", "", show(cls).source.strip()]).strip()
@@ -143,31 +145,49 @@ def keep(cls: type) -> None:
         return
     try:
         with limited():
-            GROWTH[number].check(cls, np.random.default_rng())
+            GROWTH[word].check(cls, np.random.default_rng())
     except (Exception, TooLong) as error:
-        print(f"It is not kept: it does not pass the check of lesson {number}. {type(error).__name__}: {error}")
+        print(f'It is not kept: it does not pass the check of lesson "{word}". {type(error).__name__}: {error}')
         return
-    sections = {known: part for known, part in sections.items() if known < number}
+    sections = {known: part for known, part in sections.items() if _place(known) < _place(word)}
     path = Path(FILE)
     if path.is_file():
         sections |= _sections(path)
-    sections[number] = text
-    body = [f"# Lesson {known}\n{part}\n" for known, part in sorted(sections.items())]
+    sections[word] = text
+    body = [f"# Lesson {known}\n{part}\n" for known, part in sorted(sections.items(), key=lambda one: _place(one[0]))]
     files.write(path, "\n\n".join(['"""My parameter server."""\n', *body]))
     linecache.checkcache(str(path))
     print(f"It is kept in {FILE}.")
 
 
 def _sections(path: Path) -> dict[str, str]:
-    """The parts of the file, by the numbers of their lessons."""
-    _, *parts = re.split(r"^# Lesson (\d\d)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {number: part.strip() for number, part in zip(parts[::2], parts[1::2], strict=True)}
+    """The parts of the file, by the words of their lessons."""
+    text = path.read_text(encoding="utf-8")
+    heads = [*_heads(text)]
+    ends = [*(head.start() for _, head in heads), len(text)][1:]
+    return {word: text[head.end() : end].strip() for (word, head), end in zip(heads, ends, strict=True)}
+
+
+def _heads(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """The comments above the sections, each after its lesson's word. An earlier edition wrote the lesson's number."""
+    for head in re.finditer(r"^# Lesson (\w+)\n", text, re.MULTILINE):
+        if (word := full_key(head[1])) in chosen().lessons:
+            yield word, head
+
+
+def _place(lesson: str) -> int:
+    """A lesson's place in the course. ValueError where there is no such lesson."""
+    word, words = full_key(lesson), chosen().lessons
+    if word not in words:
+        raise ValueError(f"There is no lesson {lesson!r}. {nearest(word, words)}")
+    return words.index(word)
 
 
 def load(path: Path, lesson: str) -> type:
     """The last class of the sections before this lesson. ValueError where there is none."""
     text = path.read_text(encoding="utf-8")
-    cut = next((m.start() for m in re.finditer(r"^# Lesson (\d\d)\n", text, re.MULTILINE) if m[1] >= lesson), None)
+    place = _place(lesson)
+    cut = next((head.start() for word, head in _heads(text) if _place(word) >= place), None)
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(text[:cut], str(path), "exec"), names)
     if "Server" not in names:

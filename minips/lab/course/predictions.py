@@ -1,6 +1,6 @@
 """Predict before you see: the cells that show a result wait for a prediction.
 
-    guess = lab.predict("16.1")             # shows the question of this key
+    guess = lab.predict("trust.1")          # shows the question of this key
 
     guess.require()                         # the next cell: skipped, with one line, until a prediction is in
     ...                                     # measure

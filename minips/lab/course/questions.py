@@ -1,5 +1,5 @@
-"""Questions and sentences of the lessons, by key: ``question("16.1", …)`` in a course's package is
-``lab.predict("16.1")`` in the notebook, ``sentence("16.3", …)`` is ``lab.say("16.3", …)``, and so on.
+"""Questions and sentences of the lessons, by key: ``question("trust.1", …)`` in a course's package is
+``lab.predict("trust.1")`` in the notebook, ``sentence("trust.3", …)`` is ``lab.say("trust.3", …)``, and so on.
 
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
 by which the run says which one came true, and a reason of its own. The `Expected` one is that from which the lesson's
@@ -17,7 +17,7 @@ import numpy as np
 
 from minips import seeds
 from minips.lab.course import state
-from minips.lab.course.courses import installed
+from minips.lab.course.courses import installed, numbers
 from minips.words import suggestion
 
 NONE = "none of these"
@@ -214,13 +214,14 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
 
 
 def full_key(key: Any) -> str:
-    """The key with the lesson's number in two digits.
+    """The key with the lesson's word, where it has the lesson's number in an earlier edition.
 
-    >>> full_key("8.2")
-    '08.2'
+    >>> full_key("wait.1"), full_key("14.1"), full_key("8.2")
+    ('wait.1', 'wait.1', 'bits.2')
     """
     lesson, dot, number = str(key).partition(".")
-    return f"{lesson:0>2}{dot}{number}"
+    word = numbers().get(int(lesson), lesson) if lesson.isdecimal() else lesson
+    return f"{word}{dot}{number}"
 
 
 def settled(asked: Question | Estimate, **values: Any) -> Outcome:

@@ -1,7 +1,7 @@
 """Values of what a machine may lack, kept when the lessons were executed, with the machine and the date.
 
-values = lab.recorded("04.torch")       # where torch is missing
-lab.record("04.torch", values)          # where it is there; written by `tests/execute_lessons.py` alone
+values = lab.recorded("lecture.torch")       # where torch is missing
+lab.record("lecture.torch", values)          # where it is there; written by `tests/execute_lessons.py` alone
 """
 
 import datetime
@@ -11,11 +11,12 @@ import platform
 from typing import Any
 
 from minips import files
+from minips.lab.course.questions import full_key
 from minips.lab.course.state import shelf
 
 
 def _file(key: str) -> Any:
-    return shelf() / "recorded" / f"{key.replace('.', '_')}.json"
+    return shelf() / "recorded" / f"{full_key(key).replace('.', '_')}.json"
 
 
 def record(key: str, values: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from minips import files
 from minips.lab.course import state
+from minips.lab.course.courses import lesson_of
 from minips.lab.course.lessons import Lesson, lessons
 from minips.lab.course.questions import NONE, QUESTIONS, Estimate
 from minips.results.tables import align, html_rows
@@ -60,7 +61,7 @@ def _page() -> Iterator[str]:
         yield "<p>Nothing was predicted or answered yet.</p>"
     for lesson in lessons():
         own = {
-            kind: {key: fact for key, fact in noted.items() if key[:2] == lesson.number}
+            kind: {key: fact for key, fact in noted.items() if lesson_of(key) == lesson.word}
             for kind, noted in kinds.items()
         }
         if any(own.values()):

@@ -1,6 +1,6 @@
 """The notebooks of the lessons, and the learner's progress through them: exercises passed, predictions made, answers
-written; lines of JSON in the user's state folder. Each has the file name of its lesson: one that is renumbered later
-begins anew.
+written; lines of JSON in the user's state folder. Each has its key. Those of an edition whose keys had numbers have the
+lesson's file name besides, by which they are read as notes on the lesson that it has become.
 
 Nothing is noted in unattended runs (``MINIPS_AUTOPLAY=1``), and a folder that cannot be written is a sentence, never an
 error.
@@ -14,7 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from minips import files
-from minips.lab.course.courses import chosen
+from minips.lab.course.courses import chosen, lesson_of
+
+KINDS = ("exercise", "question", "answer", "quiz")
+"""What a note may be on; each has the key under its kind."""
 
 
 def shelf() -> Path:
@@ -22,21 +25,14 @@ def shelf() -> Path:
     return chosen().notebooks
 
 
-def notebooks() -> list[Path]:
-    """The notebooks of the lessons, in their order. FileNotFoundError where there are none."""
-    paths = sorted(shelf().glob("[0-9][0-9]_*.ipynb"))
-    if not paths:
+def notebooks() -> dict[str, Path]:
+    """The notebooks by the words of their lessons, in their order. FileNotFoundError where there are none."""
+    numbered = {path.name[:2]: path for path in shelf().glob("[0-9][0-9]_*.ipynb")}
+    words = {f"{place:02}": word for place, word in enumerate(chosen().lessons)}
+    found = {word: numbered[number] for number, word in words.items() if number in numbered}
+    if not found:
         raise FileNotFoundError(f"There are no lessons in {shelf()}. Install minips again, or clone its repository.")
-    return paths
-
-
-def notebook(key: str) -> str:
-    """The file name of the lesson that a key belongs to, under which the learner's progress is kept.
-
-    >>> notebook("16.1")
-    '16_trust_nobody.ipynb'
-    """
-    return next((path.name for path in notebooks() if path.name[:2] == key[:2]), key[:2])
+    return found
 
 
 def state_file() -> Path:
@@ -58,11 +54,11 @@ def autoplay() -> bool:
 
 
 def note(kind: str, key: str, **said: str) -> str:
-    """Keep what is ``said`` of an exercise, a question, an answer or a quiz, under the notebook's name and its key; the
-    last note on the same thing counts. A sentence where that cannot be done, else nothing.
+    """Keep what is ``said`` of an exercise, a question, an answer or a quiz, under its key; the last note on the same
+    thing counts. A sentence where that cannot be done, else nothing.
     """
-    fact = {"notebook": notebook(key), kind: key, **said}
-    before = [known for known in facts() if known.items() >= {"notebook": fact["notebook"], kind: key}.items()]
+    fact = {kind: key, **said}
+    before = [known for known in facts() if known.get(kind) == key]
     if autoplay() or before[-1:] == [fact]:
         return ""
     path = state_file()
@@ -87,20 +83,34 @@ def facts() -> list[dict[str, str]]:
     for line in lines:
         with suppress(ValueError):
             if isinstance(fact := json.loads(line), dict):
-                found.append(fact)
+                found.append(_by_word(fact))
     return found
+
+
+def _by_word(fact: dict[str, str]) -> dict[str, str]:
+    """A note; one of an edition whose keys had numbers, as it would be made today."""
+    name = str(fact.get("notebook"))
+    if (word := chosen().numbered.get(name)) is None:
+        return fact
+    others = {field: value for field, value in fact.items() if field != "notebook"}
+    keys = {kind: str(others[kind]) for kind in KINDS if kind in others}
+    return others | {kind: word + key[2:] for kind, key in keys.items() if key[:2] == name[:2]}
 
 
 def noted(kind: str) -> dict[str, dict[str, str]]:
     """The last note on each thing of this kind, by its key: of the lessons that there are."""
-    keyed = [(fact[kind], fact) for fact in facts() if isinstance(fact.get(kind), str)]
-    return {key: fact for key, fact in keyed if fact.get("notebook") == notebook(key)}
+    return {fact[kind]: fact for fact in facts() if _belongs(fact, kind)}
 
 
 def set_aside() -> int:
     """The number of notes that belong to no lesson that there is: those of an earlier edition."""
-    names = {path.name for path in notebooks()}
-    return sum(fact.get("notebook") not in names for fact in facts())
+    return sum(not any(_belongs(fact, kind) for kind in KINDS) for fact in facts())
+
+
+def _belongs(fact: dict[str, str], kind: str) -> bool:
+    """True for a note of this kind on a lesson that there is."""
+    key = fact.get(kind)
+    return "notebook" not in fact and isinstance(key, str) and lesson_of(key) in chosen().lessons
 
 
 def reset() -> Path | None:
