@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 import minips as ps
 import minips_course
 from minips import lab
-from minips.lab.course import courses, exercises, state
+from minips.lab.course import courses, exercises
 from minips.lab.course.exercises import Refused
 from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.lessons import lessons
@@ -83,7 +83,7 @@ def test_the_course_that_comes_with_minips() -> None:
     course = courses.chosen()
     assert course is minips_course.course
     assert isinstance(course, lab.Course)
-    assert course.notebooks == state.shelf() == ROOT / "lessons"
+    assert course.notebooks == ROOT / "lessons"
     assert course.lessons == minips_course.LESSONS == tuple(lesson.word for lesson in lessons())
     assert {*course.numbered.values()} <= {*course.lessons}
     for word in course.lessons:
@@ -102,15 +102,16 @@ from minips.lab import Course
 
 course = Course("algebra", "Matrices", Path(__file__).parent, ("matrices",))
 """
+NOTEBOOK = '{"cells": [{"cell_type": "markdown", "source": "# Matrices"}], "metadata": {}, "nbformat": 4}'
 QUESTIONS = """
 from minips.lab.course.questions import card
 
-card("90.1", "It is {x}.")
+card("algebra:matrices.1", "It is {x}.")
 """
 CHECKS = """
 from minips.lab.course.exercises import asks, refuse_if
 
-@asks("90.1", "Think.")
+@asks("algebra:matrices.1")
 def three(number, rng):
     \"\"\"Give three.\"\"\"
     refuse_if(number != 3, f"It is {number}.")
@@ -121,18 +122,22 @@ def three(number, rng):
 def test_a_teacher_brings_a_course_in_a_package_of_her_own(tmp_path: Path) -> None:
     lesson = {"matrices__in____init__": "", "matrices__in__questions": QUESTIONS, "matrices__in__checks": CHECKS}
     brought(tmp_path, "algebra", "algebra:course", __init__=A_COURSE, **lesson)
+    (tmp_path / "algebra" / "00_matrices.ipynb").write_text(NOTEBOOK)
     said = program(
         """
         from minips import lab
         from minips.lab.course import courses
-        lab.say("90.1", x=2)
-        print(lab.check("90.1", 3))
+        lab.say("algebra:matrices.1", x=2)
+        print(lab.check("algebra:matrices.1", 3))
+        print(lab.check("algebra:matrices.1", 4))
+        lab.hint("algebra:matrices.1")
         print([course.title for course in courses.installed().values()], courses.chosen().name)
         """,
         tmp_path,
     )
     assert "It is 2." in said
-    assert "✓ 90.1 is done. Three." in said
+    assert "✓ algebra:matrices.1 is done. Three." in said
+    assert "✗ algebra:matrices.1: not yet. It is 4.\nThere is no hint for algebra:matrices.1.\n" in said
     assert "'Matrices'" in said
     assert minips_course.course.title in said
     assert "] minips\n" in said
@@ -169,7 +174,7 @@ BROKEN = {
     "is not there": ("absent:course", "", "ModuleNotFoundError: No module named 'absent'"),
     "lacks a lesson": (
         "broken:course",
-        "from pathlib import Path\nfrom minips.lab import Course\ncourse = Course('b', 'B', Path(), ('gone',))",
+        "from pathlib import Path\nfrom minips.lab import Course\ncourse = Course('broken', 'B', Path(), ('gone',))",
         "ModuleNotFoundError: No module named 'broken.gone'",
     ),
 }

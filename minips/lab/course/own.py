@@ -43,7 +43,7 @@ from minips.lab.course.questions import full_key
 from minips.lab.source import show
 from minips.problems import SoftmaxRegression
 from minips.stage import Tensors
-from minips.words import nearest
+from minips.words import suggestion
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -179,7 +179,7 @@ def _place(lesson: str) -> int:
     """A lesson's place in the course. ValueError where there is no such lesson."""
     word, words = full_key(lesson), chosen().lessons
     if word not in words:
-        raise ValueError(f"There is no lesson {lesson!r}. {nearest(word, words)}")
+        raise ValueError(f"There is no lesson {lesson!r}. {suggestion(word, words)}")
     return words.index(word)
 
 
