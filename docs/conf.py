@@ -42,6 +42,7 @@ docs/reference
 docs/reading
 docs/recipes
 docs/FAQ
+docs/teachers
 minips/core/PROTOCOL
 CHANGELOG
 CONTRIBUTING
