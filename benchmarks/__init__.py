@@ -1,11 +1,11 @@
-"""``python -m benchmarks``: minips and its parts on this machine, each beside other systems in the same run.
+"""``python -m benchmarks``: minips and its parts on this machine, beside other systems in the same run.
 
-Machines differ and are shared, so the tables hold ratios. All the contenders of one row stand ready together and take
-turns, in an order that is drawn anew for each round; a ratio is the median over the rounds, with its quartiles. What is
-not installed is a row that says what to install.
+Machines differ and are shared, so the tables hold ratios. All contenders of a row are ready at the same time and take
+turns, in an order drawn anew for each round; a ratio is the median over the rounds, with its quartiles. A contender
+that is not installed has a row that says what to install.
 
-A module for each table, with the same three names: ``measure`` yields rows as they come, ``table`` shows them in a
-terminal, ``chart`` says how to draw them. `base` is what they share; turns and races come from `minips.lab.measure`, as
-in the lessons. What runs in the processes that they start stands apart, so that a child imports nothing else: `ways`
-(one message there and back), `jobs` (a training run), and `with_ray` (both).
+Each table has a module with the same three functions: ``measure`` yields rows as they come, ``table`` shows them in a
+terminal, ``chart`` describes a picture. `base` has their common parts; turns and races come from `minips.lab.measure`,
+as in the lessons. The code of child processes is in modules of its own, so that a child imports nothing else: `ways`
+(a message there and back), `jobs` (a training run), and `with_ray` (both).
 """

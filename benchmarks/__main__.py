@@ -13,10 +13,10 @@ from minips.training.progress import showing
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure one table, print it, and write and draw it where that is wanted."""
+    """Measure one table and print it; write and draw it if the options ask for that."""
     cli.check_files(options.json, options.plot)
     if options.plot:
-        from minips.lab.face import plots  # now, since to measure takes its time
+        from minips.lab.face import plots  # before the long measuring
 
         with cli.wrong_values():
             plots.check_ending(options.plot)
@@ -35,14 +35,14 @@ def run(options: argparse.Namespace) -> None:
             cli.Terminal(file=cli.text_stream(options)).print(module.table(rows))
         if note := noise.disturbance().note:
             print(note, file=sys.stderr)
-        cli.write_json(options.json, [base.plain(row) for row in rows])
+        cli.write_json(options.json, [base.to_plain(row) for row in rows])
     if options.plot:
         chart = module.chart(rows)
         plots.save(plots.contenders(chart.series, label=chart.label), options.plot)
 
 
 def count(text: str) -> int:
-    """A number of things: ``text`` as a whole number from 1 on."""
+    """``text`` as a whole number from 1 on."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, from 1 on; got {text!r}")
     return int(text)
@@ -53,33 +53,32 @@ OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "features": (count, "random Fourier features; 10 parameters each"),
     "transport": (str, "minips' transport"),
     "transports": (str, "only these transports"),
-    "references": (str, "only these of what the transports are held against"),
+    "references": (str, "only these references"),
     "contenders": (str, "only these"),
     "steps": (count, "clocks of both workers"),
     "small": (count, "bytes of the frame for the latency"),
     "large": (count, "bytes of the frame for the throughput"),
-    "engine": (str, "processes, or hosts: a network of real ones"),
+    "engine": (str, "processes, or hosts (a network of real hosts)"),
     "parts": (str, "only these: flows, buffers, racks"),
-    "rounds": (count, "how often each takes its turn, at most"),
+    "rounds": (count, "the most turns of each contender"),
 }
 TABLES = {
-    "pushpull values+ transports* references* rounds": "a push and pull over each transport, and what it is held "
-    "against",
+    "pushpull values+ transports* references* rounds": "a push and pull over each transport, and over references",
     "train features+ transport contenders+ steps rounds": "the same training run on minips, pipes, torch RPC and Ray, "
     "and gradients alone",
-    "transports transports* references* small large rounds": "a frame over each transport alone: latency and "
-    "throughput",
+    "transports transports* references* small large rounds": "a frame over each transport, without minips: "
+    "latency and throughput",
     "codecs values rounds": "bits, times and steps of every quantizer",
     "engines rounds": "the same run in processes and in actors on Ray",
-    "cost features rounds engine": "seconds per step, predicted and measured, behind links and on the bare loopback; "
+    "cost features rounds engine": "seconds per step, predicted and measured, behind links and on the bare loopback, "
     "or on hosts",
-    "hosts parts* rounds": "a network of real hosts: TCP's flows, buffers that overflow, a ring over two racks",
+    "hosts parts* rounds": "a network of real hosts: TCP flows, buffers that overflow, a ring over two racks",
     "local rounds": "seconds per gradient step with local steps, predicted and measured, behind a link",
     "rows rounds": "rows of a table beside a dense tensor, and the busiest of four servers",
-    "stalls transports* rounds": "the calls of a good client beside 20 peers that stall, over those without them",
-    "tune features": "the tuner's ranking of 30 configs, and what they take, behind two links",
+    "stalls transports* rounds": "calls of a good client beside 20 stalled peers, over those without them",
+    "tune features": "the tuner's ranking of 30 configs, and their measured times, behind two links",
 }
-"""Name and options of each table, which its ``measure`` takes; ``+`` and ``*`` are argparse's."""
+"""Each table's name and options, the parameters of its ``measure``; ``+`` and ``*`` are argparse's."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -107,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure as the arguments say; the exit status."""
+    """Run the command line. Returns the exit status."""
     return cli.main(arguments, parser())
 
 

@@ -1,4 +1,4 @@
-"""The tables' common parts: folders, names, and figures for people and for machines."""
+"""Common parts of the tables: folders, names, and figures as text and as JSON."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ from minips.words import suggestion
 
 
 class Chart(NamedTuple):
-    """The content of a table's picture: for each series the contenders' spreads, and the axis' label with its unit."""
+    """The content of a table's picture: the contenders' spreads by series, and the axis label with its unit."""
 
     series: dict[str, dict[str, Spread]]
     label: str
@@ -24,34 +24,34 @@ class Chart(NamedTuple):
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A folder for the files of contenders, which goes when the block ends."""
+    """A temporary folder for the contenders' files."""
     with tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
 def busy() -> str:
-    """A warning where other work keeps this machine's cores busy; empty where it does not, or that cannot be told."""
+    """A warning if other work keeps this machine's cores busy; empty if not, or if that is unknown."""
     load, cores = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load <= cores / 2:
         return ""
-    return f"This machine is busy: {load:.1f} processes want its {cores} cores. Figures and ratios will be off."
+    return f"This machine is busy: {load:.1f} processes compete for its {cores} cores. Figures and ratios will be off."
 
 
 def part(watch: Watch, number: int, of: int, name: str) -> Watch:
-    """The watch of one of several parts."""
+    """The progress callback for one of several parts."""
     return lambda text, share: watch(f"{name}: {text}", (number + share) / of)
 
 
-def chosen(known: Sequence[str], wanted: Sequence[str] | None) -> list[str]:
-    """Those of the ``known`` names that are wanted (None: all). ValueError for one that is not known."""
+def select(known: Sequence[str], wanted: Sequence[str] | None) -> list[str]:
+    """The ``known`` names that are also ``wanted`` (None: all). ValueError for an unknown one."""
     for name in wanted or ():
         if name not in known:
             raise ValueError(f"There is no contender {name!r}. {suggestion(name, known)}")
     return [name for name in known if wanted is None or name in wanted]
 
 
-def plain(row: Any) -> dict[str, Any]:
-    """A row as JSON can carry it: a spread becomes its median, and its quartiles under ``…_quartiles``."""
+def to_plain(row: Any) -> dict[str, Any]:
+    """A row for JSON: a spread becomes its median, with its quartiles under ``…_quartiles``."""
     fields: dict[str, Any] = {}
     for name, value in vars(row).items():
         if isinstance(value, Spread):
@@ -65,7 +65,7 @@ def plain(row: Any) -> dict[str, Any]:
 
 
 def duration(spread: Spread | None, quartiles: bool = True) -> str:
-    """The median in its unit, and the quartiles in the same.
+    """The median in a fitting unit, with the quartiles in the same unit.
 
     >>> duration(Spread(0.0123, 0.012, 0.0131))
     '12.3 ms [12.0, 13.1]'
@@ -81,7 +81,7 @@ _UNITS = (("µs", 1e6, 1e-3), ("ms", 1e3, 1.0), ("s", 1.0, float("inf")))
 
 
 def ratio(spread: Spread | None, quartiles: bool = False) -> str:
-    """The median, with its quartiles where there is room for them; a dash where there is none.
+    """The median, with its quartiles if asked for; a dash for None.
 
     >>> ratio(Spread(1.5, 1.25, 2.0), quartiles=True)
     '1.50 [1.25, 2.00]'
@@ -99,9 +99,9 @@ def _three(x: float) -> str:
 def table(
     title: str, headings: Sequence[str], rows: Sequence[Any], cells: Callable[[Any], list[str]], group: str = ""
 ) -> Table:
-    """The rows for the terminal: each one's ``cells``, the first to the left; below them why who is skipped.
+    """The rows for the terminal: each one's ``cells``, the first on the left; below, the reasons for skipped ones.
 
-    With a ``group``, an attribute of the rows, those with the same value stand together below it.
+    Rows are grouped under the value of their attribute ``group``, if that is given.
     """
     skipped = {f"{row.contender}: {row.skipped}": None for row in rows if row.skipped}
     shown = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
@@ -117,7 +117,7 @@ def table(
 
 
 def series(rows: Sequence[Any], value: str) -> dict[str, dict[str, Spread]]:
-    """For each group the contenders' spreads that ``value``, an attribute of the rows, holds; without the skipped."""
+    """For each group, the contenders' spreads in the attribute ``value``, without the skipped rows."""
     found: dict[str, dict[str, Spread]] = {}
     for row in rows:
         if not row.skipped:

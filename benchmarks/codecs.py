@@ -1,7 +1,7 @@
-"""``python -m benchmarks codecs``: the times of each quantizer, as multiples of one memcpy of the same array.
+"""``python -m benchmarks codecs``: each quantizer's times, as multiples of a memcpy of the same array.
 
-Beside them its size, and how fast digits train with it, without and with error feedback. Each quantizer is called
-directly, so that no message of any is planned (`minips.core.codec`).
+Also its size, and the steps that training on the digits takes with it, without and with error feedback. Each quantizer
+is called directly, so that no message is planned (`minips.core.codec`).
 """
 
 import math
@@ -33,8 +33,8 @@ TARGET, STEPS = 0.9, 300
 
 @dataclass(frozen=True)
 class Row:
-    """One quantizer: the size of its parts, without headers and padding; its times over one memcpy of the same array;
-    and how fast digits train with it.
+    """One quantizer: the size of its parts, without headers and padding; its times over a memcpy of the same array; and
+    the steps of training on the digits.
     """
 
     quantizer: str
@@ -47,15 +47,15 @@ class Row:
 
     @property
     def contender(self) -> str:
-        """The quantizer, as other tables call what they compare."""
+        """The quantizer, under the name that other tables use."""
         return self.quantizer
 
 
 def measure(values: int = VALUES, rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> Iterator[Row]:
     """Every registered quantizer with its defaults, on normal float32 values and on the digits.
 
-    Steps are those until ``TARGET`` of the held-out digits are classified rightly, None where ``STEPS`` were not
-    enough: softmax regression, two workers, BSP, the same seed for all.
+    Steps count until ``TARGET`` of the held-out digits are classified correctly; None if ``STEPS`` were not enough:
+    softmax regression, two workers, BSP, the same seed for all.
     """
     side = math.isqrt(values)
     x = np.random.default_rng(0).normal(size=(side, values // side)).astype(np.float32)
@@ -86,7 +86,7 @@ def _over_memcpy(quantizer: Quantizer, x: Array, rounds: int) -> tuple[int, Spre
 
 
 def steps_to_target(quantizer: Quantizer, memory: Memory) -> int | None:
-    """Rounds of BSP until ``TARGET`` of the held-out digits are classified rightly; None after ``STEPS`` in vain."""
+    """Rounds of BSP until ``TARGET`` of the held-out digits are classified correctly; None after ``STEPS`` in vain."""
     problem = SoftmaxRegression(*datasets.digits())
     config = Config(push=Codec(quantizer, memory), workers=2, steps=STEPS, batch_size=64, optimizer=SGD(lr=0.1))
     return steps_to(problem, config, TARGET, every=1)
@@ -107,7 +107,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def chart(rows: Sequence[Row]) -> Chart:
-    """Times over one memcpy, a series for each way."""
+    """Times over one memcpy, a series for each direction."""
     encode = {row.quantizer: row.encode for row in rows if row.encode}
     decode = {row.quantizer: row.decode for row in rows if row.decode}
     return Chart({"encode": encode, "decode": decode}, "time over that of one memcpy")

@@ -1,15 +1,15 @@
-"""``python -m benchmarks cost``: seconds per step, predicted and measured, of configs that nothing was calibrated on.
+"""``python -m benchmarks cost``: seconds per step, predicted and measured, of configs not used for calibration.
 
-Twelve behind shaped links of 10, 100 and 1000 Mbit/s and 0, 1 and 10 ms: four codecs, each with one server, with two
-and round a ring, in such a way that every bandwidth meets every latency. And the same on the bare loopback. Softmax
-regression on the digits, lifted to random Fourier features; four worker processes under BSP, over TCP.
+Twelve configs run behind shaped links of 10, 100 and 1000 Mbit/s and 0, 1 and 10 ms: four codecs, each with one server,
+with two and round a ring, so that every bandwidth is combined with every latency; then the same on the bare loopback.
+The problem is softmax regression on the digits, lifted to random Fourier features; four worker processes under BSP use
+TCP.
 
-With ``--engine hosts`` 15 others on a network of real hosts, which are simulated besides: four codecs, each with one
-server at 20, with two at 50 and round a ring at 100 Mbit/s, and a tree at each rate. A linear regression of as many
-values as the rate asks for, so that no step is a matter of the cores alone: 20,000 at 20 Mbit/s.
+With ``--engine hosts``, 15 others run on a network of real hosts, and are simulated, too: four codecs, each with one
+server at 20, with two at 50 and round a ring at 100 Mbit/s, and a tree at each rate. The problem is a linear regression
+whose size grows with the rate, 20,000 values at 20 Mbit/s, so that the network matters in every step.
 
-Each codec is calibrated once, with one worker and one server and without a link; the predictions are made before
-anything is run.
+Each codec is calibrated once, with one worker, one server and no link; all predictions precede the runs.
 """
 
 import statistics
@@ -21,7 +21,7 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks import base
-from benchmarks.base import Chart, chosen
+from benchmarks.base import Chart, select
 from benchmarks.retransmissions import Retransmissions
 from minips import datasets
 from minips.core.codec import Codec
@@ -61,8 +61,8 @@ EXCHANGES: dict[str, tuple[Exchange, int]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One config: seconds per step, predicted with the calibration's interval, and measured with the rounds'
-    quartiles; and the bytes of all the workers.
+    """One config: predicted seconds per step with the calibration's interval, measured ones with the rounds' quartiles,
+    and the bytes of all the workers.
     """
 
     contender: str
@@ -70,15 +70,15 @@ class Row:
     predicted_s: Spread
     measured_s: Spread
     error: float
-    """Predicted over measured, less one."""
+    """Predicted over measured, minus 1."""
     predicted_bytes: int
     measured_bytes: int
     note: str = ""
-    """A sentence where other programs kept the machine busy, during the calibration or the runs."""
+    """A sentence if other programs kept the machine busy during the calibration or the runs."""
     simulated_s: float | None = None
     """Seconds per step in virtual time, on a network of hosts."""
     miss: str = ""
-    """Of an error above ``MISS``: in which span most of it is, the packets that were sent again, the model's limits."""
+    """For an error above ``MISS``: the span with most of it, the packets sent again, the limits of the model."""
     skipped: str = ""
 
 
@@ -89,32 +89,32 @@ def measure(
     watch: Watch = lambda text, share: None,
 ) -> Iterator[Row]:
     """A row for each config: those behind links, codec by codec, and then the bare ones; or those on hosts."""
-    if chosen(("processes", "hosts"), [engine]) == ["hosts"]:
+    if select(("processes", "hosts"), [engine]) == ["hosts"]:
         plan = list(on_hosts())
         sizes = [int(10 * features * star.network.bandwidth_bps / HOST_BANDWIDTHS[0]) for _, _, star in plan]
         problems = {size: regression(size) for size in sizes}
         on = [(problems[size], star) for size, (_, _, star) in zip(sizes, plan, strict=True)]
-        return held(problems[max(sizes)], [(name, config) for name, config, _ in plan], rounds, watch, on)
+        return compare_runs(problems[max(sizes)], [(name, config) for name, config, _ in plan], rounds, watch, on)
     problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), features))
-    return held(problem, list(configs()), rounds, watch)
+    return compare_runs(problem, list(configs()), rounds, watch)
 
 
 def regression(values: int) -> LinearRegression:
-    """A problem of so many float32, whose gradient takes next to no time: of 16 rows."""
+    """A problem with ``values`` float32 parameters and 16 rows, whose gradient takes almost no time."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(16, values)).astype(np.float32), rng.normal(size=16).astype(np.float32)
     return LinearRegression(X / np.float32(values**0.5), y)
 
 
-def held(
+def compare_runs(
     problem: Problem,
     plan: Sequence[tuple[str, Config]],
     rounds: int,
     watch: Watch,
     on: Sequence[tuple[Problem, Hosts]] = (),
 ) -> Iterator[Row]:
-    """A row for each config of the plan, in which prediction and runs are held against each other: in processes; or for
-    the problem and the engine that it is ``on``, calibrated with the first ``problem`` all the same.
+    """A row for each config of the plan, which compares prediction and runs. They run in processes, or with the problem
+    and the engine in ``on``; the calibration always uses the first ``problem``.
     """
     calibrations = {}
     for number, (name, config) in enumerate(plan):
@@ -152,7 +152,7 @@ def _runs(
     engine: Hosts | None,
     lost: Retransmissions,
 ) -> list[Run]:
-    """A run for each of the shares, of which ``watch`` is told before."""
+    """A run for each share of the progress, which ``watch`` gets beforehand."""
     runs = []
     for share in shares:
         watch(share)
@@ -162,7 +162,7 @@ def _runs(
 
 
 def _miss(prediction: Prediction, runs: Sequence[Run], lost: Sequence[int]) -> str:
-    """In which span most of the difference is to the run of median time, and what else was measured or foreseen."""
+    """The span with most of the difference from the run of median time, and other figures and known limits."""
     run = sorted(runs, key=lambda run: run.seconds_per_step)[len(runs) // 2]
     *spans, (_, whole, took) = compare(prediction, run).counted
     name, predicted, measured = max(spans, key=lambda row: (row[2] - row[1]) * (1 if took > whole else -1))
@@ -193,7 +193,7 @@ def configs() -> Iterator[tuple[str, Config]]:
 
 
 def on_hosts() -> Iterator[tuple[str, Config, Hosts]]:
-    """The configs on hosts by name, and their engines, with buffers so deep that nothing is lost."""
+    """The configs on hosts by name, with their engines, whose buffers are deep enough to lose no packet."""
     start = Config(workers=4, optimizer=SGD(lr=0.1), steps=LINK_STEPS)
     codecs = {**CODECS, "8 bits": Codec(Uniform(bits=8))}
     stars = [Hosts(Star(bits, 0.0)) for bits in HOST_BANDWIDTHS]
@@ -209,7 +209,7 @@ def _words(link: Link | None) -> str:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """The rows for the terminal, and below the median and the worst error."""
+    """The rows for the terminal; below, the median and the worst error."""
     title = "ms per step: predicted, the calibration's interval; measured, quartiles"
 
     def cells(row: Row) -> list[str]:
@@ -225,7 +225,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def verdict(rows: Sequence[Row]) -> list[str]:
-    """Median and worst error behind links, and on the bare transport; below, the rows that are not among them."""
+    """The median and the worst error behind links and on the bare transport, then the rows not counted in them."""
     lines = []
     places: dict[str, list[float]] = {"behind links": [], "on the bare loopback": [], "on hosts": []}
     for row in rows:

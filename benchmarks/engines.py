@@ -1,9 +1,9 @@
-"""``python -m benchmarks engines``: the same run in processes of this machine and in actors of a Ray that starts here.
+"""``python -m benchmarks engines``: the same run in processes of this machine and in actors of a local Ray.
 
-Two workers and a server under BSP, on the digits as they are and in a network of a million parameters. The step loop
-lasts from go to the last update; start-up is the rest of the run, once Ray is there, and for Ray itself how long it
-takes to start. All contenders end at the same parameters, to the bit, which is checked. Where the command says that
-other programs were at work, Ray's own processes, the actors among them, are counted.
+Two workers and a server under BSP train softmax regression on the digits, and a network of a million parameters. The
+step loop lasts from go to the last update; start-up is the rest of the run, without the start of Ray, which has a row
+of its own. All contenders end at the same parameters, to the bit, which is checked. A note that other programs were
+at work counts Ray's own processes, including the actors.
 """
 
 import time
@@ -46,7 +46,7 @@ class Row:
 
 
 def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> Iterator[Row]:
-    """A row for each engine and problem; the rows of one problem after the other."""
+    """A row for each engine and problem, problem by problem."""
     jobs: list[tuple[str, Problem, Config]] = [
         ("digits", SoftmaxRegression(*datasets.digits()), Config(workers=2, steps=2_000)),
         (

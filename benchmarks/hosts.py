@@ -1,11 +1,10 @@
 """``python -m benchmarks hosts``: the kernel's network between real hosts, predicted and measured.
 
-- flows: a warm TCP flow from one host to another, over 10 s after 2 s, with buffers of 200 kB; and two over one
-  uplink, with Jain's index of their shares (Jain, Chiu and Hawe 1984).
-- buffers: four workers and four servers at 100 Mbit/s, whose links hold 50 to 1,000 kB: seconds per step, and the
-  packets that were sent again.
-- racks: a ring of four over two racks with a slow uplink. Its ranks go round one rack after the other, or change racks
-  at every hop.
+- flows: a TCP flow from one host to another, during 10 s after 2 s of warming up, with buffers of 200 kB; and two flows
+  over one uplink, with Jain's index of their shares (Jain, Chiu and Hawe 1984).
+- buffers: four workers and four servers at 100 Mbit/s, with link buffers of 50 to 1,000 kB: seconds per step, and the
+  packets sent again.
+- racks: a ring of four over two racks with a slow uplink. Its ranks follow rack by rack, or change racks at every hop.
 """
 
 import socket
@@ -19,7 +18,7 @@ from functools import partial
 from rich.table import Table
 
 from benchmarks import base
-from benchmarks.base import Chart, chosen
+from benchmarks.base import Chart, select
 from benchmarks.cost import regression
 from benchmarks.retransmissions import Retransmissions
 from minips.core.collectives import RingAllReduce
@@ -39,12 +38,12 @@ from minips.training.train import train
 ROUNDS, STEPS = 5, 20
 WARM_S, FLOW_S = 2.0, 10.0
 FLOW_BUFFER = 200_000
-"""A flow fills its buffer: losing and sending again what overflows 4 MB takes longer than the warming."""
+"""A flow fills its buffer, and recovering from an overflow of 4 MB would take longer than the warming up."""
 FLOW_BANDWIDTHS, UPLINK = (20e6, 100e6), 50e6
 BUFFERS, VALUES = (50_000, 100_000, 200_000, 1_000_000), 100_000
 PARTS = ("flows", "buffers", "racks")
 ORDER = (0, 2, 1, 3)
-"""Of the ranks, whose first half is in one rack: each hop crosses the uplink."""
+"""An order of the ranks in which each hop crosses the uplink, since the first half is in one rack."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,15 @@ class Row:
     ratio: Spread
     """Measured over predicted."""
     words: str = ""
-    """Jain's index, or the packets that were sent again."""
+    """Jain's index, or the packets sent again."""
     note: str = ""
-    """A sentence where other programs kept the machine busy, and the model's limits."""
+    """A sentence if other programs kept the machine busy, and the limits of the model."""
     skipped: str = ""
 
 
 @dataclass(frozen=True)
 class CrossingRing(AllReduce):
-    """A ring whose ranks stand in the `ORDER`."""
+    """A ring of the ranks in `ORDER`."""
 
     name = "crossing ring"
 
@@ -81,7 +80,7 @@ def measure(
     parts: Sequence[str] | None = None, rounds: int = ROUNDS, watch: Watch = lambda text, share: None
 ) -> Iterator[Row]:
     """The rows of each part."""
-    wanted = chosen(PARTS, parts)
+    wanted = select(PARTS, parts)
     for number, name in enumerate(wanted):
         yield from _MEASURED[name](rounds, base.part(watch, number, len(wanted), name))
 
@@ -110,7 +109,7 @@ def flows(rounds: int, watch: Watch) -> Iterator[Row]:
 
 
 def flow_rates(engine: Hosts, count: int, warm_s: float = WARM_S, seconds: float = FLOW_S) -> list[float]:
-    """Bits per second of each of some TCP flows at once, from the first half of the hosts to the second."""
+    """Bits per second of each of ``count`` concurrent TCP flows, from the first half of the hosts to the second."""
     with Supervisor(partial(engine.start, "tcp")) as supervisor:
         children = supervisor.start(*(f"worker {number}" for number in range(2 * count)))
         for child in children:
@@ -125,14 +124,14 @@ def flow_rates(engine: Hosts, count: int, warm_s: float = WARM_S, seconds: float
 
 
 def send(control: ControlPipe, *, address: tuple[str, int]) -> None:
-    """Send zeros until nobody wants more."""
+    """Send zeros until the receiver closes or the supervisor says stop."""
     with socket.create_connection(address, START_S) as flow, suppress(OSError):
         while control.receive(0.0)[0] != "stop":
             flow.sendall(bytes(2**16))
 
 
 def receive(control: ControlPipe, *, address: str, seconds: float) -> None:
-    """Say the bits per second that one peer sends from a moment on that is told; take what it sends until the end."""
+    """Report the bits per second from one peer, from the time given with go; receive until the supervisor says stop."""
     buffer = bytearray(2**16)
     with socket.create_server((address, 0)) as listener:
         listener.settimeout(START_S)
@@ -163,11 +162,11 @@ def buffers(rounds: int, watch: Watch) -> Iterator[Row]:
     for number, nbytes in enumerate(BUFFERS):
         engine = Hosts(Star(1e8, 0.0), buffer_bytes=nbytes)
         tell = base.part(watch, number, len(BUFFERS), f"{nbytes // 1000:,} kB")
-        yield _held("buffers", f"{nbytes // 1000:,} kB", problem, config, calibration, engine, rounds, tell)
+        yield _compare_runs("buffers", f"{nbytes // 1000:,} kB", problem, config, calibration, engine, rounds, tell)
 
 
 def racks(rounds: int, watch: Watch) -> Iterator[Row]:
-    """The ring in both orders, and the second over the first."""
+    """The ring in both orders, and the ratio of the second to the first."""
     problem = regression(VALUES // 5)
     start = Config(workers=4, steps=STEPS, optimizer=SGD(lr=0.1), exchange=RingAllReduce())
     engine = Hosts(TwoRacks(1e8, 0.0, uplink_bps=2e7))
@@ -176,7 +175,7 @@ def racks(rounds: int, watch: Watch) -> Iterator[Row]:
     rows = []
     for number, (name, how) in enumerate((("good order", RingAllReduce()), ("bad order", CrossingRing()))):
         tell, config = base.part(watch, number, 2, name), replace(start, exchange=how)
-        rows.append(_held("racks", name, problem, config, calibration, engine, rounds, tell))
+        rows.append(_compare_runs("racks", name, problem, config, calibration, engine, rounds, tell))
         yield rows[-1]
     good, bad = rows
     predicted = bad.predicted.median / good.predicted.median
@@ -187,7 +186,7 @@ def racks(rounds: int, watch: Watch) -> Iterator[Row]:
     yield Row("racks", "bad over good", "", Spread(predicted, predicted, predicted), *both)
 
 
-def _held(
+def _compare_runs(
     group: str,
     name: str,
     problem: Problem,
@@ -197,7 +196,7 @@ def _held(
     rounds: int,
     watch: Watch,
 ) -> Row:
-    """Prediction and runs, held against each other."""
+    """Compare the prediction with runs."""
     prediction, lost = predict(problem, config, calibration, engine=engine), Retransmissions()
     seconds: list[float] = []
 
@@ -211,22 +210,22 @@ def _held(
 
     measured, note = measure_quietly(run, attempts=1)
     again = f"{statistics.median(lost.counts):g}"
-    told = " ".join(filter(None, [note or prediction.note, *prediction.limits]))
+    notes = " ".join(filter(None, [note or prediction.note, *prediction.limits]))
     predicted = Spread(prediction.seconds_per_step, *prediction.interval_s)
-    return _row(group, name, "s", predicted, measured, words=again, note=told)
+    return _row(group, name, "s", predicted, measured, words=again, note=notes)
 
 
 _MEASURED: dict[str, Callable[[int, Watch], Iterator[Row]]] = {"flows": flows, "buffers": buffers, "racks": racks}
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """The rows for the terminal; below them, on what they do not hold."""
+    """The rows for the terminal; below, the notes."""
 
     def cells(row: Row) -> list[str]:
         return [
             row.contender,
-            _shown(row, row.predicted, False),
-            _shown(row, row.measured),
+            _show(row, row.predicted, False),
+            _show(row, row.measured),
             _three(row.ratio),
             row.words,
         ]
@@ -237,7 +236,7 @@ def table(rows: Sequence[Row]) -> Table:
     return shown
 
 
-def _shown(row: Row, spread: Spread, quartiles: bool = True) -> str:
+def _show(row: Row, spread: Spread, quartiles: bool = True) -> str:
     if row.unit == "s":
         return base.duration(spread, quartiles)
     scale = 1e6 if row.unit == "bit/s" else 1

@@ -1,7 +1,7 @@
-"""A training run without minips' servers, clients and transports: gradients alone, and plain multiprocessing pipes.
+"""Training runs without minips' servers, clients and transports: gradients alone, and plain multiprocessing pipes.
 
-Gradient, mean and SGD are the code that minips runs, so that what differs is how they meet. A role (see
-`minips.engines.roles`) hears go when all are ready, and then runs its steps under BSP.
+Gradient, mean and SGD are minips' own code, so only the communication differs. A role (see `minips.engines.roles`)
+waits for go, which comes when all are ready, and then runs its steps under BSP.
 """
 
 import threading
@@ -22,9 +22,9 @@ from minips.stage import Tensors
 
 
 def alone(control: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> dict[str, Any]:
-    """Gradients alone: the same batches, from the parameters that all start with, and nothing sent.
+    """Gradients alone: the same batches, always at the initial parameters, and nothing is sent.
 
-    ``share`` is how much of a core it had between go and its end: all of it, unless something else runs here.
+    ``share`` is the share of a core that it had from go to its end: 1 unless other work runs here.
     """
     params = problem.init(seeds.init(config.seed))
     went = told_to_go(control)
@@ -36,7 +36,7 @@ def alone(control: ControlPipe, *, config: Config, problem: Problem, worker: int
 
 
 def pipe_server(control: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
-    """A server that takes each round's gradients from a multiprocessing pipe for each worker, by pickle."""
+    """A server that receives each round's gradients over a multiprocessing pipe for each worker, as pickles."""
     rounds = Rounds(config, params)
     with pipe_listener(folder) as listener:
         threading.Thread(target=_serve_pipes, args=(listener, rounds, config), daemon=True).start()

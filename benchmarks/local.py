@@ -1,8 +1,8 @@
 """``python -m benchmarks local``: seconds per gradient step with local steps, predicted and measured behind a link.
 
 BSP, 30 local steps with SGD and with Adam inside, and 120, on softmax regression of the digits: four worker processes
-over TCP, behind links of 10 Mbit/s and 1 ms. Without delays a gradient takes some tenths of a millisecond, and what the
-machine does besides is as much. With 5 ms of computing in each step the prediction has to hold more closely.
+over TCP, behind links of 10 Mbit/s and 1 ms. Without delays a gradient takes a few tenths of a millisecond, and other
+work on the machine as much. With 5 ms of computing in each step the prediction must be closer.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ table = cost.table
 
 def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> Iterator[Row]:
     """A row for each config, those with a delay first."""
-    return cost.held(SoftmaxRegression(*datasets.digits()), list(configs()), rounds, watch)
+    return cost.compare_runs(SoftmaxRegression(*datasets.digits()), list(configs()), rounds, watch)
 
 
 def configs() -> Iterator[tuple[str, Config]]:

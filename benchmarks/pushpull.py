@@ -1,7 +1,7 @@
-"""``python -m benchmarks pushpull``: gradients there and parameters back.
+"""``python -m benchmarks pushpull``: a push of gradients and a pull of parameters.
 
 One tensor, one worker and one server, each in a process. The server subtracts its learning rate times the gradient and
-answers with the parameters: the same work for all but two references, which only move the bytes.
+answers with the parameters: the same work for all contenders but two references, which only move the bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from minips_course.move import trips
 
 VALUES, ROUNDS = (1_000, 1_000_000, 8_000_000), 200
 BASES = ("echo", "memcpy", "tcp", "shm")
-"""What the ratios are made to, in the order of the columns."""
+"""The denominators of the ratios, in the order of the columns."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One contender at one size: seconds of a round trip, and as multiples of the references' of the same round."""
+    """One contender at one size: seconds of a round trip, and their ratios to the references' of the same round."""
 
     values: int
     contender: str
@@ -74,7 +74,7 @@ def _references(wanted: Sequence[str] | None, folder: Path) -> list[Contender]:
         Contender("torch", ways.torch, ways.torch_server, here, skipped=torch),
         Contender("ray", with_ray.trip, skipped=ray),
     ]
-    names = base.chosen([one.name for one in known], wanted)
+    names = base.select([one.name for one in known], wanted)
     return [one for one in known if one.name in names]
 
 

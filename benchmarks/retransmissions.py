@@ -1,4 +1,4 @@
-"""The packets that TCP has sent again on the hosts of a run, as their kernels count."""
+"""The packets that TCP sent again on the hosts of a run, by their kernels' counts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Retransmissions:
-    """``counts`` has the packets of each run, as far as they were seen while it went on."""
+    """``counts`` holds the packets of each run, as far as they were counted during it."""
 
     def __init__(self) -> None:
         self.counts: list[int] = []
@@ -15,13 +15,13 @@ class Retransmissions:
 
     @contextmanager
     def of_a_run(self) -> Iterator[None]:
-        """A run, during which somebody calls `look` now and then."""
+        """Count during one run; the caller calls `look` from time to time."""
         self._seen.clear()
         yield
         self.counts.append(sum(self._seen.values()))
 
     def look(self, _: Any = None) -> None:
-        """Read the count of each network in which descendants of this process are: TcpRetransSegs, RFC 4022."""
+        """Read the count of each network namespace of this process's descendants: TcpRetransSegs, RFC 4022."""
         own = Path("/proc/self/ns/net").readlink()
         for process in _descendants("self"):
             with suppress(OSError, ValueError):  # it has just ended

@@ -1,9 +1,9 @@
-"""``python -m benchmarks rows``: rows of a table beside a dense tensor of as many values, and where rows are placed.
+"""``python -m benchmarks rows``: rows of a table beside a dense tensor of equal size, and the placement of rows.
 
-A push_pull of 100 rows of 1,000,000 × 16 float32, and one of 1,600 values, in turns: one worker and SGD, and for each a
-server in a process of its own, over TCP. Bytes are those of frames. Growth is what 2,000 further push_pulls add to the
-server's resident memory. Then the share of the busiest of four servers: of the rows that `datasets.clicks` draws, and
-of those that a worker's batches of 1,000 push, each once a batch.
+A push_pull of 100 rows of 1,000,000 × 16 float32, and one of 1,600 values, take turns: one worker and SGD, and a server
+process for each, over TCP. Bytes are those of frames. Growth is the resident memory that the server gains in 2,000
+further push_pulls. The second part is the share of the busiest of four servers: of the rows that `datasets.clicks`
+draws, and of those that a worker pushes in batches of 1,000, each once a batch.
 """
 
 import multiprocessing as mp
@@ -87,7 +87,7 @@ def measure(rounds: int = ROUNDS, watch: Watch = lambda text, share: None) -> It
 
 @contextmanager
 def _side(shape: tuple[int, ...], tables: tuple[str, ...]) -> Iterator[tuple[Client, Callable[[], float], Any]]:
-    """A client, a call that makes one push_pull and gives its seconds, and one that gives the server's memory."""
+    """A client, a function that times one push_pull in seconds, and one that reads the server's memory."""
     ours, theirs = mp.get_context("spawn").Pipe()
     process = mp.get_context("spawn").Process(target=_serve, args=(theirs, shape, tables), daemon=True)
     process.start()
@@ -103,7 +103,7 @@ def _side(shape: tuple[int, ...], tables: tuple[str, ...]) -> Iterator[tuple[Cli
                 client.push_pull({"E": gradient}, rows=rows).result(10)
                 return time.perf_counter() - began
 
-            for _ in range(50):  # until buffers and threads are there
+            for _ in range(50):  # warm up buffers and threads
                 call()
             yield client, call, lambda: psutil.Process(process.pid).memory_info().rss
     finally:

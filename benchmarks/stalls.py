@@ -1,8 +1,8 @@
-"""``python -m benchmarks stalls``: the calls of a good client beside twenty peers that stall, and without them.
+"""``python -m benchmarks stalls``: the calls of a good client beside twenty stalled peers, and without them.
 
-The server is in a process of its own. In each round the client calls for a while alone; then the peers connect, prove
-themselves, make a call, send half of another and stop, and the client calls for as long again. A call is 4 kB there and
-back.
+The server runs in its own process. In each round the client first calls alone for a while. Then the peers connect,
+authenticate, make a call, send half of another and stop, and the client calls for as long again. A call is 4 kB there
+and back.
 """
 
 import multiprocessing as mp
@@ -43,8 +43,8 @@ class Row:
 def measure(
     transports: Sequence[str] | None = None, rounds: int = ROUNDS, watch: Watch = lambda text, share: None
 ) -> Iterator[Row]:
-    """A row for each of the transports on which peers can stop in the middle of a message."""
-    names = base.chosen(TRANSPORTS, transports)
+    """A row for each transport on which peers can stop in the middle of a message."""
+    names = base.select(TRANSPORTS, transports)
     for number, name in enumerate(names):
         if missing(stage_class("transport", name)):
             yield Row(name, skipped="skipped: not installed")
@@ -114,7 +114,7 @@ class _Zmtp:
 
 
 class Peer:
-    """A peer that has made a call, and then sends bytes by hand over its ``sock``."""
+    """A peer that has made a call, and whose ``sock`` then sends raw bytes."""
 
     def __init__(self, transport: Any, address: str) -> None:
         self._name, self.things = transport.name, ExitStack()
@@ -149,7 +149,7 @@ class Peer:
 
 
 def bare(transport: Any, address: str) -> socket.socket:
-    """A connection that has said nothing."""
+    """A connection that has not sent anything."""
     if transport.name != "shm":
         return socket.create_connection(Tcp().host_and_port(address.replace(transport.name, "tcp")), WAIT_S)
     sock = socket.socket(socket.AF_UNIX)

@@ -1,11 +1,11 @@
-"""``python -m benchmarks train``: the same training run on minips, on other ways to meet, and with gradients alone.
+"""``python -m benchmarks train``: the same training run on minips, on other systems, and with gradients alone.
 
-Softmax regression on the digits, lifted to D random Fourier features: 10 parameters for each. Two workers under BSP.
-Every contender computes the same gradients with the same code, averages and steps with the same code, and ends at the
-same parameters, which is checked; gradients alone, with nothing sent, are the floor.
+Softmax regression on the digits, lifted to D random Fourier features, with 10 parameters for each. Two workers under
+BSP. Every contender computes the same gradients, averages and steps with the same code, and ends at the same
+parameters, which is checked; gradients alone, with nothing sent, are the floor.
 
-The step loop lasts from go, when all are ready, to the last update. In all includes the start of every process, what is
-shipped to it, and its end.
+The step loop lasts from go, when all are ready, to the last update. "In all" includes the start of every process, the
+data shipped to it, and its end.
 """
 
 import sys
@@ -35,9 +35,9 @@ from minips.training.train import train
 FEATURES, STEPS, ROUNDS = (1_000, 10_000, 100_000), 100, 5
 TRANSPORT = "shm" if sys.platform == "linux" else "tcp"
 SHARE = 0.8
-"""With less of a core than that, the floor is none: the scheduler prefers those who sleep now and then to it."""
+"""With a smaller share of a core the floor is invalid: the scheduler prefers contenders that sometimes sleep."""
 TOLERANCE = 1e-4
-"""How far the parameters may be apart at the end, as a share of the largest: other machines may round otherwise."""
+"""The allowed difference of the final parameters, as a share of the largest: machines may round differently."""
 
 
 class Job(NamedTuple):
@@ -62,7 +62,7 @@ class Row:
     total_s: Spread | None = None
     startup_s: Spread | None = None
     share: Spread | None = None
-    """How much of a core each of the floor's workers had; None for the others, who wait for each other."""
+    """The share of a core that each of the floor's workers had; None for the others, whose workers wait."""
     skipped: str = ""
 
     @property
@@ -79,11 +79,11 @@ def measure(
     rounds: int = ROUNDS,
     watch: Watch = lambda text, share: None,
 ) -> Iterator[Row]:
-    """A row for each number of features and each contender (None: all). RuntimeError where one ends elsewhere."""
+    """A row for each number of features and each contender (None: all). RuntimeError if one ends elsewhere."""
     config = Config(
         transport=build("transport", transport), workers=2, steps=steps, batch_size=64, optimizer=SGD(lr=16.0)
     )
-    names = base.chosen(list(RUN), contenders)
+    names = base.select(list(RUN), contenders)
     absent = {name: lacking([name], "compare") if name in ("torch", "ray") else "" for name in names}
     for i, size in enumerate(features):
         lifted, skipped = problem(size), dict(absent)
@@ -104,13 +104,13 @@ def measure(
 
 
 def problem(features: int) -> Problem:
-    """The digits' training rows, lifted; nothing is held out."""
+    """The digits' training rows, lifted, without held-out rows."""
     data = datasets.digits()
     return SoftmaxRegression(datasets.fourier(data.X, features), data.y)
 
 
 def check(done: Mapping[str, Mapping[int, Job]]) -> None:
-    """RuntimeError where two runs ended at other parameters: they did not do the same work."""
+    """RuntimeError if two runs ended at different parameters, and so did different work."""
     ends = [(name, job.params) for name, runs in done.items() for job in runs.values() if job.params]
     for name, params in ends:
         first, expected = ends[0]
@@ -118,7 +118,7 @@ def check(done: Mapping[str, Mapping[int, Job]]) -> None:
             off = float(np.abs(params[key] - p).max() / np.abs(p).max())
             if not off <= TOLERANCE:
                 raise RuntimeError(
-                    f"{name} and {first} ended at other parameters: {key} is {off:.2g} of its largest value apart, "
+                    f"{name} and {first} ended at different parameters: {key} differs by {off:.2g} of its largest, "
                     f"and {TOLERANCE:g} is allowed. They did not do the same work, so their times cannot be compared."
                 )
 
@@ -142,7 +142,7 @@ def _minips(problem: Problem, config: Config, features: int) -> Job:
 
 
 def _ray(_: Problem, config: Config, features: int) -> Job:
-    """Ray's driver is where a user would start it, with the problem and an imported Ray at hand."""
+    """Run Ray's driver as a user would, with the problem made and Ray imported."""
     with Supervisor(Processes().start) as supervisor:
         (driver,) = supervisor.start("Ray's driver")
         driver.assign(with_ray.drive, {"config": config, "make": problem, "features": features})
@@ -154,7 +154,7 @@ def _ray(_: Problem, config: Config, features: int) -> Job:
 def _conduct(
     work: Callable[..., Any], serve: Callable[..., Any] | None, problem: Problem, config: Config, features: int
 ) -> Job:
-    """A run whose workers, and server if there is one, are roles of this machine's processes, as minips' own are."""
+    """A run whose workers, and server if any, run as roles in processes, like minips' own."""
     began = time.monotonic()
     with base.folder() as folder, Supervisor(Processes().start) as supervisor:
         parts = {"config": config, "folder": folder}
@@ -201,7 +201,7 @@ def table(rows: Sequence[Row]) -> Table:
     headings = ["step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
     shown = base.table(title, headings, rows, cells, "group")
     if short := [row.share.median for row in rows if row.share and row.share.median < SHARE]:
-        words = f"The floor had {min(short):.0%} of its cores: other work runs here, and multiples of it mean nothing."
+        words = f"The floor had {min(short):.0%} of its cores: other work runs here, so its multiples mean nothing."
         shown.caption = "\n".join(filter(None, [words, str(shown.caption or "")]))
     return shown
 

@@ -1,6 +1,6 @@
 """``python -m benchmarks transports``: a frame there and back over each transport, without a server or a codec.
 
-Beside them what a lecture does: HTTP with JSON, the same bytes as a list of floats. Latency is the time of one call
+For comparison, a lecture's way: HTTP with JSON, the same bytes as a list of floats. Latency is the time of one call
 with a small frame; throughput is a large frame's bytes, both ways, over the time of its call. One call at a time.
 """
 
@@ -63,13 +63,13 @@ def measure(
 
 
 def _references(wanted: Sequence[str] | None) -> list[Contender]:
-    """HTTP and a JSON list of floats, as a lecture does it, and a bare TCP socket that sends the bytes back."""
+    """HTTP with a JSON list of floats, as in a lecture, and a bare TCP socket that sends the bytes back."""
     back, aiohttp = {"applies": False}, lacking(["aiohttp"], "transports")
     known = [
         Contender("aiohttp-json", trips.json, trips.json_server, back, applies=False, skipped=aiohttp),
         Contender("echo", trips.echo, trips.echo_server, applies=False),
     ]
-    names = base.chosen([one.name for one in known], wanted)
+    names = base.select([one.name for one in known], wanted)
     return [one for one in known if one.name in names]
 
 

@@ -1,7 +1,7 @@
 """``python -m benchmarks tune``: is the tuner's first choice a good one? Every candidate is run, on two links.
 
-30 configs, ranked by predicted seconds until 90 % of the held-out digits are classified rightly, and then all of them
-measured: softmax regression on the digits, lifted to random Fourier features, four worker processes under BSP.
+30 configs are ranked by the predicted seconds until 90 % of the held-out digits are classified correctly, and then all
+are measured: softmax regression on the digits, lifted to random Fourier features, four worker processes under BSP.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ LINKS = (Link(bandwidth_bps=20e6, latency_s=1e-3), Link(bandwidth_bps=500e6, lat
 
 @dataclass(frozen=True)
 class Row:
-    """One candidate behind one link: its place by prediction, and seconds until the accuracy is reached."""
+    """One candidate behind one link: its predicted rank, and the seconds until the accuracy is reached."""
 
     link: str
     place: int
@@ -34,7 +34,7 @@ class Row:
     predicted_s: float | None
     measured_s: float | None
     over_best: float | None
-    """Measured seconds over those of the fastest of all."""
+    """Measured seconds over those of the fastest candidate."""
     skipped: str = ""
 
 
@@ -54,7 +54,7 @@ def measure(features: int = FEATURES, target: float = TARGET, watch: Watch = lam
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """The rows for the terminal, and below how much longer the first choices took than the best."""
+    """The rows for the terminal; below, how much longer the first choices took than the best."""
     title = f"seconds until {TARGET:.0%} of the held-out digits, in the predicted order"
 
     def cells(row: Row) -> list[str]:
@@ -67,7 +67,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def short(contender: str) -> str:
-    """A candidate's words, without what takes room and tells nothing."""
+    """A candidate's description, shortened."""
     for long, brief in _SHORTER.items():
         contender = contender.replace(long, brief)
     return contender

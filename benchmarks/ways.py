@@ -1,6 +1,6 @@
-"""More ways of a message there and back (see `minips.lab.measure.pairs`): minips as a whole, and other systems.
+"""Round trips of a message (see `minips.lab.measure.pairs`) over minips as a whole, and over other systems.
 
-All of this runs in processes of its own; grpc and torch are imported when a process opens its side.
+Each side runs in its own process, which imports grpc or torch when it opens the side.
 """
 
 import secrets
@@ -25,9 +25,9 @@ from minips.stages.optimizers import SGD
 from minips.stages.transports import Transport
 
 PART_S = 3.0
-"""How long torch's server waits for its own end."""
+"""How long the block of torch's server waits for its thread to end."""
 _answer: Any = None
-"""What `_answer_torch` answers with, in the server's process."""
+"""The function behind `_answer_torch`, in the server's process."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def _config(transport: Transport) -> Config:
 
 @contextmanager
 def pickle_server(*, values: int, applies: bool, folder: Path) -> Iterator[Any]:
-    """The standard library's multiprocessing pipe; an array goes in and comes out by pickle."""
+    """The standard library's multiprocessing pipe, which pickles arrays."""
     with pipe_listener(folder) as listener:
 
         def serve() -> None:
@@ -79,7 +79,7 @@ def pickle_server(*, values: int, applies: bool, folder: Path) -> Iterator[Any]:
 
 
 def pipe_listener(folder: Path) -> connection.Listener:
-    """The listener of a multiprocessing pipe between two processes that are started apart."""
+    """The listener of a multiprocessing pipe between two processes that are started separately."""
     return connection.Listener(None if sys.platform == "win32" else str(folder / f"pipe-{secrets.token_hex(4)}"))
 
 
@@ -133,7 +133,7 @@ def grpc(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
 
 @contextmanager
 def torch_server(*, values: int, folder: Path) -> Iterator[None]:
-    """The serving side: parameters that `_answer_torch` steps. A thread waits for the caller to come."""
+    """The server: parameters that `_answer_torch` steps. A thread waits for the caller."""
     global _answer
     _answer = answering(values, applies=True)
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""The same work on Ray actors. Each driver is a process of its own, with a Ray of its own, which ends with it."""
+"""The same work on Ray actors. Each driver is a process with its own Ray, which ends with it."""
 
 import os
 import time
@@ -18,14 +18,14 @@ from minips.stage import Array, Tensors
 
 
 @contextmanager
-def quiet() -> Iterator[Any]:
+def silenced() -> Iterator[Any]:
     """The module ray; its output is discarded."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         import ray
 
         try:
             yield ray
-        except ray.exceptions.RayError as error:  # its text goes through every task that waited for the one that failed
+        except ray.exceptions.RayError as error:  # its text lists every task that depended on the failed one
             raise RuntimeError(str(error).strip().splitlines()[-1]) from None
 
 
@@ -33,7 +33,7 @@ def quiet() -> Iterator[Any]:
 def trip(address: None, *, values: int) -> Iterator[Trip]:
     """An actor that steps its parameters and answers with them."""
     gradient = numbers(values)
-    with quiet() as ray, connected("local", 1, 1.0):
+    with silenced() as ray, connected("local", 1, 1.0):
         actor = ray.remote(_Stepper).remote(values)
         yield lambda: ray.get(actor.step.remote(gradient), timeout=WAIT_S)
 
@@ -64,11 +64,11 @@ class _Server(Rounds):
 
 
 def drive(control: ControlPipe, *, config: Config, make: Callable[[int], Problem], features: int) -> Any:
-    """A whole job of the problem that ``make`` makes, from the start of Ray to its end. Times are seconds."""
+    """A whole job on the problem from ``make``, from the start of Ray to its end. Times are in seconds."""
     silence()
     problem = make(features)
     params = problem.init(seeds.init(config.seed))
-    with quiet() as ray:
+    with silenced() as ray:
         if not told_to_go(control):
             return None
         began = time.monotonic()

@@ -29,7 +29,23 @@ LESSONS = "\n".join(f"{one.number} {one.title} <lessons/{one.path.stem}>" for on
 CONTENTS = f"""
 ```{{toctree}}
 :hidden:
+:caption: Guide
+docs/training
+docs/server
+docs/clusters
+docs/cost
+docs/stages
+docs/examples
+docs/recipes
+docs/benchmarks
+docs/reading
+docs/FAQ
+```
+
+```{{toctree}}
+:hidden:
 :caption: Lessons
+docs/teachers
 {LESSONS}
 lessons/README
 lessons/GLOSSARY
@@ -39,10 +55,6 @@ lessons/GLOSSARY
 :hidden:
 :caption: Reference
 docs/reference
-docs/reading
-docs/recipes
-docs/FAQ
-docs/teachers
 minips/core/PROTOCOL
 CHANGELOG
 CONTRIBUTING

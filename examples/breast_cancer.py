@@ -1,4 +1,4 @@
-"""Tell benign tumours from malignant ones: train on 455 of them, predict the other 114, and keep the model in a file.
+"""Classify tumours as benign or malignant: train on 455 of them, predict the other 114, and save the model to a file.
 
 Four worker processes send their gradients to a parameter server, which takes the steps. Run it as it is.
 """
@@ -18,10 +18,10 @@ if __name__ == "__main__":
     predicted = run.predict(X_new)  # a label for each row
     certainty = run.predict_proba(X_new).max(axis=1)
     wrong = np.flatnonzero(predicted != NAMES[y_new])
-    print(f"\n{len(y_new) - len(wrong)} of {len(y_new)} new tumours are classified rightly; the others:")
+    print(f"\n{len(y_new) - len(wrong)} of {len(y_new)} new tumours are classified correctly; the others:")
     for row in wrong:
         print(f"  row {row:3}: {predicted[row]} with {certainty[row]:.0%}, but it is {NAMES[y_new][row]}")
 
     run.save("breast_cancer.npz")
-    again = ps.Run.load("breast_cancer.npz")  # perhaps tomorrow, in another program
+    again = ps.Run.load("breast_cancer.npz")  # perhaps later, in another program
     print(f"Loaded again: {again}, the same predictions: {np.array_equal(again.predict(X_new), predicted)}")

@@ -1,6 +1,6 @@
-"""A question before you rent machines: eight with links of 10 Gbit/s, a model of 25 MB, 80 ms of computing in a step.
+"""A question before you rent eight machines with links of 10 Gbit/s: two parameter servers, or a ring?
 
-Two parameter servers or a ring, and do eight bits help? Closed forms and a simulation of minips' own protocol answer.
+The model has 25 MB, a step computes for 80 ms. Do eight bits help? Closed forms and a simulation answer.
 """
 
 import minips as ps

@@ -1,4 +1,4 @@
-"""Hooks of DistributedDataParallel on two processes: bytes that a rank hands to the collectives, and what is learnt."""
+"""Hooks of DistributedDataParallel on two processes: the bytes that a rank gives to collectives, and the accuracy."""
 
 import os
 import tempfile
@@ -26,12 +26,12 @@ HOOKS = {
 
 
 def train(rank: int, folder: str) -> None:
-    """A rank: one training run for each hook, all from the same start and with the same batches."""
+    """Run one rank: a training run for each hook, all from the same parameters and with the same batches."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # nothing leaves this machine
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     sent: list[int] = []
-    dist.all_reduce, dist.all_gather = counting(dist.all_reduce, sent), counting(dist.all_gather, sent)
+    dist.all_reduce, dist.all_gather = count_bytes(dist.all_reduce, sent), count_bytes(dist.all_gather, sent)
     X, y, X_new, y_new = map(torch.from_numpy, ps.datasets.digits())
     for name, (state, hook) in HOOKS.items():
         sent.clear()
@@ -53,14 +53,14 @@ def train(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
-def counting(collective, sent):
-    """A collective that notes the bytes of what it is given."""
+def count_bytes(collective, sent):
+    """Wrap a collective so that it records the bytes of its last argument."""
 
-    def counted(*given, **options):
+    def wrapped(*given, **options):
         sent.append(given[-1].nbytes)
         return collective(*given, **options)
 
-    return counted
+    return wrapped
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Predict a disease's progress, with a decaying learning rate; stop early, go on later, and arrive where one run does.
+"""Predict a disease's progress, with a decaying learning rate; stop early, resume, and get the result of a single run.
 
 The evaluations go to ``diabetes.csv``, the run to ``diabetes.npz``.
 """
@@ -20,10 +20,10 @@ if __name__ == "__main__":
         print(f"Best validation loss {stopping.best.validation_loss:.4f} at step {stopping.best.step}.")
     run.save("diabetes.npz")
 
-    longer = ps.train(problem, config, resume="diabetes.npz", engine="threads")  # the velocity goes on, too
+    longer = ps.train(problem, config, resume="diabetes.npz", engine="threads")  # the velocity is resumed, too
     straight = ps.train(problem, config, engine="threads")
     same = all(np.array_equal(longer.params[name], p) for name, p in straight.params.items())
-    print(f"Gone on to step {longer.updates // 2}: {longer.validation_loss:.4f}; the same bits as in one go: {same}.")
+    print(f"Resumed to step {longer.updates // 2}: {longer.validation_loss:.4f}; the same bits as in one go: {same}.")
     best = problem.held_out()
     if best:
         print(f"The exact solution has {best.loss(problem.solution()):.4f}.")

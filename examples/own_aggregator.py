@@ -1,4 +1,4 @@
-"""An aggregator of one's own: the geometric median, which a worker that sends garbage hardly moves.
+"""An aggregator of your own: the geometric median, which barely moves if one worker sends garbage.
 
 On the command line: ``minips --load own_aggregator.py train --aggregator geometricmedian``.
 """
@@ -14,7 +14,7 @@ import minips as ps
 @ps.register
 @dataclass(frozen=True)
 class GeometricMedian(ps.Aggregator):
-    """The point whose distances to all gradients have the least sum, by ten rounds of Weiszfeld's iteration (1937)."""
+    """The point with the least sum of distances to all gradients, by ten rounds of Weiszfeld's iteration (1937)."""
 
     name = "geometricmedian"
 
@@ -32,7 +32,7 @@ class GeometricMedian(ps.Aggregator):
 if __name__ == "__main__":
     ps.testing.check(GeometricMedian())
     X, y, X_new, y_new = ps.datasets.digits()
-    X[: len(X) // 5] *= -100  # what the first of five workers has is garbage
+    X[: len(X) // 5] *= -100  # the first of five workers has garbage
     for aggregator in ps.Mean(), ps.Median(), GeometricMedian():
         config = ps.Config(workers=5, steps=60, aggregator=aggregator)
         run = ps.train(ps.SoftmaxRegression(X, y, X_new, y_new), config, engine="threads")

@@ -1,4 +1,4 @@
-"""A consistency model of one's own: SSP whose bound follows the workers' speeds, in ten lines.
+"""A consistency model of your own: SSP with a bound that follows the workers' speeds, in ten lines.
 
 On the command line: ``minips --load own_consistency.py train --consistency dynssp``.
 """
@@ -11,16 +11,16 @@ import minips as ps
 @ps.register
 @dataclass(frozen=True)
 class DynSSP(ps.Consistency):
-    """A worker that is more than ``least`` clocks ahead goes on, up to ``most``, where waiting would take longer than
-    its next step. After Zhao et al. 2019, whose rule looks several steps ahead.
+    """A worker more than ``least`` clocks ahead continues, up to ``most``, if waiting would take longer than its next
+    step. After Zhao et al. 2019, whose rule looks several steps ahead.
     """
 
     name = "dynssp"
-    least: int = ps.option(1, "clocks that a worker may be ahead in any case", minimum=0, step=1)
-    most: int = ps.option(6, "clocks that it may be ahead at most", minimum=0, step=1)
+    least: int = ps.option(1, "clocks that a worker may always be ahead", minimum=0, step=1)
+    most: int = ps.option(6, "the most clocks that it may be ahead", minimum=0, step=1)
 
     def quorum(self, workers: int) -> None:
-        return None  # no rounds: each push is applied as it comes
+        return None  # no rounds: each push is applied as it arrives
 
     def may_pull(self, view: ps.PullView) -> bool:
         began = view.state.setdefault("began", min(view.pushed_at))

@@ -1,4 +1,4 @@
-"""An optimizer of one's own: Lion, which steps along the sign of a running mean.
+"""An optimizer of your own: Lion, which steps along the sign of a running mean.
 
 On the command line: ``minips --load own_optimizer.py train --optimizer lion:lr=0.01``.
 """
@@ -21,7 +21,7 @@ class Lion(ps.Optimizer):
     lr: float = ps.option(0.01, "learning rate", above=0)
 
     def step(self, params: ps.Tensors, grads: ps.Tensors, state: dict[str, Any]) -> None:
-        means = state.setdefault("means", {})  # the server keeps the state, and it starts empty
+        means = state.setdefault("means", {})  # the server keeps the state, which starts empty
         for name, p in params.items():
             g, m = grads[name], means.setdefault(name, np.zeros_like(p))
             p -= self.lr * np.sign(0.9 * m + 0.1 * g)

@@ -1,6 +1,6 @@
-"""A model of one's own, with types that ``mypy --strict`` accepts: Poisson regression, which predicts counts.
+"""A model of your own, with types that ``mypy --strict`` accepts: Poisson regression, which predicts counts.
 
-A problem says how its parameters start, and what its loss and their gradient are. All else is minips' work.
+A problem defines its initial parameters, the loss and the gradient. minips does the rest.
 """
 
 from typing import Any
@@ -29,6 +29,6 @@ if __name__ == "__main__":
     problem = PoissonRegression(X, rng.poisson(np.exp(X @ truth)))
     ps.testing.check(problem)  # the gradient against finite differences, the shards against the whole
     config = ps.Config(workers=2, consistency="ssp", optimizer=ps.Adam(lr=0.01), steps=400)
-    print(config)  # what differs from the defaults; help(ps.Config) explains every field
+    print(config)  # the fields that differ from their defaults; help(ps.Config) explains all
     run = ps.train(problem, config)
     print(f"{run}: loss {problem.loss(run.params):.4f}, w = {run.params['w'].round(2)} where the truth is {truth}")

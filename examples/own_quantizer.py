@@ -1,4 +1,4 @@
-"""A quantizer of one's own: eight bits a value, and for each row of a tensor a scale of its own.
+"""A quantizer of your own: eight bits a value, and a scale for each row of a tensor.
 
 On the command line: ``minips --load own_quantizer.py train --quantizer rowint8``.
 """
@@ -23,7 +23,7 @@ class RowInt8(ps.Quantizer):
         return {"codes": np.rint(x / scale).astype(np.int8).reshape(x.shape), "scale": scale}
 
     def decode(self, parts: ps.Parts) -> ps.Array:
-        codes, scale = ps.part(parts, "codes"), ps.part(parts, "scale")  # part says in a sentence what is missing
+        codes, scale = ps.part(parts, "codes"), ps.part(parts, "scale")  # `part` raises ValueError if one is missing
         return np.asarray(codes * scale, scale.dtype).reshape(codes.shape)
 
     def error_bound(self, x: ps.Array) -> float:

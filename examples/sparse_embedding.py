@@ -1,4 +1,4 @@
-"""An embedding of 100,000 words of which a step needs eight: those rows alone travel, both ways, and are stepped."""
+"""An embedding of 100,000 words, of which a step needs eight: only those rows travel, both ways, and are updated."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if __name__ == "__main__":
         for step in range(101):
             error = rows - truth[words]
             pushed = {"embedding": ps.Rows(words, error)}
-            words = np.unique(rng.zipf(1.5, size=8) % len(truth))  # the next step's: frequent ones and rare ones
+            words = np.unique(rng.zipf(1.5, size=8) % len(truth))  # for the next step: frequent and rare words
             rows = client.push_pull(pushed, rows={"embedding": words}).result()["embedding"]
             if step % 25 == 0:
                 print(f"step {step:3}: loss {np.square(error).mean():.3f}")

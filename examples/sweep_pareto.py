@@ -1,4 +1,4 @@
-"""Train one model many times, and find the runs of which no other sent fewer bytes and ended at a lower loss."""
+"""Train one model many times, and find the Pareto front: runs that no other beats in both bytes sent and loss."""
 
 import minips as ps
 
@@ -13,7 +13,7 @@ if __name__ == "__main__":
         for steps in (20, 60, 120)
     ]
     table = ps.RunTable(ps.sweep(problem, configs, engine="threads"))
-    print(table)  # table.to_frame() makes a pandas DataFrame of it
+    print(table)  # table.to_frame() is a pandas DataFrame
 
     print("\nOn the Pareto front:")
     for row in table.pareto():  # ps.lab.plots.pareto(table) draws it

@@ -1,4 +1,4 @@
-"""A small convolutional network in PyTorch, trained by four workers, and then an ordinary module."""
+"""A small convolutional network in PyTorch, trained by four workers and then used as an ordinary module."""
 
 import numpy as np
 import torch

@@ -1,7 +1,7 @@
 """A parameter server on torch.distributed.rpc: two workers push gradients of ``nn.Linear(10, 1)``, the server steps.
 
-Five things are easily got wrong; comments (1) to (5) stand where they are right. ``torch_rpc_in_minips.py`` does the
-same. It wants PyTorch: ``pip install torch``.
+Five things easily go wrong; comments (1) to (5) mark the places where they are right. ``torch_rpc_in_minips.py`` does
+the same. It needs PyTorch: ``pip install torch``.
 """
 
 import os
@@ -28,14 +28,14 @@ class ParameterServer:
         self.gradients: list[list[torch.Tensor]] = []
 
     def weights(self) -> list[torch.Tensor]:
-        """A copy, which the next step leaves as it is."""
+        """Copies of the parameters, which the next step does not change."""
         return [p.detach().clone() for p in self.model.parameters()]
 
 
 @rpc.functions.async_execution
 def push_pull(server: rpc.RRef, gradients: list[torch.Tensor]) -> torch.futures.Future:
-    """Runs at the server. (1) It travels by its name: a lambda has none that the other side could look up."""
-    ps = server.local_value()  # (2) which only the owner of the reference has: elsewhere it is server.to_here()
+    """Runs on the server. (1) It is sent by name, so a lambda, which the other side cannot look up, would fail."""
+    ps = server.local_value()  # (2) only at the owner of the reference; elsewhere use server.to_here()
     with ps.lock:  # (3) calls run in several threads, so updates must hold a lock
         answer = ps.round
         ps.gradients.append(gradients)
@@ -45,7 +45,7 @@ def push_pull(server: rpc.RRef, gradients: list[torch.Tensor]) -> torch.futures.
             ps.optimizer.step()
             ps.gradients, ps.round = [], torch.futures.Future()
             answer.set_result(ps.weights())
-    return answer  # (4) a function of async_execution returns a Future: the call is answered when that is
+    return answer  # (4) with async_execution the call returns when this Future is completed
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor]:
@@ -62,7 +62,7 @@ def loss_of(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def work(server: rpc.RRef, worker: int) -> None:
-    """Runs at a worker, on its half of the rows: gradient there, new weights back."""
+    """Runs on a worker, with its half of the rows: sends gradients, gets new weights."""
     model = nn.Linear(10, 1)
     X, y = (part.chunk(WORKERS)[worker] for part in data())
     weights = rpc.rpc_sync(server.owner(), pull, args=(server,))
@@ -71,17 +71,17 @@ def work(server: rpc.RRef, worker: int) -> None:
             p.data = w
         gradients = torch.autograd.grad(loss_of(model, X, y), list(model.parameters()))
         future = rpc.rpc_async(server.owner(), push_pull, args=(server, list(gradients)))
-        weights = future.wait()  # (5) a worker that drops the answer computes with its first weights for ever
+        weights = future.wait()  # (5) a worker that ignores the answer keeps its first weights for ever
 
 
 def pull(server: rpc.RRef) -> list[torch.Tensor]:
-    """Runs at the server."""
+    """Runs on the server."""
     with server.local_value().lock:
         return server.local_value().weights()
 
 
 def run(rank: int, folder: str) -> None:
-    """A process: rank 0 is the server, and tells the workers to work."""
+    """Run one process: rank 0 is the server, and starts the workers' work."""
     os.environ["TP_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # nothing leaves this machine
     options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/meet", rpc_timeout=60)
     rpc.init_rpc(f"rank-{rank}", rank=rank, world_size=WORKERS + 1, rpc_backend_options=options)

@@ -1,4 +1,4 @@
-"""What ``torch_rpc.py`` does, in minips: two workers push gradients of a linear model, a server averages and steps."""
+"""``torch_rpc.py`` in minips: two workers push gradients of a linear model, a server averages and steps."""
 
 import numpy as np
 

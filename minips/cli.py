@@ -50,7 +50,7 @@ _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
 
 class WrongValueError(ValueError):
-    """An option has an impossible value."""
+    """Raised for an impossible value of an option."""
 
 
 @contextmanager
@@ -376,7 +376,9 @@ def _tls(transport: Any, **named: str | None) -> Any:
     """The transport with the given files for TLS. ValueError if it does not support TLS."""
     named = {name: file for name, file in named.items() if file}
     if named and not hasattr(transport, "certificate"):
-        raise ValueError(f"{transport!r} has no TLS, for which --certificate, --key and --authority are. Use tcp.")
+        raise ValueError(
+            f"--certificate, --key and --authority are for TLS, which tcp speaks and {transport!r} does not."
+        )
     return dataclasses.replace(transport, **named)
 
 
@@ -704,7 +706,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")
     one = add(check, "grade an exercise in a notebook")
     one.add_argument("exercise", metavar="EXERCISE", help="its key, such as wait.1")
-    one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="your copy of the lesson, or several people's")
+    one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="one or more copies of the lesson")
     return parser
 
 

@@ -153,9 +153,8 @@ def _accuracy(rows: list[Row]) -> str:
     """The error of the quiet rows' predictions, and a note for the other rows."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
-    sentences = (
-        [f"The predictions{' of the other rows' if busy else ''} were off by at most {max(off):.0%}."] if off else []
-    )
+    which = " of the other rows" if busy else ""
+    sentences = [f"The predictions{which} were off by at most {max(off):.0%}."] if off else []
     if busy:
         worst = max(busy, key=lambda row: abs(row.predicted_s / row.run.seconds_per_step - 1))
         sentences = [f"{'; '.join(row.name for row in busy)}: {worst.note}", *sentences]

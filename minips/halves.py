@@ -6,7 +6,7 @@ import numpy as np
 
 
 def widen(x: Any) -> Any:
-    """``x`` with half floats converted to float32; other floats are returned as they are."""
+    """``x`` as floats of at least 32 bits: half floats become float32."""
     plain = x.dtype.kind == "f" and x.dtype.itemsize >= 4  # quicker than result_type
     return x if plain else x.astype(np.result_type(x.dtype, np.float32))
 

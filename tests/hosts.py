@@ -4,7 +4,6 @@ Nothing that runs there reaches another network than its own.
 """
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -17,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pages
 
 ROOT = Path(__file__).parents[1]
 LO_UP = """
@@ -56,10 +57,8 @@ def on_loopback(*program: str, timeout: float) -> str:
 
 
 def commands(word: str, address: str) -> list[str]:
-    """The commands of the README's block that has this word, at this address in place of the README's."""
-    blocks = re.findall(
-        r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
+    """The commands of the block of docs/clusters.md that has this word, at this address in place of the page's."""
+    blocks = pages.blocks("docs/clusters.md", "sh")
     (block,) = (one.replace("\\\n", "").replace("10.0.0.1", address) for one in blocks if word in one)
     return [line.partition("#")[0].rstrip() for line in block.splitlines()]
 
@@ -102,7 +101,7 @@ class Host:
         return output + ("" if check else errors)
 
     def in_shell(self, command: str) -> tuple[str, ...]:
-        """The program that carries out a command of the README in this host's place."""
+        """The program that carries out a command of the page in this host's place."""
         python = shlex.quote(sys.executable)
         known = f'minips() {{ {python} -m minips "$@"; }}; ray() {{ {python} -m ray.scripts.scripts "$@"; }}'
         return ("sh", "-ec", f"{known}; cd {self.place}; {command}")
@@ -111,7 +110,7 @@ class Host:
         return self.run(sys.executable, *arguments, timeout=timeout, check=check)
 
     def ray_start(self, head: "Host") -> None:
-        """Join the cluster of this head by the README's command; begin it, where that is this host."""
+        """Join the cluster of this head by the page's command; begin it, where that is this host."""
         command = commands("ray start", head.address)[self is not head]
         options = "--num-cpus 3 --disable-usage-stats" + " --include-dashboard false" * (self is head)
         self.run(*self.in_shell(f"{command} {options}"))

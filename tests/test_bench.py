@@ -73,7 +73,7 @@ def test_a_ratio_is_taken_round_by_round_where_both_took_part():
 
 def test_a_row_is_plain_enough_for_json():
     row = pushpull.Row(10, "tcp", Spread(2.0, 1.0, 3.0), {"echo": Spread(1.5, 1.0, 2.0)})
-    assert json.loads(json.dumps(base.plain(row))) == {
+    assert json.loads(json.dumps(base.to_plain(row))) == {
         "values": 10,
         "contender": "tcp",
         "seconds": 2.0,
@@ -242,7 +242,7 @@ def test_runs_that_end_elsewhere_are_not_compared():
 
     train.check({"minips": at(10.0), "pickle": at(10.0 + 1e-6), "floor": {0: train.Job(1.0, 2.0, None)}})
     for off in (10.1, np.nan):
-        with pytest.raises(RuntimeError, match="pickle and minips ended at other parameters"):
+        with pytest.raises(RuntimeError, match="pickle and minips ended at different parameters"):
             train.check({"minips": at(10.0), "pickle": at(off)})
 
 
@@ -270,7 +270,7 @@ def test_a_floor_that_had_to_share_its_cores_is_not_called_a_floor():
 
 
 @pytest.mark.parametrize(
-    ("load", "words"), [(0.5, ""), (25.0, "This machine is busy: 25.0 processes want its 2 cores.")]
+    ("load", "words"), [(0.5, ""), (25.0, "This machine is busy: 25.0 processes compete for its 2 cores.")]
 )
 def test_a_busy_machine_is_named_before_it_is_measured(monkeypatch, load, words):
     monkeypatch.setattr(base.os, "getloadavg", lambda: (load, load, load), raising=False)

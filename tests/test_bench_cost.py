@@ -44,7 +44,7 @@ def test_a_config_is_predicted_and_then_run(monkeypatch):
         assert row.error == pytest.approx(row.predicted_s.median / row.measured_s.median - 1)
     assert told[0] == ("calibrating exact, 1 server", 0.0)
     assert told[-1] == ("exact, ring, bare", 0.75)
-    assert base.plain(rows[0])["predicted_s_quartiles"] == list(rows[0].predicted_s[1:])
+    assert base.to_plain(rows[0])["predicted_s_quartiles"] == list(rows[0].predicted_s[1:])
 
 
 def test_local_steps_are_predicted_with_a_delay_and_without():
@@ -88,7 +88,7 @@ def test_every_candidate_of_a_tuning_is_a_row_and_the_verdict_is_about_the_first
     assert told == [0.25, 0.75]
     assert [row.place for row in rows] == [1, 2, 3, 1, 2, 3]
     assert [row.over_best for row in rows[:3]] == [pytest.approx(1.1), 1.0, None]
-    assert base.plain(rows[2])["measured_s"] is None
+    assert base.to_plain(rows[2])["measured_s"] is None
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(tune.table(rows))
     shown = console.export_text()

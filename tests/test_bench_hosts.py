@@ -101,7 +101,7 @@ def test_the_table_of_hosts_fits_and_has_ratios_and_limits(monkeypatch):
     assert "bad over good 2.00 1.90 [1.90, 1.90] 0.95" in words
     assert "50 kB: One queue would have 300,000 bytes." in words
     assert set(hosts.chart(rows).series) == {"buffers", "flows, Mbit/s", "racks"}
-    assert base.plain(rows[0])["ratio_quartiles"] == pytest.approx([3.05, 3.15])
+    assert base.to_plain(rows[0])["ratio_quartiles"] == pytest.approx([3.05, 3.15])
 
 
 def test_each_part_can_be_chosen_and_the_ring_is_held_in_both_orders(monkeypatch, tmp_path, capsys):
@@ -110,7 +110,7 @@ def test_each_part_can_be_chosen_and_the_ring_is_held_in_both_orders(monkeypatch
         assert isinstance(config.exchange, hosts.CrossingRing) == (name == "bad order")
         return row(name, seconds * 0.9, [seconds] * rounds)
 
-    monkeypatch.setattr(hosts, "_held", held)
+    monkeypatch.setattr(hosts, "_compare_runs", held)
     monkeypatch.setattr(hosts, "calibrate", lambda *given: Calibration())
     file = tmp_path / "rows.json"
     assert __main__.main(["hosts", "--parts", "racks", "--rounds", "2", "--json", str(file)]) == 0

@@ -3,10 +3,9 @@
 import contextlib
 import io
 import json
-import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+import pages
 import pytest
 
 import minips as ps
@@ -142,10 +141,8 @@ class Pair(ps.RingAllReduce):
     name = "pair"
 
 
-def test_the_readme_shows_what_is_printed():
-    blocks = re.findall(
-        r"```(?:python|text)\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL
-    )
+def test_the_page_shows_what_is_printed():
+    blocks = pages.blocks("docs/cost.md")
     (at,) = (number for number, block in enumerate(blocks) if "cost.Cluster(" in block)
     said = io.StringIO()
     with contextlib.redirect_stdout(said):

@@ -68,7 +68,7 @@ def test_a_share_outside_of_zero_and_one_is_refused(validation):
 
 
 def test_a_share_that_leaves_no_training_rows_is_refused():
-    with pytest.raises(ValueError, match="none to train on"):
+    with pytest.raises(ValueError, match="no rows to train on"):
         datasets.synthetic(rows=3, validation=0.9)
 
 

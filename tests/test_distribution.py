@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
+import pages
 import pytest
 import yaml
 
@@ -28,8 +29,7 @@ PROJECT = SETTINGS["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 HOME = PROJECT["urls"]["Homepage"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-FAQ = (ROOT / "docs" / "FAQ.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+REFERENCE = pages.text("docs/reference.md")
 
 
 def test_the_project_has_one_address_and_one_version():
@@ -43,7 +43,7 @@ def test_the_project_has_one_address_and_one_version():
 
 
 def test_a_package_index_finds_what_the_readme_links_to():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = pages.text("README.md")
     for one in SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(one["pattern"], one["replacement"], text)
     links = re.findall(r"\]\(([^)]*)\)", text)
@@ -90,12 +90,13 @@ def test_the_reference_has_every_name_of_every_namespace():
     assert {name for namespace in namespaces for name in dir(getattr(ps, namespace))} <= told
 
 
-def test_what_the_faq_says_of_saving_is_so(tmp_path, monkeypatch):
+def test_what_the_page_says_of_saving_is_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (saving,) = (block for block in re.findall(r"```python\n(.*?)```", FAQ, flags=re.DOTALL) if "run.save" in block)
+    (saving,) = (block for block in pages.blocks("docs/training.md", "python") if "run.save" in block)
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=60, features=5, classes=3))
     run = ps.train(problem, ps.Config(workers=2, steps=3, transport="inproc"), engine="threads")
-    names = {"ps": ps, "run": run, "problem": problem, "X": problem.X, "config": run.config.with_({"steps": 5})}
+    names = {"ps": ps, "run": run, "problem": problem, "config": run.config}
+    saving = saving.replace('{"steps": 400}', '{"steps": 5}')
     exec(saving.replace('resume="run.npz"', 'resume="run.npz", engine="threads"'), names)
     assert list(names["labels"]) == list(run.predict(problem.X))
     assert names["longer"].updates == 10

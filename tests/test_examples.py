@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
+import pages
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -72,14 +73,12 @@ def number(text):
         return text
 
 
-def test_each_is_short_and_stands_in_the_readme():
-    rows = re.findall(
-        r"^\| \[`(.+?)`\]\(examples/(.+?)\) \| .+ \| (\d+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
-    )
-    assert sorted(name for name, _, _ in rows) == sorted(files())
-    for name, target, lines in rows:
+def test_each_is_short_and_stands_in_the_list():
+    rows = re.findall(r"^\| \[`(.+?)`\]\(\.\./examples/(.+?)\) \| .+ \|$", pages.text("docs/examples.md"), re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(files())
+    for name, target in rows:
         assert name == target
-        assert files()[name].read_text().count("\n") == int(lines) <= MOST_LINES.get(name, 40)
+        assert files()[name].read_text().count("\n") <= MOST_LINES.get(name, 40)
 
 
 @pytest.mark.soak

@@ -611,7 +611,7 @@ def test_words_do_not_go_where_a_file_goes(option, tmp_path, capfd, monkeypatch)
 def test_a_token_file_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "token").write_bytes(b"\xff\xfe")
     (tmp_path / "token").chmod(0o600)
-    with pytest.raises(ValueError, match=r"token does not hold text in UTF-8\. Delete it, or name another\."):
+    with pytest.raises(ValueError, match=r"token is not text in UTF-8\. Delete it, or name another\."):
         cli._token(str(tmp_path / "token"))
 
 

@@ -97,7 +97,10 @@ def test_of_an_error_that_was_not_expected_the_events_have_the_words(monkeypatch
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({"version": 1}, "pushed gradients of version 1; the newest is 0"), ({"of": {"w": [0]}}, "Only a table takes")],
+    [
+        ({"version": 1}, "pushed gradients of version 1; the newest is 0"),
+        ({"of": {"w": [0]}}, "server has no tables"),
+    ],
 )
 def test_gradients_of_a_version_to_come_and_rows_of_no_table_are_refused(fields, words):
     config = ps.Config(workers=1, consistency="asp")

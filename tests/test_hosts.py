@@ -385,7 +385,7 @@ if __name__ == "__main__":
 
 
 def by_hand() -> str:
-    """The README's commands, on three hosts: the digest of the run that the server saves."""
+    """The commands of docs/clusters.md, on three hosts: the digest of the run that the server saves."""
     with ExitStack() as programs, joined(3) as (first, *others):
 
         def begin(host: Host, command: str) -> "subprocess.Popen[str]":
@@ -412,14 +412,14 @@ def by_hand() -> str:
         return digest(ps.Run.load(first.place / "run.npz"))
 
 
-def test_the_commands_of_the_readme_serve_and_work_on_three_hosts(made_here):
+def test_the_commands_of_the_page_serve_and_work_on_three_hosts(made_here):
     if not shutil.which("openssl"):
         pytest.skip("there is no openssl command")
     assert by_hand() == digest(ps.train(PROBLEM, ps.Config(workers=2, steps=10)))
 
 
 @pytest.mark.soak
-def test_the_commands_of_the_readme_need_no_rights(made_here, program):
+def test_the_commands_of_the_page_need_no_rights(made_here, program):
     if os.getuid() or not shutil.which("setpriv") or not shutil.which("openssl"):
         pytest.skip("the test run is not root's, or there is no setpriv or openssl")
     program.write_text(BY_HAND)

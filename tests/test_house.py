@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grimp
 import networkx
+import pages
 import pytest
 import yaml
 
@@ -133,7 +134,7 @@ def test_every_public_name_is_there():
 
 
 def test_the_readme_lists_what_is_registered():
-    rows = re.findall(r"^\| (\w+) \| (.+) \|$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    rows = re.findall(r"^\| (\w+) \| (.+) \|$", pages.text("README.md"), flags=re.MULTILINE)
     listed = {kind: re.findall(r"[a-z0-9]+", re.sub(r"\(.*?\)|,? each .*", "", said)) for kind, said in rows}
     for kind in (
         "quantizer",
@@ -154,6 +155,5 @@ def test_the_readme_lists_what_is_registered():
 
 @pytest.mark.usefixtures("registry")
 def test_the_readmes_own_stage_passes_the_checks_as_it_says():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    (stage,) = (block for block in blocks if "ps.testing.check(" in block)
+    (stage,) = (block for block in pages.blocks("README.md", "python") if "ps.testing.check(" in block)
     exec(stage, {"__name__": "__main__"})

@@ -208,7 +208,7 @@ def test_a_part_of_the_rows_may_hold_one_class():
     assert ps.SoftmaxRegression(X, np.zeros(12, int), classes=2).classes == 2
     with pytest.raises(ValueError, match="one class, 0"):
         ps.SoftmaxRegression(X, np.zeros(12, int), classes=1)
-    with pytest.raises(ValueError, match="y names 2 classes, and classes=3"):
+    with pytest.raises(ValueError, match="y has 2 labels but classes=3"):
         ps.SoftmaxRegression(X, TEXTS, classes=3)
     assert ps.SoftmaxRegression(X, np.zeros(12, int), classes=np.int64(2)).classes == 2
     for wrong in ([0, 1], "2", 2.0, True, 0, -1):

@@ -179,7 +179,7 @@ def test_the_demo_measures_a_busy_row_again(monkeypatch):
     machine, (row, *_) = Machine(monkeypatch, 1.4, 0.1), rows([""] * 5)
     monkeypatch.setattr(demo, "predict", lambda *_: machine.measure() and row.run)
     monkeypatch.setattr(demo.ps, "train", lambda *_, **__: machine.measured)
-    _, run, note = demo._measured(None, None, Calibration(), print)
+    _, run, note = demo._predict_and_run(None, None, Calibration(), print)
     assert (run, note) == (2, "")
 
 

@@ -366,7 +366,7 @@ class TestCompressorExplorer:
         panel = lab.CompressorExplorer(compressor=Forgetful())
         panel.run()
         assert panel.wait(30)
-        assert "other bytes back" in panel.job.message.value
+        assert "changed the data" in panel.job.message.value
 
 
 class TestCodecExplorer:

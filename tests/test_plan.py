@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 import minips as ps
 from minips.core.codec import Decoder, Encoder, unpack
+from minips.core.limits import of_anything
+from minips.core.local import warn_of_outer
 from minips.core.message import Header, Message
 from minips.core.plan import Plan
 from minips.results.trace import UNTIMED, Trace
@@ -294,3 +296,21 @@ def test_a_saved_run_tells_its_planned_messages(tmp_path: Path) -> None:
     assert ps.Run.load(tmp_path / "run.npz").summary() == run.summary()
     cut = replace(run, trace=Trace(limit=4, until=0.5, planned=run.trace.planned))
     assert "at least" in cut.summary()
+
+
+@pytest.mark.usefixtures("registry")
+def test_other_special_cases_go_by_behaviour_too() -> None:
+    with pytest.warns(UserWarning, match="With local steps the optimizer is the outer one"):
+        warn_of_outer(ps.LocalSteps(), renamed(ps.SGD))
+    warn_of_outer(ps.LocalSteps(), renamed(ps.SGD, "steps", step=lambda self, params, grads, state: None))
+    limits = of_anything()._replace(head=10)
+    with pytest.raises(ValueError, match="The second frame has 11 bytes"):
+        limits.check_head(renamed(PACK), [bytes(11)])
+    limits.check_head(renamed(PACK, "reads", loads=lambda self, frames: frames), [bytes(11)])
+    table = ps.Config(push=ps.Codec(memory=renamed(MEMORY)), workers=1)
+    with (
+        ps.Server({"w": np.zeros((4, 2), "f4")}, table, tables=("w",)).serve() as server,
+        ps.connect(server.address, table, token=server.token) as client,
+    ):
+        pushed = ps.Rows([1], np.ones((1, 2), "f4"))
+        assert client.push({"w": pushed}).result(10) == "applied"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
+import pages
 import pytest
 
 import minips as ps
@@ -191,11 +192,12 @@ def cases():
 
 
 def test_the_documents_have_the_time_for_which_a_hello_waits():
-    readme = (Path(ps.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     assert f"is free within {SOON_S:g} s because the session's last connection broke, the answer waits for that" in (
         " ".join(TEXT.split())
     )
-    assert f"that is started again at most {SOON_S:g} seconds sooner waits for it" in " ".join(readme.split())
+    assert f"that is started again at most {SOON_S:g} seconds sooner waits for it" in (
+        " ".join(pages.text("docs/clusters.md").split())
+    )
 
 
 def test_the_list_of_messages_has_their_fields():

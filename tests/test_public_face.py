@@ -1,4 +1,4 @@
-"""What tools see of minips: type checkers, ``dir``, ``help``; and what the README promises."""
+"""What tools see of minips: type checkers, ``dir``, ``help``; and what the pages promise."""
 
 import ast
 import dataclasses
@@ -13,13 +13,13 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+import pages
 import pytest
 
 import minips as ps
 from minips.stage import stage_class
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
 NAMESPACES = {
     "aggregator": ps.aggregators,
     "compressor": ps.compressors,
@@ -45,6 +45,8 @@ VALUES = [
     *(stage_class(kind, name) for kind in ps.kinds() for name in ps.names(kind)),
 ]
 OTHER_IDIOMS = """
+import dataclasses
+
 config = ps.Config(transport="inproc", push={"quantizer": "sign"}, link={"latency_s": 0.01}, exchange={"name": "ring"})
 config = dataclasses.replace(config, consistency="ssp", delays=ps.Delays(slow={1: 5.0}), pull=ps.Codec())
 codec = ps.Codec("topk", "errorfeedback")
@@ -101,22 +103,31 @@ ps.Config().workers = 3
 """
 
 
-def test_mypy_takes_every_idiom_of_the_readme_and_refuses_every_mistake(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) >= 5
-    (tmp_path / "idioms.py").write_text("\n".join(blocks) + OTHER_IDIOMS)
+def test_mypy_takes_every_idiom_of_the_pages_and_refuses_every_mistake(tmp_path):
+    programs = {f"page_{Path(page).stem}": pages.blocks(page, "python") for page in pages.GUIDE}
+    programs = {name: "\n".join(blocks) for name, blocks in programs.items() if blocks}
+    assert len(programs) >= 6
+    for name, program in programs.items():
+        (tmp_path / f"{name}.py").write_text(program + OTHER_IDIOMS * (name == "page_README"))
     (tmp_path / "mistakes.py").write_text(MISTAKES)
-    command = [sys.executable, "-m", "mypy", "--strict", "-m", "idioms", "-m", "mistakes"]
+    modules = [word for name in (*programs, "mistakes") for word in ("-m", name)]
+    command = [sys.executable, "-m", "mypy", "--strict", *modules]
     environment = {**os.environ, "MYPYPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
     errors = re.findall(r"(\w+)\.py:(\d+): error: ", done.stdout)
     assert errors == [("mistakes", str(line)) for line in range(2, MISTAKES.count("\n") + 1)], done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("heading", "least"), [("What a peer with the token", 10), ("More than one machine", 5)])
-def test_each_promise_and_measurement_names_what_exists(heading, least):
-    (section,) = re.findall(rf"^## {heading}(.*?)^## ", README, flags=re.DOTALL | re.MULTILINE)
-    rows = re.findall(r"^\| (?!promise|measured|---)(.+?) \| (?:.+ \| )?(.+) \|$", section, flags=re.MULTILINE)
+@pytest.mark.parametrize(
+    ("name", "heading", "least"),
+    [
+        ("SECURITY.md", "What minips protects", 11),
+        ("docs/clusters.md", "What was measured where", 5),
+    ],
+)
+def test_each_promise_and_measurement_names_what_exists(name, heading, least):
+    section = pages.section(name, heading)
+    rows = re.findall(r"^\| (?!against|measured|---)(.+?) \| (?:.+ \| )?(.+) \|$", section, flags=re.MULTILINE)
     assert len(rows) >= least
     for promise, held in rows:
         path = ""
@@ -240,7 +251,11 @@ def test_every_type_checker_takes_every_listed_name_as_public():
     """By the rules of a package with ``py.typed``, an import counts under the same name or in ``__all__`` only."""
     tree = ast.parse((ROOT / "minips" / "__init__.py").read_text(encoding="utf-8"))
     imported = {
-        one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names if one.asname
+        one.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+        if one.asname == one.name
     }
     assigned = {
         target.id

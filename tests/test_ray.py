@@ -156,7 +156,7 @@ def test_a_cluster_of_two_hosts(cluster):
 @needs_ray
 @needs_hosts
 @needs_cables
-def test_the_commands_of_the_readme_train_on_a_cluster(cluster):
+def test_the_commands_of_the_page_train_on_a_cluster(cluster):
     first, _ = cluster
     *_, train = hosts.commands("ray start", first.address)
     first.run(*first.in_shell(f"{train} --steps 10 --save run.npz"))

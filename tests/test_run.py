@@ -1,6 +1,7 @@
 """What can be done with a finished run."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def test_texts_are_labels_and_come_back():
     X, y, X_test, y_test = DATA
     run = ps.train(ps.SoftmaxRegression(X, names[y], X_test, names[y_test]), CONFIG, engine="threads")
     assert (run.predict(X_test) == names[y_test]).mean() == run.accuracy
-    with pytest.raises(ValueError, match="'d', which y does not"):
+    with pytest.raises(ValueError, match="the class 'd', and y does not"):
         ps.SoftmaxRegression(X, names[y], X[:1], ["d"])
 
 
@@ -290,3 +291,22 @@ def test_a_loss_that_ends_above_where_it_began_comes_with_advice():
 )
 def test_what_the_batches_chance_may_do_is_no_reason_for_advice(run):
     assert "advice" not in dict(run.rows())
+
+
+def test_a_pickle_in_a_file_is_never_read(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "ran",)
+
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=20, features=3, classes=2))
+    config = ps.Config(workers=1, steps=2)
+    ps.train(problem, config, engine="threads").save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as kept:
+        first, *others = kept.files
+        arrays = {name: kept[name] for name in others}
+    np.savez(tmp_path / "trap.npz", allow_pickle=True, **arrays, **{first: np.array([Trap()], object)})
+    with pytest.raises(ValueError, match="allow_pickle"):
+        ps.Run.load(tmp_path / "trap.npz")
+    with pytest.raises(ValueError, match="allow_pickle"):
+        ps.train(problem, config, resume=tmp_path / "trap.npz")
+    assert not (tmp_path / "ran").exists()

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pages
 import pytest
-from course_page import PAGE, with_tables
+from course_page import PAGE, PARTS, with_tables
 from minutes import CORE_MIN, HOMEWORK_MIN, Minutes, filled, minutes, pieces
 from test_lessons import LESSONS, headings, lesson
 
@@ -144,9 +145,13 @@ def test_the_courses_page_says_what_the_lessons_say() -> None:
 
 
 @each_lesson
-def test_the_readme_calls_it_by_its_title(path: Path) -> None:
+def test_the_courses_page_calls_it_by_its_title(path: Path) -> None:
     title = lesson(path).cells[0].source.splitlines()[0].removeprefix("# ")
-    assert f"| [{path.stem[:2]} {title}](lessons/{path.name}) |" in (path.parents[1] / "README.md").read_text()
+    assert f"| [{path.stem[:2]} {title}]({path.name}) |" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_readme_has_a_line_for_each_part_of_the_course() -> None:
+    assert re.findall(r"^\| \[(.+?)\]\(lessons/README\.md#", pages.text("README.md"), re.MULTILINE) == [*PARTS]
 
 
 def test_what_the_page_says_is_not_here_no_lesson_runs() -> None:

@@ -9,9 +9,9 @@ import socket
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
+import pages
 import pytest
 import trustme
 
@@ -62,9 +62,8 @@ def test_a_run_makes_its_own_certificate_for_one_address():
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl command")
-def test_the_certificate_that_the_readme_makes(tmp_path):
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^openssl req .*\n .*$", readme, flags=re.MULTILINE)
+def test_the_certificate_that_the_page_makes(tmp_path):
+    (command,) = re.findall(r"^openssl req .*\n .*$", pages.text("docs/clusters.md"), flags=re.MULTILINE)
     subprocess.run(
         command.replace("10.0.0.1", "127.0.0.1"), shell=True, cwd=tmp_path, check=True, capture_output=True, timeout=60
     )

@@ -149,7 +149,7 @@ def test_a_cluster_is_tuned_and_its_best_are_simulated_on_it(calibrated, where):
 def test_hosts_are_tuned_on_their_network_whose_latency_is_found_once(calibrated, monkeypatch):
     found, tried = [], []
     star = ps.Star(1e6, 0.0)
-    monkeypatch.setattr(ps.Hosts, "found", lambda self: found.append(self) or star)
+    monkeypatch.setattr(ps.Hosts, "measured_topology", lambda self: found.append(self) or star)
     monkeypatch.setattr(ps.Hosts, "run", lambda self, job: tried.append(self) or ps.Threads().run(job))
     hosts, candidates = ps.Hosts(star), [replace(START, transport="tcp", servers=servers) for servers in (1, 2)]
     tuning = cost.tune(PROBLEM, target_accuracy=0.5, candidates=candidates, tried=1, engine=hosts)

@@ -143,6 +143,8 @@ class CalledStateless(Kept):
 
 @refused("it is marked stateless but changed the array to send")
 class HalvesStatelessly(ps.NoMemory):
+    stateless = True
+
     def compensate(self, x, state):
         return np.asarray(x / 2)
 

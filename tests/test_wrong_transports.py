@@ -120,7 +120,7 @@ class WipesTheSentFrames(Around):
         return future
 
 
-@refused(r"64 calls are outstanding at once.*call\(\) waits for the answer")
+@refused(r"64 calls may be outstanding.*call\(\) waits for the answer")
 class WaitsInCall(Around):
     def call(self, channel, frames):
         future = channel.call(frames)
@@ -156,7 +156,7 @@ class _Swapping(Connection):
         return last if many and last else answer
 
 
-@refused("A handler that blocks one connection leaves the others alone")
+@refused("A handler that blocks one connection does not delay the others")
 class OneAtATime(Around):
     """One lock for all connections."""
 
@@ -264,7 +264,7 @@ class NeverFails(Around):
         return changed
 
 
-@refused("Each connection has an object of its own.*calls did not come to their connections' objects|It was called")
+@refused("Each connection has its own object.*calls did not come to their connections' objects|It was called")
 class OneObjectForAll(Around):
     def serve(self, handler, address=None, token=""):
         service = service_of(handler)
@@ -291,7 +291,7 @@ class NeverSaysClosed(Around):
         return super().serve(Service(connection), address, token)
 
 
-@refused("A wrong token is a PermissionError.*expected PermissionError, and nothing was raised")
+@refused("A wrong token raises PermissionError.*expected PermissionError, and nothing was raised")
 class TakesAnyToken(Around):
     tokens = {}
 
@@ -304,7 +304,7 @@ class TakesAnyToken(Around):
         return super().connect(address, self.tokens.get(address, token), timeout)
 
 
-@refused("Connecting to no server raises ConnectionError.*expected ConnectionError, got (LookupError|KeyError)")
+@refused("Connecting without a server raises ConnectionError.*expected ConnectionError, got (LookupError|KeyError)")
 class LooksItUp(Around):
     def connect(self, address, token="", timeout=10.0):
         try:
@@ -313,7 +313,7 @@ class LooksItUp(Around):
             raise KeyError(str(error)) from error
 
 
-@refused("Connecting to no server raises ConnectionError.*should mention")
+@refused("Connecting without a server raises ConnectionError.*should mention")
 class SaysNoAddress(Around):
     def connect(self, address, token="", timeout=10.0):
         try:
@@ -322,7 +322,7 @@ class SaysNoAddress(Around):
             raise ConnectionError("nobody is there") from None
 
 
-@refused("An address that is in use is an OSError.*expected OSError, and nothing was raised")
+@refused("An address in use raises OSError.*expected OSError, and nothing was raised")
 class TakesAnother(Around):
     def serve(self, handler, address=None, token=""):
         try:
@@ -331,7 +331,7 @@ class TakesAnother(Around):
             return super().serve(handler, None, token)
 
 
-@refused("An address of another transport is a ValueError.*and nothing was raised|got ConnectionError")
+@refused("An address of another transport raises ValueError.*and nothing was raised|got ConnectionError")
 class TakesAnyScheme(Around):
     def rest(self, address):
         return address.rpartition("://")[2]

@@ -1,4 +1,4 @@
-"""A stage in a package of its own: the entry point in ``pyproject.toml`` tells minips to import this module.
+"""A stage in its own package: the entry point in ``pyproject.toml`` makes minips import this module.
 
 Install it with ``pip install examples/package``, then try ``minips train --compressor lzma``.
 """
@@ -21,16 +21,16 @@ class Lzma(ps.Compressor):
         return lzma.compress(buffer, preset=self.preset)
 
     def decompress(self, buffer: ps.Buffer, limit: int) -> ps.Buffer:
-        decoder = lzma.LZMADecompressor(memlimit=2**27)  # a stranger's stream may ask for gigabytes
+        decoder = lzma.LZMADecompressor(memlimit=2**27)  # a stream from the network may demand gigabytes
         try:
             whole = decoder.decompress(buffer, limit + 1)
         except lzma.LZMAError as error:
-            raise ValueError(f"These bytes are no LZMA stream: {error}") from error
+            raise ValueError(f"These bytes are not an LZMA stream: {error}") from error
         if len(whole) > limit or not decoder.eof or decoder.unused_data:
-            raise ValueError(f"This LZMA stream is cut off, or more than one, or makes more than {limit} bytes.")
+            raise ValueError(f"This LZMA stream is cut short, or more than one, or makes more than {limit} bytes.")
         return whole
 
 
 if __name__ == "__main__":
-    ps.testing.check(Lzma())  # also with streams that are cut off, or that would fill the memory
+    ps.testing.check(Lzma())  # also with streams that are cut short, or would fill the memory
     print("All is well. The compressors that minips knows now:", ", ".join(ps.names("compressor")))

@@ -95,7 +95,7 @@ class Sender:
         changed.
         """
         encoder = self._encoder
-        kept = _checked("sender", state, encoder.codec.memory.name)
+        kept = _check_state("sender", state, encoder.codec.memory.name)
         encoder.restore(kept)
         self._shapes, self._count = kept["shapes"], kept["count"]
 
@@ -149,7 +149,7 @@ class Receiver:
         """Continue from the `state` of a receiver whose codec has the same memory. ValueError for any other, with
         nothing changed.
         """
-        kept = _checked("receiver", state, self.codec.memory.name)
+        kept = _check_state("receiver", state, self.codec.memory.name)
         self._decoder.restore(kept)
         self._count = kept["count"]
 
@@ -173,7 +173,7 @@ def _check_frames(frames: object) -> None:
     raise TypeError(f"decode takes the frames that encode gave, a list of bytes; got {reprlib.repr(frames)}.")
 
 
-def _checked(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
+def _check_state(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
     """The values in the state of such an end. ValueError where it belongs to another end or memory, or is malformed."""
     kept = saved.from_arrays(state, "This state")
     theirs, other = kept.get("end"), kept.get("by")

@@ -25,7 +25,7 @@ import numpy as np
 
 from minips.core.alone import Receiver, Sender, dumps, loads, trace_of
 from minips.core.fields import ENVELOPE, check_fields
-from minips.core.limits import Limits, check_declared, check_shape, check_stages, compressed, inflated, of_anything
+from minips.core.limits import Limits, check_declared, check_shape, check_stages, compress, decompress, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
 from minips.core.plan import Plan
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
@@ -161,7 +161,7 @@ class Encoder(_End):
             if self._plan:
                 self._plan.learn(frames, packet)
             serialized = now()
-            frames = frames if codec.compressor.identity else compressed(codec.compressor, frames, self.most)
+            frames = frames if codec.compressor.identity else compress(codec.compressor, frames, self.most)
         except BaseException:
             self.go_back(mark)
             raise
@@ -312,7 +312,7 @@ def unpack(
         )
     plan = plan if serializer.indexed and compressor.identity else None
     limits = limits or of_anything()
-    opened = frames[1:] if compressor.identity else inflated(compressor, frames[1:], limits.nbytes)
+    opened = frames[1:] if compressor.identity else decompress(compressor, frames[1:], limits.nbytes)
     decompressed = trace.now()
     if plan and opened:
         opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read

@@ -246,7 +246,7 @@ def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
         )
 
 
-def compressed(compressor: Compressor, frames: Frames, most: float = math.inf) -> Frames:
+def compress(compressor: Compressor, frames: Frames, most: float = math.inf) -> Frames:
     """The frames, each compressed. An empty frame stays empty. ValueError where they have more than ``most`` bytes in
     all, or one has more than the compressor can take.
     """
@@ -256,7 +256,7 @@ def compressed(compressor: Compressor, frames: Frames, most: float = math.inf) -
     return [compressor.compress(frame) if len(frame) else frame for frame in frames]
 
 
-def inflated(compressor: Compressor, frames: Frames, most: int) -> Frames:
+def decompress(compressor: Compressor, frames: Frames, most: int) -> Frames:
     """The frames, each decompressed. ValueError where they make more than ``most`` bytes in all."""
     opened: Frames = []
     left = most

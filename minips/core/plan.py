@@ -1,9 +1,9 @@
 """The part of a message that stays the same from step to step, where its arrays are sent exactly.
 
-From one message of a sender to the next, arrays keep their names, dtypes and shapes; their values change, and a few
-numbers in the header. `MsgPack` writes the constant part into the index, the second half of the frame after the
-envelope, here called the head. A `Plan` keeps the last index of arrays that were sent exactly. It writes and reads
-messages with the same index at once; all others take the general way, stage after stage, to the same bytes and errors.
+From one message of a sender to the next, arrays keep their names, dtypes and shapes; only their values change, and a
+few numbers in the header. `MsgPack` writes the constant part into the index, the second half of the frame after the
+envelope, here called the head. A `Plan` keeps the last index of exactly sent arrays. It writes and reads messages with
+the same index at once; all others take the general way, stage after stage, to the same bytes and errors.
 """
 
 from typing import Any
@@ -18,21 +18,21 @@ from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
 _PAIR = b"\x92"  # the first byte of MessagePack's array of two
-LEARNED_BYTES = 2**22  # the longest head from which a plan learns: one of as many tensors as a message may have
+LEARNED_BYTES = 2**22  # the longest head that a plan keeps: of as many tensors as a message may have
 
 
 class Plan:
-    """The last index that was written or read, and by name the dtype and shape of each array in it.
+    """The last index that was written or read, and the dtype and shape of each array in it, by name.
 
-    Each encoder has one plan, and each reader; a server reads all its connections with one, in several threads, so each
-    attribute is one tuple, stored and read at once. ``envelope`` is the first frame of each message that is written.
+    Each encoder has one plan, and each reader. A server reads all its connections with one plan, in several threads, so
+    each attribute is one tuple, stored and read at once. ``envelope`` is the first frame of each written message.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
         self._envelope = envelope
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
-        """Of a message that was read in the general way: the envelope's bytes and fields; serializer and compressor."""
+        """From a message read in the general way: the envelope's bytes and fields; serializer and compressor."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
     def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:

@@ -21,7 +21,7 @@ from minips import seeds
 from minips.core.codec import Codec, Decoder, Encoder, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
-from minips.core.limits import compressed, of_anything
+from minips.core.limits import compress, of_anything
 from minips.core.message import ADVICE, AT_FIRST, DivergedError, NonFiniteError, check_finite
 from minips.core.partition import cut, join, partition
 from minips.core.sessions import Do, Parcel, Receive, Send, Session
@@ -239,6 +239,6 @@ def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
     began = trace.now()
     frames = codec.serializer.dumps(packet)
     serialized = trace.now()
-    frames = compressed(codec.compressor, frames)
+    frames = compress(codec.compressor, frames)
     trace.laps(("serialize", "compress"), (began, serialized, trace.now()))
     return [envelope(codec, {}), *frames]

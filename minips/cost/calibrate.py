@@ -71,8 +71,7 @@ def calibrate(
     cache: str | Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Calibration:
-    """Measure pushes and pulls on this machine, with ``config``'s stages and transport, in child processes. Takes a few
-    seconds.
+    """Measure pushes and pulls with ``config``'s stages and transport here, in child processes: a few seconds.
 
     With a ``problem``, the stages process its gradients, cut for several numbers of servers, and the gradient is timed
     too; without one, they process normal float32 values. ``progress`` shows a bar, or is called with the share done.
@@ -126,9 +125,8 @@ def _measure(
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
     crowd = replace(single, workers=microbenchmarks.CROWD)
-    plan = microbenchmarks.Assignment(
-        single, crowd, _pair(single), pieces, config.aggregator, together, secrets.token_hex(16)
-    )
+    configs, token = (single, crowd, _pair(single)), secrets.token_hex(16)
+    plan = microbenchmarks.Assignment(*configs, pieces, config.aggregator, together, token)
     one_process = config.transport.reach == Threads.apart
 
     def check() -> None:

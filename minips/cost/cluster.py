@@ -89,8 +89,7 @@ class Cluster(Machines):
         plan = product(map(_way, _several(ways)), map(_codec, _several(codecs)))
         configs = [replace(start, exchange=how, servers=servers, push=codec) for (how, servers), codec in plan]
         rows = [
-            self._row(config, values, next((made for made in known if matches(made, config)), None))
-            for config in configs
+            self._row(config, values, next((one for one in known if matches(one, config)), None)) for config in configs
         ]
         return ClusterTable(self, nbytes, rows, next((made.note for made in known if made.note), ""))
 

@@ -98,8 +98,7 @@ def codec_map(
     progress: bool | Callable[[str, float], None] = False,
     watch: bool | Callable[[str, float], None] = False,
 ) -> CodecMap:
-    """Predict a step with each push codec, for gradients of these sizes, in float32 ``values``, and links of these
-    bandwidths.
+    """Predict a step with each push codec, for gradients of these float32 ``values`` over links of these bandwidths.
 
     Steps compute no gradient, since its time is the same for all codecs. ``start`` is the config of every point, except
     for codec and link (None: four workers, one server, BSP over TCP). Each codec is calibrated unless it is among

@@ -25,8 +25,7 @@ PARTS = 64
 class Queues:
     """The links of a graph, with a queue in each direction. ``deepest`` is the most bytes that have waited in one.
 
-    A message keeps ``ahead`` bursts in its sender's queue: 1 if the sender has several messages under way, 2 for the
-    messages of a rank, which follow each other.
+    A message keeps ``ahead`` bursts in its sender's queue: 1 if others are sent at once; 2 if it is a rank's only one.
     """
 
     def __init__(self, events: EventLoop, graph: Any, ahead: int) -> None:
@@ -38,9 +37,7 @@ class Queues:
         """Move a message, for a task's ``yield from``. ``flight_s`` is the time it takes without any link's delay."""
         route, began, packets = self._network.route(source, target), self._events.now, ceil(nbytes / PAYLOAD_BYTES)
         links, parts = route.edges.tolist(), min(packets, PARTS)
-        size = (nbytes + packets * (PACKET_BYTES - PAYLOAD_BYTES)) / max(
-            parts, 1
-        )  # with headers; RFC 894 adds 14 bytes
+        size = (nbytes + packets * (PACKET_BYTES - PAYLOAD_BYTES)) / max(parts, 1)  # 14 bytes of a header: RFC 894
         ends: list[float] = []
         for part in range(1, parts + 1):
             arrived = Signal()

@@ -144,7 +144,7 @@ def predict_on(
     engine: Hosts | None,
     network: Hosts | Topology | None,
 ) -> Prediction:
-    """Like `predict`. ``network`` draws the engine's graph: the engine itself, or a result of `Hosts.measured`."""
+    """Like `predict`. ``network`` draws the engine's graph: the engine, or `Hosts.measured_topology`'s result."""
     check_network(config, cluster, engine)
     servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
     graph = network.graph(config.workers, servers) if network else None

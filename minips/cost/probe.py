@@ -34,9 +34,7 @@ class _EachRound(Evaluation):
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
     """The parameters after each BSP round, whatever the config's consistency, until they would not be finite."""
     config = replace(config.for_rows(problem.rows), link=None, delays=None, overlap=False, consistency=BSP())
-    one_more = replace(
-        config, steps=config.steps + config.local_steps
-    )  # since a run does not pause after its last step
+    one_more = replace(config, steps=config.steps + config.local_steps)  # a run does not pause after its last step
     look, params = _EachRound(), problem.init(seeds.init(config.seed))
     job = TrainingJob(problem, one_more, params, lambda progress: None, lambda: False, look, None)
     prepare = one_blas_thread(Simulated(compute_s=1.0).prepare)  # computed as in a run

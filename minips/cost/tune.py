@@ -148,7 +148,7 @@ def tune(
         if isinstance(chosen, Simulated):
             chosen.network(config)  # an error that says what to install, if something is missing
     engine_for(chosen, plan if tried else [])
-    network = hosts and hosts.measured()
+    network = hosts and hosts.measured_topology()
     parts = len(plan) + min(tried, len(plan))
     calibrations: dict[str, Calibration] = {}
     steps: dict[str, int | None] = {}

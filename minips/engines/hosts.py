@@ -117,9 +117,9 @@ class Hosts(Engine):
         """The network, as `Topology.graph` draws it, with the latency that a link has here beyond the loopback's, as
         two hosts made for this measure it. RuntimeError, in a sentence, where none can be made.
         """
-        return self.measured().graph(workers, servers)
+        return self.measured_topology().graph(workers, servers)
 
-    def measured(self) -> Topology:
+    def measured_topology(self) -> Topology:
         """The topology with its measured latency, as in `graph`. Takes two seconds."""
         network = self.network
         pair = replace(self, topology=Star(network.bandwidth_bps, network.latency_s, network.loss))

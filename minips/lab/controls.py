@@ -222,12 +222,8 @@ def labelled_html(before: str, shown: str) -> str:
 
 
 def _label(before: str, shown: str) -> dict[str, Any]:
-    return {
-        "description": labelled_html(before, shown),
-        "description_allow_html": True,
-        "style": STYLE,
-        "layout": LAYOUT,
-    }
+    text = labelled_html(before, shown)
+    return {"description": text, "description_allow_html": True, "style": STYLE, "layout": LAYOUT}
 
 
 class Controls:

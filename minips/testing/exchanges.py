@@ -39,9 +39,9 @@ def check_exchange(exchange: Exchange) -> None:
             for quantizer in (Exact(), Uniform(bits=8), QSGD()):
                 _check_sums(replace(config, push=Codec(quantizer)), quantizer)
             like = tensors(0, np.float32)
-            told = count_bytes(config, like, like, rows=1).sent
+            predicted = count_bytes(config, like, like, rows=1).sent
             sent = train(FixedGradients(like, like, workers), config, engine=Threads()).bytes_sent
-            require(sent == told, f"a run of 3 steps sends {sent} bytes, and {told} are predicted.")
+            require(sent == predicted, f"a run of 3 steps sends {sent} bytes, and {predicted} are predicted.")
     require(able, f"{exchange!r} has no schedule for 2, 3, 4, 5 or 8 workers.")
 
 

@@ -234,12 +234,12 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def _check_state(optimizer: Optimizer, dtype: Any) -> None:
-    """A run that goes on from copies, as after a resume, and loses its gradients after each step, ends the same."""
+    """Check that a run ends the same if it continues from copies, as after a resume, and gradients are overwritten."""
     whole, resumed = tensors(0, dtype), tensors(0, dtype)
     state, kept = dict[str, Any](), dict[str, Any]()
     for step in range(1, 4):
         grads = tensors(step, dtype)
-        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # apart, as files keep them
+        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # separate, as in files
         state["clock"] = kept["clock"] = step - 1
         optimizer.step(whole, tensors(step, dtype), state)
         optimizer.step(resumed, grads, kept)
@@ -253,7 +253,7 @@ def _check_state(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
-    """On |p|²/2, whose gradient is p, it comes closer to zero."""
+    """Check that on |p|²/2, whose gradient is p, it comes closer to zero."""
     params, state = {"p": np.array([1.0, -2.0, 0.5], dtype)}, {}  # type: Tensors, dict[str, Any]
     start = float(params["p"] @ params["p"])
     for clock in range(200):

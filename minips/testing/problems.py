@@ -131,15 +131,15 @@ def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator, s
     gradient = _dense(_evaluate(problem, params, seed=seed)[1], params)
     nbytes = min(p.dtype.itemsize for p in params.values())
     step, near = {2: 3e-2, 4: 3e-3, 8: 1e-5}[nbytes], NEAR[nbytes]
-    told, found = np.empty(DIRECTIONS), np.empty(DIRECTIONS)
+    promised, found = np.empty(DIRECTIONS), np.empty(DIRECTIONS)
     for number in range(DIRECTIONS):
         ways = {name: np.sign(rng.normal(size=p.shape)) for name, p in params.items()}
         moved = [{name: np.asarray(p + h * ways[name], p.dtype) for name, p in params.items()} for h in (step, -step)]
         up, down = (_evaluate(problem, one, seed=seed)[0] for one in moved)
-        told[number] = sum(float(np.vdot(gradient[name].astype(float), way)) for name, way in ways.items())
+        promised[number] = sum(float(np.vdot(gradient[name].astype(float), way)) for name, way in ways.items())
         found[number] = (up - down) / (2 * step)
-    off = np.abs(told - found) / max(float(np.abs(found).max()), 1e-3)
-    slopes = f"in {DIRECTIONS} random directions it promises the slopes {_figures(told)}"
+    off = np.abs(promised - found) / max(float(np.abs(found).max()), 1e-3)
+    slopes = f"in {DIRECTIONS} random directions it promises the slopes {_figures(promised)}"
     said = f"the gradient is not that of the loss: {slopes}, but the loss has {_figures(found)}."
     require(float(np.median(off)) <= near, said)
 

@@ -1,6 +1,6 @@
 """The contract of a transport: it carries frames whole and in order, fails with a sentence, and leaves nothing behind.
 
-Each check is a function of a transport; its docstring is what it checks, and the start of the sentence where it fails.
+Each check is a function of a transport; its docstring states the requirement, and begins the sentence if it fails.
 """
 
 import os
@@ -22,11 +22,11 @@ from minips.testing.stages import check_stage
 
 TOKEN = "a token for the checks"
 GRACE_S = 5.0
-"""How long threads and descriptors may take to go."""
+"""The time within which threads and descriptors must be gone."""
 
 
 def check_transport(transport: Transport, cycles: int = 50) -> None:
-    """Check a transport against its contract; ``cycles`` connections are opened and closed to see that none leaks."""
+    """Check a transport against its contract; opens and closes ``cycles`` connections to detect leaks."""
     check_stage(transport)
     for check in CHECKS:
         run(check, transport)
@@ -35,7 +35,7 @@ def check_transport(transport: Transport, cycles: int = 50) -> None:
 
 
 def run(check: Callable[[Transport], None], transport: Transport) -> None:
-    """One of the `CHECKS`. AssertionError starts with its docstring."""
+    """Run one of the `CHECKS`. An AssertionError starts with the check's docstring."""
     title = (check.__doc__ or check.__name__).strip().rstrip(".")
     with doing(f"{transport!r}: {title}"):
         check(transport)
@@ -45,13 +45,13 @@ def run(check: Callable[[Transport], None], transport: Transport) -> None:
 def talking(
     transport: Transport, handler: Handler | Service = lambda frames: frames
 ) -> Iterator[tuple[Endpoint, Channel]]:
-    """An endpoint that answers with what it is sent, or with what the handler makes of it, and a channel to it."""
+    """An endpoint with a handler, by default an echo, and a channel to it."""
     with transport.serve(handler, token=TOKEN) as endpoint, _connect(transport, endpoint) as channel:
         yield endpoint, channel
 
 
 class _Gate:
-    """Answers with what it is sent; calls that begin with the frame ``wait`` once it is ``opened``."""
+    """Echoes calls; those that begin with the frame ``wait`` only once it is ``opened``."""
 
     def __init__(self) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
@@ -76,7 +76,7 @@ def _gated(transport: Transport) -> Iterator[tuple[Endpoint, Channel, _Gate]]:
 
 
 class Watched(Service):
-    """Answers each call with itself, and notes whose connection asked, and whose has closed."""
+    """Echoes calls, and records the connection of each, and the connections that closed."""
 
     def __init__(self) -> None:
         super().__init__(partial(_WatchedConnection, self))
@@ -103,7 +103,7 @@ def _connect(transport: Transport, endpoint: Endpoint, token: str = TOKEN) -> Ch
 
 
 def _result(future: "Future[Frames]") -> Frames:
-    """The answer, or the call's error, told by a callback: no thread works for it. AssertionError where none comes."""
+    """The answer, or the call's error, awaited by a callback, without a thread. AssertionError where none comes."""
     future_done = threading.Event()
     future.add_done_callback(lambda _: future_done.set())
     require(future_done.wait(WAIT_S), f"A call was not answered within {WAIT_S:g} seconds.")
@@ -117,7 +117,7 @@ def _ask(channel: Channel, frames: Frames) -> Frames:
         return future.result(WAIT_S)
     except TimeoutError:
         require(future.done(), f"A call was not answered within {WAIT_S:g} seconds.")
-        raise  # the handler's own
+        raise  # raised by the handler
 
 
 def _require_echo(channel: Channel, otherwise: str) -> None:
@@ -146,7 +146,7 @@ def messages() -> Iterator[tuple[str, Frames]]:
 
 
 def frames_come_back(transport: Transport) -> None:
-    """Frames come back in order, each as long as it was."""
+    """Frames come back in order, with their lengths."""
     with talking(transport) as (_, channel):
         for name, frames in messages():
             got = _ask(channel, frames)
@@ -156,7 +156,7 @@ def frames_come_back(transport: Transport) -> None:
 
 
 def frames_are_writable(transport: Transport) -> None:
-    """Received frames are writable, so that arrays can be made of them without a copy."""
+    """Received frames are writable, so that arrays can use their memory."""
 
     def stamp(frames: Frames) -> Frames:
         memoryview(frames[0])[0] = 7
@@ -169,7 +169,7 @@ def frames_are_writable(transport: Transport) -> None:
 
 
 def frames_sent_stay_as_they_were(transport: Transport) -> None:
-    """The caller's own buffer is not changed, whatever the handler does with what it received."""
+    """The caller's own buffer is not changed, whatever the handler does with the received frames."""
 
     def wipe(frames: Frames) -> Frames:
         memoryview(frames[0])[:] = bytes(len(frames[0]))
@@ -182,7 +182,7 @@ def frames_sent_stay_as_they_were(transport: Transport) -> None:
 
 
 def many_calls_are_outstanding(transport: Transport) -> None:
-    """64 calls are outstanding at once, are handled in order and answered in order."""
+    """64 calls may be outstanding, and are handled and answered in order."""
     done: list[int] = []
     with _gated(transport) as (_, channel, gate):
         futures = _at_once(gate, lambda: [channel.call([b"wait", str(i).encode()]) for i in range(64)])
@@ -198,7 +198,7 @@ def many_calls_are_outstanding(transport: Transport) -> None:
 
 
 def _at_once(gate: _Gate, calls: Callable[[], list[Future[Frames]]]) -> list[Future[Frames]]:
-    """The futures of some calls, none of which may wait for its answer."""
+    """The futures of some calls. AssertionError if making one waits for its answer."""
     with ThreadPoolExecutor(1) as thread:
         made = thread.submit(calls)
         try:
@@ -215,7 +215,7 @@ def _number(frames: Frames) -> int:
 
 
 def large_calls_are_outstanding(transport: Transport) -> None:
-    """16 calls of 1 MB each way are outstanding at once: answers are read while calls are still being sent."""
+    """16 calls of 1 MB each way may be outstanding: answers are read while calls are being sent."""
     with talking(transport) as (_, channel):
         futures = [channel.call([bytes([i]) * 2**20]) for i in range(16)]
         for i, future in enumerate(futures):
@@ -236,7 +236,7 @@ def threads_share_a_channel(transport: Transport) -> None:
 
 
 def connections_do_not_wait_for_each_other(transport: Transport) -> None:
-    """A handler that blocks one connection leaves the others alone."""
+    """A handler that blocks one connection does not delay the others."""
     with _gated(transport) as (endpoint, channel, gate), _connect(transport, endpoint) as other:
         blocked = channel.call([b"wait"])
         _wait(gate.reached, "The handler was not called")
@@ -248,7 +248,7 @@ def connections_do_not_wait_for_each_other(transport: Transport) -> None:
 
 
 def errors_reach_the_caller(transport: Transport) -> None:
-    """An error of the handler reaches the caller's future, with type and sentence, and the connection goes on."""
+    """An error of the handler reaches the caller's future, with its type and text, and the connection still works."""
 
     class OddError(Exception):
         pass
@@ -270,15 +270,15 @@ def errors_reach_the_caller(transport: Transport) -> None:
 
 
 def too_many_frames_are_refused(transport: Transport) -> None:
-    """A call of more than 65,536 frames is a ValueError, and the connection goes on."""
+    """A call of more than 65,536 frames raises ValueError, and the connection still works."""
     with talking(transport) as (_, channel):
         with refusing("A call of 65,537 frames", ValueError):
             _ask(channel, [b""] * 65_537)
         _require_echo(channel, "The call after it got a wrong answer.")
 
 
-class _Told:
-    """A caller that notes what it is told."""
+class _Recorder:
+    """A caller that records its answers and errors."""
 
     def __init__(self) -> None:
         self.words: list[Frames | Exception] = []
@@ -302,7 +302,7 @@ def callers_are_told_once(transport: Transport) -> None:
         return frames
 
     with talking(transport, handler) as (_, channel):
-        callers = {word: _Told() for word in (b"yes", b"no")}
+        callers = {word: _Recorder() for word in (b"yes", b"no")}
         for word, caller in callers.items():
             channel.ask([word], caller)
             channel.attend()
@@ -342,7 +342,7 @@ def a_closed_endpoint_fails_its_callers(transport: Transport) -> None:
 
 
 def a_closed_channel_fails_its_calls(transport: Transport) -> None:
-    """Once the channel has closed, its pending and later calls fail with ConnectionError, and others go on."""
+    """Once the channel has closed, its pending and later calls fail with ConnectionError, and others still work."""
     with _gated(transport) as (endpoint, channel, gate):
         pending = channel.call([b"wait"])
         _wait(gate.reached, "The handler was not called")
@@ -362,7 +362,7 @@ def _require_broken(channel: Channel, pending: "list[Future[Frames]]") -> None:
 
 
 def closed_is_called_once(transport: Transport) -> None:
-    """Each connection has an object of its own, whose closed() is called once, when its peer has gone."""
+    """Each connection has its own object, whose closed() is called once, when the peer has gone."""
     service = Watched()
     with transport.serve(service, token=TOKEN) as endpoint, _connect(transport, endpoint) as other:
         with _connect(transport, endpoint) as channel:
@@ -388,20 +388,20 @@ def closing_twice_is_safe(transport: Transport) -> None:
 
 
 def a_wrong_token_is_refused(transport: Transport) -> None:
-    """A wrong token is a PermissionError, the handler hears nothing of it, and the right one still works."""
+    """A wrong token raises PermissionError and does not reach the handler, and the right one still works."""
     service = Watched()
     with transport.serve(service, token=TOKEN) as endpoint:
         for wrong in ("", "another", TOKEN + "x"):
             words = f"The token {wrong!r}"
             with refusing(words, PermissionError, "token"), _connect(transport, endpoint, wrong) as channel:
                 _ask(channel, [b"let me in"])
-        require(not service.asked and not service.gone, "The handler heard of the refused peers.")
+        require(not service.asked and not service.gone, "The refused peers reached the handler.")
         with _connect(transport, endpoint) as channel:
             _require_echo(channel, "The right token got a wrong answer.")
 
 
 def nobody_there_is_said(transport: Transport) -> None:
-    """Connecting to no server raises ConnectionError, which names the address."""
+    """Connecting without a server raises ConnectionError, which names the address."""
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
         address = endpoint.address
     with refusing(f"connect({address!r}) after its endpoint has closed", ConnectionError, address):
@@ -409,7 +409,7 @@ def nobody_there_is_said(transport: Transport) -> None:
 
 
 def an_address_in_use_is_said(transport: Transport) -> None:
-    """An address that is in use is an OSError that names it, and can be had again once it is free."""
+    """An address in use raises OSError, which names it, and the address can be used again once it is free."""
     with talking(transport) as (endpoint, channel):
         with refusing(f"serve({endpoint.address!r}) a second time", OSError, endpoint.address):
             transport.serve(lambda frames: frames, endpoint.address, TOKEN).close()
@@ -419,7 +419,7 @@ def an_address_in_use_is_said(transport: Transport) -> None:
 
 
 def a_foreign_scheme_is_refused(transport: Transport) -> None:
-    """An address of another transport is a ValueError that names the scheme that was expected."""
+    """An address of another transport raises ValueError, which names the expected scheme."""
     for address in ("nosuch://127.0.0.1:1", "127.0.0.1:1", ""):
         with refusing(f"connect({address!r})", ValueError, transport.scheme):
             transport.connect(address, TOKEN, 2.0).close()
@@ -442,9 +442,9 @@ CHECKS += [nobody_there_is_said, an_address_in_use_is_said, a_foreign_scheme_is_
 
 
 def leaves_nothing_behind(transport: Transport, cycles: int) -> None:
-    """Connections and endpoints that were closed leave no thread and no descriptor."""
+    """Closed connections and endpoints leave neither threads nor descriptors."""
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
-        _once(transport, endpoint)  # what a library opens once and keeps is there from now on
+        _once(transport, endpoint)  # from here on, resources that a library keeps are open
     idle = _settled()
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
         _once(transport, endpoint)
@@ -470,7 +470,7 @@ def _held() -> Held:
 
 
 def _settled() -> Held:
-    """The resources held once they stay the same for a moment: a server notices a little later that a peer has gone."""
+    """The resources held, once they have settled: a server takes a moment to notice that a peer has gone."""
     deadline, held, since = time.monotonic() + GRACE_S, _held(), time.monotonic()
     while time.monotonic() < deadline and time.monotonic() - since < 0.1:
         time.sleep(0.01)

@@ -98,8 +98,9 @@ def installed() -> dict[str, Course]:
     one that fails to load; ImportError where there is none, or where none loads.
     """
     found: dict[str, Course] = {}
-    FAILED.clear()
-    for entry in sorted(dict.fromkeys(entry_points(group=GROUP)), key=lambda entry: entry.name != FIRST):
+    for entry in sorted(dict.fromkeys(entry_points(group=GROUP)), key=_is_anothers):
+        if entry.name in FAILED:  # its modules would not be run again
+            continue
         before = len(_added)
         try:
             if entry.name in [course.name for course in found.values()]:
@@ -120,6 +121,11 @@ def installed() -> dict[str, Course]:
     for words in FAILED.values():
         warnings.warn(words, stacklevel=2)
     return found
+
+
+def _is_anothers(entry: EntryPoint) -> bool:
+    """False for the course that comes with minips."""
+    return entry.dist is None or entry.dist.name != FIRST
 
 
 def _loaded(entry: EntryPoint) -> Course:

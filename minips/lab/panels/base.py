@@ -16,7 +16,7 @@ import signal
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -372,9 +372,7 @@ class Panel(Interactive, Generic[Asked, Found]):
         return super()._repr_mimebundle_(**kwargs)
 
 
-def side_by_side(
-    figure: Figure, count: int = 2, *, width_ratios: tuple[float, ...] | None = None, **shared: Any
-) -> Any:
+def side_by_side(figure: Figure, count: int = 2, *, width_ratios: Sequence[float] | None = None, **shared: Any) -> Any:
     """Axes side by side or, in a narrow figure, below each other."""
     if figure.get_figwidth() > NARROW_IN:
         return figure.subplots(1, count, width_ratios=width_ratios, squeeze=False, **shared)[0]

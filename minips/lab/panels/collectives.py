@@ -75,9 +75,8 @@ class Collectives(Panel[Meeting, Met]):
             if name not in seconds and not self.job.stopping.is_set():
                 with suppress(ValueError):  # not possible with this many workers
                     seconds[name] = _seconds(replace(asked, exchange=exchange))
-        return Met(
-            asked, graph, _link_traffic(asked, graph), {name: seconds[name] for name in exchanges if name in seconds}
-        )
+        seconds = {name: seconds[name] for name in exchanges if name in seconds}
+        return Met(asked, graph, _link_traffic(asked, graph), seconds)
 
     def draw(self, found: Met, figure: Figure) -> None:
         import networkx as nx

@@ -1,4 +1,4 @@
-"""Split a gradient: each worker's shard has its own, and their average is that of all rows."""
+"""Split a gradient: the gradients of the workers' shards, whose average is the gradient of all rows."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
