@@ -1,7 +1,6 @@
 """Courses that are installed: how they are found, what comes of one that cannot be loaded, and old names of modules."""
 
 import re
-import re
 import subprocess
 import sys
 import textwrap
@@ -197,7 +196,11 @@ BROKEN = {
         f"{EXPECTED} train.77 and mine:ranks.1.",
     ),
     "no prefix": ("broken:course", broken(ASKS.format(key="ranks.1")), f"{EXPECTED} ranks.1."),
-    "a lesson that it has not": ("broken:course", broken('sentence("broken:rank.1", "x")'), f"{EXPECTED} broken:rank.1."),
+    "a lesson that it has not": (
+        "broken:course",
+        broken('sentence("broken:rank.1", "x")'),
+        f"{EXPECTED} broken:rank.1.",
+    ),
     "no number": ("broken:course", broken('sentence("broken:ranks.one", "x")'), f"{EXPECTED} broken:ranks.one."),
     "no text": ("broken:course", broken('sentence(1, "x")'), f"{EXPECTED} 1."),
     "two exercises": (
