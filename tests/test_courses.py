@@ -196,7 +196,7 @@ BROKEN = {
         f"{EXPECTED} train.77 and mine:ranks.1.",
     ),
     "no prefix": ("broken:course", broken(ASKS.format(key="ranks.1")), f"{EXPECTED} ranks.1."),
-    "a lesson that it has not": (
+    "no lesson of its": (
         "broken:course",
         broken('sentence("broken:rank.1", "x")'),
         f"{EXPECTED} broken:rank.1.",

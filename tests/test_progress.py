@@ -212,3 +212,23 @@ def test_where_no_folder_is_named_it_is_the_platforms(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", platform)
     assert place in str(state.state_file())
+
+
+def test_reset_of_one_course_keeps_the_notes_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = courses.Course("mine", "Mine", tmp_path, ("votes",))
+    (tmp_path / "00_votes.ipynb").write_text('{"cells": [{"cell_type": "markdown", "source": "\\n# Votes"}]}')
+    both = {"minips_course": courses.chosen(), "mine_course": other}
+    monkeypatch.setattr(courses, "installed", lambda: both)
+    assert lab.check("train.1", "yes")
+    for note in ("mine:votes.1", "mine:votes.2", "other:votes.1"):
+        assert state.note("answer", note, text="Yes.") == ""
+    table = [words[0] for words in lab.progress().table()]
+    assert (table[1], table[-2:]) == (courses.chosen().title, ["Mine", "00 Votes"])
+    assert "1 note belongs to no lesson of a course that is installed" in repr(lab.progress())
+    page = lab.report(tmp_path).path.read_text()
+    assert page.index("taken apart</h2>") < page.index("<h2>Mine</h2>\n<h3>00 Votes</h3>")
+    assert state.reset(other)
+    assert sorted(state.noted("exercise")) == ["train.1"]
+    assert state.noted("answer") == {}
+    assert [words for words in lab.progress().table() if "Votes" in words[0]] == []
+    assert state.set_aside() == 1

@@ -93,7 +93,7 @@ def site(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def ran(site: Path, folder: Path, *command: str, status: int = 0, errors: bool = True, **others: str) -> str:
+def ran(site: Path | str, folder: Path, *command: str, status: int = 0, errors: bool = True, **others: str) -> str:
     """The output of a command of Python's, in this folder, with the course installed."""
     paths = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder), **others}
@@ -160,8 +160,13 @@ def test_her_teacher_grades_it(site: Path, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.outside
 def test_it_runs_to_its_end_where_pip_installs_it(package: Path, tmp_path: Path) -> None:
-    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([sys.executable, *pip, "--target", str(tmp_path / "site"), str(package)], check=True, timeout=120)
+    """As ``pip install -e .`` does: what it leaves in a folder of packages is found, and a path in a file there."""
+    pip = ["-m", "pip", "install", "-e", ".", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    command = [sys.executable, *pip, "--prefix", str(tmp_path / "python")]
+    subprocess.run(command, cwd=package, check=True, capture_output=True, timeout=120)
+    (site,) = tmp_path.glob("python/[Ll]ib/**/site-packages")
+    (path,) = site.glob("*.pth")
+    sites = os.pathsep.join([str(site), path.read_text().strip()])
     code = textwrap.dedent(
         """
         import json, sys
@@ -173,7 +178,7 @@ def test_it_runs_to_its_end_where_pip_installs_it(package: Path, tmp_path: Path)
         print(json.dumps(book))
         """
     )
-    book = json.loads(ran(tmp_path / "site", tmp_path, "-c", code, errors=False, MINIPS_AUTOPLAY="1"))
+    book = json.loads(ran(sites, tmp_path, "-c", code, errors=False, MINIPS_AUTOPLAY="1"))
     said = json.dumps([cell.get("outputs") for cell in book["cells"]], ensure_ascii=False)
     for words in ("The majority is right in 69% of the votes.", "✗ mine:votes.1: not yet.", "<Votes: "):
         assert words in said
@@ -181,7 +186,5 @@ def test_it_runs_to_its_end_where_pip_installs_it(package: Path, tmp_path: Path)
 
 def test_each_of_its_parts_is_ten_lines() -> None:
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE):
-        code = [
-            line for line in block.splitlines() if line.strip() and not line.startswith(("#", "import", "from", "@"))
-        ]
+        code = [line for line in block.splitlines() if line and not line.startswith(("#", "import", "from", "@"))]
         assert len(code) <= 12, block
