@@ -26,7 +26,7 @@ from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
@@ -42,6 +42,9 @@ from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
 from minips.words import default_of, groups_of, message_of
+
+if TYPE_CHECKING:
+    from minips.lab.course.courses import Course
 
 _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
@@ -504,39 +507,42 @@ def lab(options: argparse.Namespace) -> None:
     """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options go to
     JupyterLab: --no-browser, --allow-root (which root has to give), and others as --option=value.
     """
-    from minips.lab.course import jupyter, lessons
+    from minips.lab.course import courses, jupyter, lessons
 
+    named = courses.named(options.course) if options.course else None
     if options.reset:
-        return _reset(options.yes)
+        return _reset(options.yes, named)
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError('JupyterLab is not installed. Install it with: pip install "minips[lab]"')
     rest = jupyter.checked(options.rest)
-    folder = Path(options.folder)
+    course = named or courses.chosen()
+    folder = Path(options.folder or f"{course.name}-lessons")
     with _file_errors(f"The lessons cannot be copied to the folder {folder}", "Name another folder."):
-        copied = lessons.copy_to(folder, outputs=options.outputs)
+        copied = lessons.copy_to(folder, course, outputs=options.outputs)
     print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
     groups = ("New", "Updated, as you had not changed them", "Kept with your changes; rename one to get a fresh copy")
     for what, names_of in zip(groups, copied, strict=True):
         if names_of:
             print(f"{what}: {', '.join(names_of)}", file=sys.stderr)
-    jupyter.start(folder, lessons.lessons()[0].path.name, options.port, rest)
+    jupyter.start(folder, lessons.lessons(course)[0].path.name, options.port, rest)
 
 
-def _reset(sure: bool) -> None:
-    """Reset the learner's progress, once the learner is ``sure``."""
+def _reset(sure: bool, course: "Course | None") -> None:
+    """Reset the learner's progress, in all courses or in this one, once the learner is ``sure``."""
     from minips.lab.course import state
 
     file = state.state_file()
+    what = f"progress in the course {course.name!r}" if course else "progress"
     if not file.is_file():
         return print(f"Nothing to forget: {file} does not exist.")
     if not sure:
         if not (sys.stdin and sys.stdin.isatty()):
-            raise ValueError(f"--reset forgets your progress in {file}, but cannot ask you here. Add --yes to do it.")
-        print(f"Forget your progress in {file}? A copy is kept. [y/N] ", end="", flush=True)
+            raise ValueError(f"--reset forgets your {what} in {file}, but cannot ask you here. Add --yes to do it.")
+        print(f"Forget your {what} in {file}? A copy is kept. [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return print("Nothing was forgotten.")
     with _file_errors(f"{file} cannot be renamed", "Make its folder writable."):
-        print(f"Your progress begins anew. Your old notes are kept in {state.reset()}.")
+        print(f"Your {what} begins anew. Your old notes are kept in {state.reset(course)}.")
 
 
 def check(options: argparse.Namespace) -> int:
@@ -692,7 +698,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", action="store_true", help="as JSON, with all that is known of each stage")
     add(doctor, "check whether this machine is ready")
     one = add(lab, "open the lessons in JupyterLab")
-    one.add_argument("folder", nargs="?", default="minips-lessons", help="folder for your copies (default %(default)s)")
+    one.add_argument("folder", nargs="?", help="folder for your copies (default minips-lessons, or COURSE-lessons)")
+    one.add_argument("--course", metavar="NAME", help="of another course that is installed (default minips' own)")
     one.add_argument("--port", type=int, help="JupyterLab's port (default: the first free one from 8888 on)")
     one.add_argument("--outputs", action="store_true", help="copy the outputs too, which give away the answers")
     one.add_argument("--reset", action="store_true", help="forget your progress, after you confirm, and stop")

@@ -21,6 +21,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     'Known: exact, topk. Did you mean topk?'
     """
     known = list(known)
+    if not known:
+        return "None is known."
     close = difflib.get_close_matches(str(word), known, n=1)
     return f"Known: {', '.join(known)}." + (f" Did you mean {close[0]}?" if close else "")
 

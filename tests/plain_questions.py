@@ -7,9 +7,9 @@ import json
 import sys
 
 from minips.lab.course import QUESTIONS
+from minips.lab.course.courses import chosen
 from minips.lab.course.lessons import arguments, read
 from minips.lab.course.questions import Estimate, Question
-from minips.lab.course.state import notebooks
 
 
 def plain(asked: Question | Estimate) -> str:
@@ -19,7 +19,7 @@ def plain(asked: Question | Estimate) -> str:
 
 
 if __name__ == "__main__":  # the test run imports each module here
-    for word, path in notebooks().items():
+    for word, path in chosen().paths().items():
         if sys.argv[1:] and not {word, path.name[:2]} & {*sys.argv[1:]}:
             continue
         book = read(path)

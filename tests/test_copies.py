@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from minips.lab import panels
-from minips.lab.course import lessons
+from minips.lab.course import courses, lessons
 
 ROOT = Path(__file__).parents[1]
 NAMES = [lesson.path.name for lesson in lessons.lessons()]
+SHELF = courses.chosen().notebooks
 FILES = [*NAMES, lessons.GLOSSARY]
 
 
@@ -48,7 +49,7 @@ def test_an_untouched_copy_is_renewed_and_a_changed_one_is_named(folder: Path) -
     (folder / lessons.LEDGER).write_text(json.dumps(ledger))
     (folder / NAMES[1]).write_text("an older lesson, and what the learner did")
     assert lessons.copy_to(folder) == lessons.Copied(new=[], renewed=[NAMES[0]], kept=[NAMES[1]])
-    assert (folder / NAMES[0]).read_bytes() == lessons.blanked(lessons.shelf() / NAMES[0])
+    assert (folder / NAMES[0]).read_bytes() == lessons.blanked(SHELF / NAMES[0])
     assert "what the learner did" in (folder / NAMES[1]).read_text()
 
 
@@ -62,19 +63,19 @@ def test_where_nothing_is_known_of_the_copies_all_stay(folder: Path) -> None:
 
 def test_copies_have_no_outputs_unless_they_are_asked_for(tmp_path: Path, folder: Path) -> None:
     for name in NAMES:
-        book, saved = lessons.read(folder / name), lessons.read(lessons.shelf() / name)
+        book, saved = lessons.read(folder / name), lessons.read(SHELF / name)
         assert [cell["source"] for cell in book["cells"]] == [cell["source"] for cell in saved["cells"]]
         assert not any(cell.get("outputs") or cell.get("execution_count") for cell in book["cells"])
         assert any(cell.get("outputs") for cell in saved["cells"])
         assert book["metadata"]["language_info"]["version"] == platform.python_version()
     assert lessons.copy_to(tmp_path / "whole", outputs=True).new == FILES
-    assert all((tmp_path / "whole" / name).read_bytes() == (lessons.shelf() / name).read_bytes() for name in FILES)
+    assert all((tmp_path / "whole" / name).read_bytes() == (SHELF / name).read_bytes() for name in FILES)
     assert lessons.copy_to(folder, outputs=True).renewed == NAMES
 
 
 def test_the_lessons_themselves_are_left_alone() -> None:
-    assert lessons.copy_to(lessons.shelf(), outputs=True) == lessons.Copied([], [], [])
-    assert not (lessons.shelf() / lessons.LEDGER).exists()
+    assert lessons.copy_to(SHELF, outputs=True) == lessons.Copied([], [], [])
+    assert not (SHELF / lessons.LEDGER).exists()
 
 
 def test_every_question_and_every_exercise_is_found() -> None:

@@ -19,7 +19,7 @@ from test_lessons import LESSONS, lesson
 import minips_course
 from minips import lab
 from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
-from minips.lab.course.courses import lesson_of
+from minips.lab.course.courses import chosen, lesson_of
 from minips.lab.course.lessons import arguments
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, completed, settled
 
@@ -200,7 +200,7 @@ def test_what_is_kept_is_used_and_what_is_used_is_kept() -> None:
     for function, known in kept.items():
         used = {
             (word, key)
-            for word, path in state.notebooks().items()
+            for word, path in chosen().paths().items()
             for cell in lesson(path).cells
             for key in arguments(cell, function)
         }

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 import minips as ps
 import minips_course
 from minips import lab
-from minips.lab.course import courses, exercises, state
+from minips.lab.course import courses, exercises, questions
 from minips.lab.course.exercises import Refused
 from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.lessons import lessons
@@ -83,7 +83,7 @@ def test_the_course_that_comes_with_minips() -> None:
     course = courses.chosen()
     assert course is minips_course.course
     assert isinstance(course, lab.Course)
-    assert course.notebooks == state.shelf() == ROOT / "lessons"
+    assert course.notebooks == ROOT / "lessons"
     assert course.lessons == minips_course.LESSONS == tuple(lesson.word for lesson in lessons())
     assert {*course.numbered.values()} <= {*course.lessons}
     for word in course.lessons:
@@ -102,15 +102,16 @@ from minips.lab import Course
 
 course = Course("algebra", "Matrices", Path(__file__).parent, ("matrices",))
 """
+NOTEBOOK = '{"cells": [{"cell_type": "markdown", "source": "# Matrices"}], "metadata": {}, "nbformat": 4}'
 QUESTIONS = """
 from minips.lab.course.questions import card
 
-card("90.1", "It is {x}.")
+card("algebra:matrices.1", "It is {x}.")
 """
 CHECKS = """
 from minips.lab.course.exercises import asks, refuse_if
 
-@asks("90.1", "Think.")
+@asks("algebra:matrices.1")
 def three(number, rng):
     \"\"\"Give three.\"\"\"
     refuse_if(number != 3, f"It is {number}.")
@@ -121,18 +122,22 @@ def three(number, rng):
 def test_a_teacher_brings_a_course_in_a_package_of_her_own(tmp_path: Path) -> None:
     lesson = {"matrices__in____init__": "", "matrices__in__questions": QUESTIONS, "matrices__in__checks": CHECKS}
     brought(tmp_path, "algebra", "algebra:course", __init__=A_COURSE, **lesson)
+    (tmp_path / "algebra" / "00_matrices.ipynb").write_text(NOTEBOOK)
     said = program(
         """
         from minips import lab
         from minips.lab.course import courses
-        lab.say("90.1", x=2)
-        print(lab.check("90.1", 3))
+        lab.say("algebra:matrices.1", x=2)
+        print(lab.check("algebra:matrices.1", 3))
+        print(lab.check("algebra:matrices.1", 4))
+        lab.hint("algebra:matrices.1")
         print([course.title for course in courses.installed().values()], courses.chosen().name)
         """,
         tmp_path,
     )
     assert "It is 2." in said
-    assert "✓ 90.1 is done. Three." in said
+    assert "✓ algebra:matrices.1 is done. Three." in said
+    assert "✗ algebra:matrices.1: not yet. It is 4.\nThere is no hint for algebra:matrices.1.\n" in said
     assert "'Matrices'" in said
     assert minips_course.course.title in said
     assert "] minips\n" in said
@@ -162,14 +167,80 @@ def test_a_courses_code_is_no_learners() -> None:
     assert "of your cell" not in words
 
 
+ALONE = """
+from pathlib import Path
+from minips.lab.course import Course, Expected, Option, asks, question, sentence
+
+here = Path(__file__).parent
+(here / "00_ranks.ipynb").touch()
+(here / "ranks").mkdir(exist_ok=True)
+course = Course({name!r}, "Broken", here, {lessons!r})
+"""
+"""A course whose keys are added beside it."""
+
+
+def broken(rest: str = "", name: str = "broken", lessons: tuple[str, ...] = ("ranks",)) -> str:
+    return ALONE.format(name=name, lessons=lessons) + rest
+
+
+ASKS = """
+@asks({key!r})
+def one(thing, rng):
+    return ""
+"""
+EXPECTED = "ValueError: Expected keys such as broken:ranks.1, of broken:ranks; got"
 BROKEN = {
+    "another prefix": (
+        "broken:course",
+        broken('sentence("train.77", "x")\nsentence("broken:ranks.1", "x")\nsentence("mine:ranks.1", "x")'),
+        f"{EXPECTED} train.77 and mine:ranks.1.",
+    ),
+    "no prefix": ("broken:course", broken(ASKS.format(key="ranks.1")), f"{EXPECTED} ranks.1."),
+    "no lesson of its": (
+        "broken:course",
+        broken('sentence("broken:rank.1", "x")'),
+        f"{EXPECTED} broken:rank.1.",
+    ),
+    "no number": ("broken:course", broken('sentence("broken:ranks.one", "x")'), f"{EXPECTED} broken:ranks.one."),
+    "no text": ("broken:course", broken('sentence(1, "x")'), f"{EXPECTED} 1."),
+    "two exercises": (
+        "broken:course",
+        broken(2 * ASKS.format(key="broken:ranks.1")),
+        "ValueError: There are two of the exercise broken:ranks.1. Give one of them another number. (",
+    ),
+    "two sentences": (
+        "broken:course",
+        broken(2 * 'sentence("broken:ranks.1", "x")\n'),
+        "ValueError: There are two of the sentence broken:ranks.1. Give one of them another number. (",
+    ),
+    "nothing expected": (
+        "broken:course",
+        broken('yes = Option("yes", bool, "So.")\nquestion("broken:ranks.1", "Is it?", yes, yes, otherwise="No.")'),
+        "ValueError: broken:ranks.1: expected one option that is Expected(…), got 0. (",
+    ),
+    "another name": (
+        "broken:course",
+        broken(name="mine"),
+        "ValueError: Its entry point is named 'broken', the course 'mine'. Give both one name.",
+    ),
+    "a lesson without a notebook": (
+        "broken:course",
+        broken("(here / 'votes').mkdir(exist_ok=True)", lessons=("ranks", "votes")),
+        "FileNotFoundError: The lesson broken:votes needs one notebook 01_….ipynb in ",
+    ),
+    "a lesson with two notebooks": (
+        "broken:course",
+        broken("(here / '00_ranks-Copy1.ipynb').touch()"),
+        "FileNotFoundError: The lesson broken:ranks needs one notebook 00_….ipynb in ",
+    ),
+    "ends the program": ("broken:course", "raise SystemExit('Bye.')", "SystemExit: Bye. ("),
     "raises": ("broken:course", "1 / 0", "ZeroDivisionError: division by zero"),
     "names nothing": ("broken:course", "", "AttributeError: "),
     "is no course": ("broken:course", "course = 3", "TypeError: broken:course is 3. Expected a minips.lab.Course."),
     "is not there": ("absent:course", "", "ModuleNotFoundError: No module named 'absent'"),
     "lacks a lesson": (
         "broken:course",
-        "from pathlib import Path\nfrom minips.lab import Course\ncourse = Course('b', 'B', Path(), ('gone',))",
+        "from pathlib import Path\nfrom minips.lab import Course\ncourse = Course('broken', 'B', Path(), ('gone',))",
         "ModuleNotFoundError: No module named 'broken.gone'",
     ),
 }
@@ -178,11 +249,13 @@ BROKEN = {
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Courses are looked for again, in this test and after it."""
-    courses.installed.cache_clear()
-    yield
-    monkeypatch.undo()
-    sys.modules.pop("broken", None)
-    courses.installed.cache_clear()
+    for rest in (True, False):
+        courses.installed.cache_clear()
+        courses.FAILED.clear()
+        if rest:
+            yield
+            monkeypatch.undo()
+            sys.modules.pop("broken", None)
 
 
 @pytest.mark.usefixtures("anew")
@@ -206,6 +279,46 @@ def test_one_that_cannot_be_loaded_is_a_sentence(
         said = str(one.message)
     mend = f"Mend its package, {entry.partition(':')[0]}, or uninstall it."
     assert said.startswith(f"The course 'broken' cannot be loaded. {mend} {words}")
+    if words.endswith("("):
+        assert re.search(r"broken.__init__\.py, line \d+\)$", said)
+    tables = (exercises.EXERCISES, questions.QUESTIONS, questions.SENTENCES)
+    assert not any(str(key).startswith("broken") or key in (1, "train.77") for table in tables for key in table)
+    with pytest.raises(ImportError) as caught:
+        lab.check("broken:ranks.1", None)
+    assert str(caught.value) == said
+
+
+@pytest.mark.usefixtures("anew")
+def test_two_of_one_name_are_a_sentence_and_the_first_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("minips", "broken"):
+        other = broken(name=name).replace('"Broken"', '"The other"')
+        brought(tmp_path / name, "broken", "broken:course", __init__=other)
+        (entries,) = (tmp_path / name).glob("*/entry_points.txt")
+        entries.write_text(f"[minips.course]\n{name} = broken:course\n")
+    monkeypatch.syspath_prepend(tmp_path / "minips")
+    with pytest.warns(UserWarning, match=r"The course 'minips' cannot be loaded\. .*has the same name\.$"):
+        assert courses.chosen() is minips_course.course
+    assert courses.named("minips") is minips_course.course
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "my:own"}, "A course's name is one word, since keys begin with it; got 'my:own'."),
+        ({"name": ""}, "one word"),
+        ({"name": 3}, "A course's name takes text; got 3."),
+        ({"notebooks": "here"}, "A course's notebooks takes a Path: their folder; got 'here'."),
+        ({"lessons": "ranks"}, "A course's lessons takes a tuple of words; got 'ranks'."),
+        ({"lessons": ()}, "A course's lessons are different words, each its folder's name; got ()."),
+        ({"lessons": ("a", "a")}, "different words"),
+        ({"lessons": ("1 a",)}, "different words"),
+    ],
+)
+def test_what_is_no_course_is_a_sentence(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        lab.Course(**{"name": "mine", "title": "Mine", "notebooks": Path(), "lessons": ("a",)} | changes)
 
 
 @pytest.mark.usefixtures("anew")

@@ -18,8 +18,7 @@ import minips_course
 from minips import lab
 from minips.lab.course import EXERCISES
 from minips.lab.course import exercises as course
-from minips.lab.course.courses import lesson_of
-from minips.lab.course.state import notebooks
+from minips.lab.course.courses import chosen, lesson_of
 
 BROKEN: dict[str, dict[str, tuple[str, str]]] = {}
 for word in minips_course.LESSONS:
@@ -51,7 +50,7 @@ def given(book: Any, key: str) -> str:
 
 def answer(key: str, old: str, new: str) -> Any:
     """What the lesson would hand to its check, were ``old`` in the folded solution ``new``."""
-    book = lesson(notebooks()[lesson_of(key)])
+    book = lesson(chosen().paths()[lesson_of(key)])
     imports = next(cell.source for cell in book.cells if cell.cell_type == "code")
     (asked, solution), *others = (pair for pair in exercises(book) if f'"{key}"' in pair[0])
     assert not others
@@ -142,7 +141,7 @@ def test_the_stop_button_leaves_one_line() -> None:
 def test_three_hints_differ_from_each_other_and_none_is_the_solution(key: str) -> None:
     hints = EXERCISES[key].hints
     assert len({*hints}) == len(hints) >= 3
-    book = lesson(notebooks()[lesson_of(key)])
+    book = lesson(chosen().paths()[lesson_of(key)])
     (solution,) = (solution for asked, solution in exercises(book) if f'"{key}"' in asked)
     for line in solution.splitlines():
         words = line.strip().removeprefix("return ").rstrip(":")

@@ -19,10 +19,12 @@ from minips.results.run import Run
 
 MOST_BYTES = 12_000
 """Of the README."""
-LANGUAGES = {"python", "sh", "text", "pycon", "{eval-rst}"}
+LANGUAGES = {"python", "sh", "text", "toml", "pycon", "{eval-rst}"}
 """Of blocks: `test_recipes` runs those of pycon, `test_cluster` prints what is text, Sphinx reads the last."""
 LONG = {"docs/training.md", "docs/clusters.md", "docs/cost.md"}
 """Pages whose code takes more than some seconds."""
+FILES = {"docs/teachers.md"}
+"""Pages whose code is a package's files, which `test_teachers` builds."""
 SHORTER = {
     "docs/cost.md": """
 import importlib
@@ -54,6 +56,8 @@ HELD = {
         "minips work --problem mine:make",
         "minips status",
     ),
+    "test_teachers.py::test_it_runs_to_its_end_where_pip_installs_it": ("pip install -e .",),
+    "test_teachers.py::test_a_learner_opens_it_predicts_answers_and_reports": ("minips lab --course mine",),
     "test_grading.py::test_grading_marks_nobodys_progress_and_takes_several_files": ("minips check",),
 }
 """The tests of commands that do not run by themselves, with the beginnings of these commands."""
@@ -70,6 +74,7 @@ QUESTIONS = {
     "How do I open the lessons?": ("README.md#learn", "minips lab"),
     "How do I grade thirty files?": ("docs/teachers.md#grade-exercises", "minips check"),
     "How do I see what my students predicted?": ("docs/teachers.md#read-predictions-and-answers", "lab.report()"),
+    "How do I bring a course of my own?": ("docs/teachers.md#write-a-course-of-your-own", "minips lab --course"),
     "How do I train from the shell?": ("docs/training.md#describe-a-run", "minips train"),
     "How do I stop early, and keep a log?": ("docs/training.md#watch-a-run", "EarlyStopping"),
     "How do I resume a run?": ("docs/training.md#save-resume-and-predict", "resume="),
@@ -147,7 +152,7 @@ def test_every_block_of_code_is_of_a_kind_that_is_run(name):
     [
         pytest.param(name, marks=[pytest.mark.soak] if name in LONG else [])
         for name in pages.GUIDE
-        if pages.blocks(name, "python")
+        if pages.blocks(name, "python") and name not in FILES
     ],
 )
 def test_its_python_runs_as_it_stands(name, tmp_path):

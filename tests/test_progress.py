@@ -78,8 +78,8 @@ def test_what_was_noted_of_an_earlier_edition_is_set_aside_and_said() -> None:
     ]
     file.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
     assert row("00") == ("0 of 2", "0 of 2")
-    assert "5 older notes belong to no lesson that there is" in repr(lab.progress())
-    assert "5 older notes belong to no lesson that there is" in lab.progress()._repr_html_()
+    assert "5 notes belong to no lesson of a course that is installed" in repr(lab.progress())
+    assert "5 notes belong to no lesson of a course that is installed" in lab.progress()._repr_html_()
 
 
 NOTES = """
@@ -113,13 +113,13 @@ def test_a_lesson_that_is_renumbered_keeps_its_progress(tmp_path: Path, monkeypa
     course = courses.chosen()
     last, first = course.lessons[-1], course.lessons[0]
     for place, word in enumerate((last, *course.lessons[:-1])):
-        shutil.copy(state.notebooks()[word], tmp_path / f"{place:02}_{word}.ipynb")
+        shutil.copy(course.paths()[word], tmp_path / f"{place:02}_{word}.ipynb")
     renumbered = dataclasses.replace(course, notebooks=tmp_path, lessons=(last, *course.lessons[:-1]))
     monkeypatch.setattr(courses, "installed", lambda: {"minips_course": renumbered})
     state.state_file().parent.mkdir(parents=True)
     state.state_file().write_text(NOTES.lstrip())
     lab.check("train.1", "yes")
-    assert [*state.notebooks()][:2] == [last, first]
+    assert [*courses.chosen().paths()][:2] == [last, first]
     assert (row("00")[0], row("01")[0], row("15")[0]) == ("0 of 2", "1 of 2 (train.1)", "1 of 3 (wait.2)")
 
 
@@ -212,3 +212,23 @@ def test_where_no_folder_is_named_it_is_the_platforms(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", platform)
     assert place in str(state.state_file())
+
+
+def test_reset_of_one_course_keeps_the_notes_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = courses.Course("mine", "Mine", tmp_path, ("votes",))
+    (tmp_path / "00_votes.ipynb").write_text('{"cells": [{"cell_type": "markdown", "source": "\\n# Votes"}]}')
+    both = {"minips_course": courses.chosen(), "mine_course": other}
+    monkeypatch.setattr(courses, "installed", lambda: both)
+    assert lab.check("train.1", "yes")
+    for note in ("mine:votes.1", "mine:votes.2", "other:votes.1"):
+        assert state.note("answer", note, text="Yes.") == ""
+    table = [words[0] for words in lab.progress().table()]
+    assert (table[1], table[-2:]) == (courses.chosen().title, ["Mine", "00 Votes"])
+    assert "1 note belongs to no lesson of a course that is installed" in repr(lab.progress())
+    page = lab.report(tmp_path).path.read_text()
+    assert page.index("taken apart</h2>") < page.index("<h2>Mine</h2>\n<h3>00 Votes</h3>")
+    assert state.reset(other)
+    assert sorted(state.noted("exercise")) == ["train.1"]
+    assert state.noted("answer") == {}
+    assert [words for words in lab.progress().table() if "Votes" in words[0]] == []
+    assert state.set_aside() == 1

@@ -224,6 +224,20 @@ def test_what_users_copy_imports_nothing_but_what_is_stable():
     assert {"nano.py", "own_quantizer.py", "recipes.md", "README.md", "alone.py"} <= {file for file, _ in seen}
 
 
+FRIENDS = {"are_two", "card", "round_trip", "timed_estimate", "timed_question", "timed_sentence", "trains"}
+"""What minips' own lessons are written with besides the names that a teacher may use."""
+
+
+def test_minips_own_questions_and_exercises_are_written_with_the_names_that_a_teacher_may_use():
+    machinery = {f"minips.lab.course.{name}" for name in ("courses", "exercises", "questions")}
+    taken = set()
+    for part in ("__init__", "*/questions", "*/checks"):
+        for path in (ROOT / "lessons" / "minips_course").glob(f"{part}.py"):
+            taken |= {name for module, name in imports_of(path.read_text(encoding="utf-8")) if module in machinery}
+    assert len(taken) > 15
+    assert taken - {*ps.lab.course.__all__} <= FRIENDS
+
+
 @pytest.mark.parametrize(
     "line",
     ["from minips.stage import Array", "from minips.stages.quantizers.base import part", "import minips.core.codec"],
@@ -312,7 +326,7 @@ def test_every_field_of_a_run_has_its_line():
     assert all(told.values())
 
 
-@pytest.mark.parametrize("name", ["cost", "datasets", "lab", "lab.plots", "sklearn", "testing", "torch"])
+@pytest.mark.parametrize("name", ["cost", "datasets", "lab", "lab.course", "lab.plots", "sklearn", "testing", "torch"])
 def test_a_public_module_lists_its_public_names_alone(name):
     if name == "torch":
         pytest.importorskip("torch")

@@ -1,9 +1,9 @@
 """The names of `minips.lab`."""
 
 from minips.lab import panels, plots
-from minips.lab.course import check, hint
 from minips.lab.course.cells import answer, quiz, say
 from minips.lab.course.courses import Course
+from minips.lab.course.exercises import check, hint
 from minips.lab.course.intervals import interval
 from minips.lab.course.own import keep, own, train_own
 from minips.lab.course.predictions import predict

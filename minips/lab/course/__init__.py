@@ -1,25 +1,48 @@
-"""The machinery of courses: predictions, exercises, sentences and quizzes by key, the learner's progress and copies.
+"""The machinery of courses, and the names that one is written with. A course is a package of its own, see `courses`.
 
-A course is a package of its own, see `courses`. The tables of what it asks are filled when they are first asked for.
+What `question`, `asks` and the like add is in tables by key, which are filled when they are first asked for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from minips.lab.course.courses import installed
-from minips.lab.course.exercises import check, hint
+from minips.lab.course.courses import Course, installed
+from minips.lab.course.exercises import (
+    Refused,
+    asks,
+    case,
+    conforms,
+    distance,
+    drawn_seed,
+    equals,
+    is_own,
+    keeps,
+    number,
+    raising,
+    refuse_if,
+    unaided,
+)
+from minips.lab.course.questions import Expected, Item, Option, estimate, prompt, question, quiz, sentence
 
 if TYPE_CHECKING:
-    from minips.lab.course.exercises import EXERCISES
-    from minips.lab.course.questions import PROMPTS, QUESTIONS, QUIZZES, SENTENCES
+    from minips.lab.course.exercises import EXERCISES as EXERCISES
+    from minips.lab.course.questions import PROMPTS as PROMPTS
+    from minips.lab.course.questions import QUESTIONS as QUESTIONS
+    from minips.lab.course.questions import QUIZZES as QUIZZES
+    from minips.lab.course.questions import SENTENCES as SENTENCES
 else:
 
     def __getattr__(name):
-        if name in __all__:
+        if name in ("EXERCISES", "PROMPTS", "QUESTIONS", "QUIZZES", "SENTENCES"):
             installed()
             kept = import_module(f"{__name__}.{'exercises' if name == 'EXERCISES' else 'questions'}")
             return getattr(kept, name)
         raise AttributeError(f"minips.lab.course has no {name!r}")
 
+    def __dir__():
+        return sorted(__all__)
 
-__all__ = ["EXERCISES", "PROMPTS", "QUESTIONS", "QUIZZES", "SENTENCES", "check", "hint"]
+
+__all__ = ["Course", "Expected", "Item", "Option", "Refused", "asks", "case", "conforms", "distance", "drawn_seed"]
+__all__ += ["equals", "estimate", "is_own", "keeps", "number", "prompt", "question", "quiz", "raising", "refuse_if"]
+__all__ += ["sentence", "unaided"]

@@ -26,7 +26,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course import state
-from minips.lab.course.courses import folders, installed
+from minips.lab.course.courses import add, folders, installed
 from minips.lab.course.questions import find
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
@@ -103,7 +103,8 @@ def _verdict(asked: Exercise, thing: Any) -> Verdict:
         raise
     except Exception as error:
         words = _stopped(error)
-    return Verdict(asked.key, False, f'{words}\nA hint: lab.hint("{asked.key}")')
+    further = f'\nA hint: lab.hint("{asked.key}")' if asked.hints else ""
+    return Verdict(asked.key, False, words + further)
 
 
 def done(key: str, words: str) -> Verdict:
@@ -156,6 +157,8 @@ def _ours() -> tuple[str, ...]:
 def hint(key: str) -> None:
     """Print the next hint of an exercise; after the last one, the first again."""
     asked = exercise(key)
+    if not asked.hints:
+        return print(f"There is no hint for {asked.key}.")
     turn = _hinted.get(asked.key, 0) % len(asked.hints)
     _hinted[asked.key] = turn + 1
     print(f"Hint {turn + 1} of {len(asked.hints)} for {asked.key}: {asked.hints[turn]}")
@@ -169,11 +172,12 @@ def exercise(key: str) -> Exercise:
 def asks(key: str, *hints: str) -> Callable[[Test], Test]:
     """Decorator: the function that follows checks the answers to exercise ``key``; its docstring is the task."""
 
-    def add(test: Test) -> Test:
-        EXERCISES[key] = Exercise(key, test.__doc__ or "", hints, lambda thing: test(thing, np.random.default_rng()))
+    def added(test: Test) -> Test:
+        asked = Exercise(key, test.__doc__ or "", hints, lambda thing: test(thing, np.random.default_rng()))
+        add("exercise", EXERCISES, key, asked)
         return test
 
-    return add
+    return added
 
 
 def refuse_if(failed: Any, words: str) -> None:

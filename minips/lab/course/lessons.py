@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips import files
-from minips.lab.course.courses import installed, lesson_of
+from minips.lab.course.courses import Course, chosen, lesson_of
 from minips.lab.course.exercises import EXERCISES
-from minips.lab.course.state import notebooks, shelf
 
 LEDGER = ".minips-lessons.json"
 """In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
@@ -34,7 +33,7 @@ class Lesson(NamedTuple):
 
     path: Path
     word: str
-    """The word with which its keys begin."""
+    """The beginning of its keys, see `Course.words`."""
     number: str
     """Two digits."""
     title: str
@@ -44,13 +43,12 @@ class Lesson(NamedTuple):
     """The keys of its exercises."""
 
 
-def lessons() -> list[Lesson]:
-    """All the lessons in order. FileNotFoundError where there are none."""
+def lessons(course: Course | None = None) -> list[Lesson]:
+    """All the lessons of a course in order: of minips' own, where none is given."""
     found = []
-    installed()  # which fill the table of exercises
-    for word, path in notebooks().items():
+    for word, path in (course or chosen()).paths().items():
         cells = read(path)["cells"]
-        title = source(cells[0]).splitlines()[0].lstrip("# ")
+        title = source(cells[0]).strip().partition("\n")[0].lstrip("# ")
         questions = [key for cell in cells for key in arguments(cell, "predict")]
         keys = [key for key in EXERCISES if lesson_of(key) == word]
         found.append(Lesson(path, word, path.name[:2], title, questions, keys))
@@ -65,22 +63,22 @@ class Copied(NamedTuple):
     kept: list[str]
 
 
-def copy_to(folder: Path, *, outputs: bool = False) -> Copied:
-    """Copies of the lessons for a learner, without the ``outputs``, which would tell the answers.
+def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False) -> Copied:
+    """Copies of a course's lessons for a learner, without the ``outputs``, which would tell the answers.
 
     What the learner has changed stays as it is; a copy that is as it was made may be renewed. OSError where the folder
     cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    copied = Copied([], [], [])
-    if folder.resolve() == shelf().resolve():
+    copied, shelf = Copied([], [], []), (course or chosen()).notebooks
+    if folder.resolve() == shelf.resolve():
         return copied
     ledger = folder / LEDGER
     try:
         made = dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
     except (ValueError, TypeError):
         made = {}  # then nothing is known of the copies, and all of them stay
-    for path in [*(lesson.path for lesson in lessons()), shelf() / GLOSSARY]:
+    for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY)]:
         name = path.name
         fresh = path.read_bytes() if outputs or name == GLOSSARY else blanked(path)
         there = _hash((folder / name).read_bytes()) if (folder / name).is_file() else None

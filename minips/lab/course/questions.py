@@ -11,13 +11,13 @@ import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from minips import seeds
 from minips.lab.course import state
-from minips.lab.course.courses import installed, numbers
+from minips.lab.course.courses import add, course_of, numbers
 from minips.words import suggestion
 
 NONE = "none of these"
@@ -26,7 +26,6 @@ RIGHT, NEAR = 1.25, 2.0
 """A number that was predicted is right, or near, up to this ratio of the larger to the smaller."""
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class Disagreement(AssertionError):  # noqa: N818, it is what came of a run
@@ -168,48 +167,50 @@ PROMPTS: dict[str, Prompt] = {}
 QUIZZES: dict[str, tuple[Item, ...]] = {}
 
 
-def _add(known: dict[str, T], key: str, thing: T) -> None:
-    if key in known:
-        raise ValueError(f"There are two of {key}.")
-    known[key] = thing
-
-
 def question(key: str, text: str, *choices: Option, otherwise: str, timed: bool = False) -> None:
-    """Add a question with options, one of which is expected."""
-    (expected,) = (choice.text for choice in choices if isinstance(choice, Expected))
-    _add(QUESTIONS, key, Question(key, text, choices, expected, otherwise, timed))
+    """Add a question with options, one of which is `Expected`; ``otherwise`` is said where none comes true."""
+    expected = [choice.text for choice in choices if isinstance(choice, Expected)]
+    if len(expected) != 1:
+        raise ValueError(f"{key}: expected one option that is Expected(…), got {len(expected)}.")
+    add("question", QUESTIONS, key, Question(key, text, choices, expected[0], otherwise, timed))
 
 
-def _adds(kind: Callable[P, Estimate | Sentence | Prompt], known: dict[str, Any]) -> Callable[P, None]:
-    """The function that adds one of this kind."""
-
-    def add(*values: P.args, **fields: P.kwargs) -> None:
-        thing = kind(*values, **fields)
-        _add(known, thing.key, thing)
-
-    return add
+def estimate(
+    key: str, text: str, unit: str, expected: tuple[float, float], because: str, otherwise: str, timed: bool = False
+) -> None:
+    """Add a question that is answered with a number, see `Estimate`."""
+    add("question", QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, timed))
 
 
-estimate, sentence, prompt = _adds(Estimate, QUESTIONS), _adds(Sentence, SENTENCES), _adds(Prompt, PROMPTS)
-"""Add a question that is answered with a number, a sentence, a task that is answered in two sentences."""
-timed_question, timed_estimate = partial(question, timed=True), partial(estimate, timed=True)
-timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=True)
-"""Add one that is timed, and a sentence that says pass or fail."""
+def sentence(key: str, template: str, expect: str = "", timed: bool = False, card: bool = False) -> None:
+    """Add a sentence that a run completes, see `Sentence`."""
+    add("sentence", SENTENCES, key, Sentence(key, template, expect, timed, card))
+
+
+def prompt(key: str, task: str, example: str) -> None:
+    """Add a task that is answered in two sentences, and an example of an answer for unattended runs."""
+    add("prompt", PROMPTS, key, Prompt(key, task, example))
 
 
 def quiz(lesson: str, *items: Item) -> None:
     """Add the five questions at the end of a lesson."""
     if len(items) != 5:
         raise ValueError(f"{lesson}: expected five questions.")
-    _add(QUIZZES, lesson, items)
+    add("quiz", QUIZZES, lesson, items)
+
+
+timed_question, timed_estimate = partial(question, timed=True), partial(estimate, timed=True)
+timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=True)
+"""Add one that is timed, and a sentence that says pass or fail."""
 
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
-    """The one of this key. ValueError names the known keys and the nearest."""
-    installed()  # which fill the tables
+    """The one of this key. ValueError names the known keys and the nearest: those of its course, if it names one."""
     full = full_key(key)
+    prefix = course_of(full).prefix  # the courses, once they are asked for, fill the tables
     if full not in known:
-        raise ValueError(f"There is no {what} {key!r}. {suggestion(full, known)}")
+        alike = [one for one in known if one.startswith(prefix)]
+        raise ValueError(f"There is no {what} {key!r}. {suggestion(full, alike)}")
     return known[full]
 
 

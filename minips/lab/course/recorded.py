@@ -11,12 +11,14 @@ import platform
 from typing import Any
 
 from minips import files
+from minips.lab.course.courses import course_of
 from minips.lab.course.questions import full_key
-from minips.lab.course.state import shelf
 
 
 def _file(key: str) -> Any:
-    return shelf() / "recorded" / f"{full_key(key).replace('.', '_')}.json"
+    full = full_key(key)
+    name = full.removeprefix(course_of(full).prefix).replace(".", "_")
+    return course_of(full).notebooks / "recorded" / f"{name}.json"
 
 
 def record(key: str, values: dict[str, Any]) -> None:

@@ -57,19 +57,28 @@ def _page() -> Iterator[str]:
     yield f"<meta name='viewport' content='width=device-width'><style>{CSS}</style></head><body>"
     yield f"<h1>My report</h1><p><small>{datetime.date.today():%d %B %Y}</small></p>"
     kinds = {kind: state.noted(kind) for kind in ("question", "answer", "exercise", "quiz")}
-    if not any(kinds.values()):
+    begun = state.begun() if any(kinds.values()) else []
+    if not begun:
         yield "<p>Nothing was predicted or answered yet.</p>"
-    for lesson in lessons():
-        own = {
-            kind: {key: fact for key, fact in noted.items() if lesson_of(key) == lesson.word}
-            for kind, noted in kinds.items()
-        }
-        if any(own.values()):
-            yield f"<h2>{lesson.number} {html.escape(lesson.title)}</h2>"
-            yield from _lesson(lesson.exercises, own)
-    if (aside := state.set_aside()) > 0:
-        yield f"<p><small>{aside} older notes belong to no lesson that there is, and are left out.</small></p>"
+    for course in begun:
+        yield f"<h2>{html.escape(course.title)}</h2>"
+        for lesson in lessons(course):
+            own = {
+                kind: {key: fact for key, fact in noted.items() if lesson_of(key) == lesson.word}
+                for kind, noted in kinds.items()
+            }
+            if any(own.values()):
+                yield f"<h3>{lesson.number} {html.escape(lesson.title)}</h3>"
+                yield from _lesson(lesson.exercises, own)
+    yield from (f"<p><small>{words}</small></p>" for words in _aside())
     yield "</body></html>"
+
+
+def _aside() -> list[str]:
+    """A sentence on the notes that belong to no lesson, if there are any."""
+    count = state.set_aside()
+    notes = "1 note belongs" if count == 1 else f"{count} notes belong"
+    return [f"{notes} to no lesson of a course that is installed, and is left out here."] if count else []
 
 
 def _lesson(exercises: list[str], own: dict[str, dict[str, dict[str, str]]]) -> Iterator[str]:
@@ -102,41 +111,48 @@ class Row(NamedTuple):
 
 
 class Transcript:
-    """A table by lesson: exercises passed, predictions made and how many came true."""
+    """A table by lesson: exercises passed, predictions made and how many came true. Several courses have their titles
+    above their lessons.
+    """
 
     def __init__(self) -> None:
         passed, guessed = state.noted("exercise"), state.noted("question")
         self.set_aside = state.set_aside()
-        self.rows = []
-        for lesson in lessons():
-            guesses = [guessed[question] for question in lesson.questions if question in guessed]
-            right = sum(came_true(guess) for guess in guesses)
-            done = [key for key in lesson.exercises if key in passed]
-            self.rows.append(Row(lesson, done, len(guesses), right))
+        self.courses: list[tuple[str, list[Row]]] = []
+        """The titles of the courses, and their lessons."""
+        for course in state.begun():
+            rows: list[Row] = []
+            self.courses.append((course.title, rows))
+            for lesson in lessons(course):
+                guesses = [guessed[question] for question in lesson.questions if question in guessed]
+                right = sum(came_true(guess) for guess in guesses)
+                done = [key for key in lesson.exercises if key in passed]
+                rows.append(Row(lesson, done, len(guesses), right))
 
     def table(self) -> list[tuple[str, str, str]]:
         """The rows as text, under their headings."""
         rows = [("lesson", "exercises", "predictions")]
-        for lesson, passed, predictions, right in self.rows:
-            done = f"{len(passed)} of {len(lesson.exercises)}"
-            named = f" ({', '.join(passed)})" if passed else ""
-            came_true = f", {right} came true" if predictions else ""
-            predictions_words = f"{predictions} of {len(lesson.questions)}{came_true}"
-            rows.append((f"{lesson.number} {lesson.title}", done + named, predictions_words))
+        for title, of_course in self.courses:
+            rows += [(title, "", "")] if len(self.courses) > 1 else []
+            rows += map(_as_text, of_course)
         return rows
 
     def __repr__(self) -> str:
-        return "\n".join([*align(self.table(), "<"), *self.aside()])
-
-    def aside(self) -> list[str]:
-        """A sentence on the notes that belong to no lesson, if there are any."""
-        words = "belong to no lesson that there is: an earlier edition's. They are set aside."
-        return [f"{self.set_aside} older notes {words}"] if self.set_aside else []
+        return "\n".join([*align(self.table(), "<"), *_aside()])
 
     def _repr_html_(self) -> str:
         (head, *body), left = self.table(), "text-align:left"
-        aside = "".join(f"<p>{words}</p>" for words in self.aside())
+        aside = "".join(f"<p>{words}</p>" for words in _aside())
         return f"<table>{html_rows([head], 3, left)}{html_rows(body, 0, left)}</table>{aside}"
+
+
+def _as_text(row: Row) -> tuple[str, str, str]:
+    lesson, passed, predictions, right = row
+    done = f"{len(passed)} of {len(lesson.exercises)}"
+    named = f" ({', '.join(passed)})" if passed else ""
+    came_true = f", {right} came true" if predictions else ""
+    title = f"{lesson.number} {lesson.title}".strip()
+    return title, done + named, f"{predictions} of {len(lesson.questions)}{came_true}"
 
 
 def came_true(guess: dict[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The notebooks of the lessons, and the learner's progress through them: exercises passed, predictions made, answers
+"""The learner's progress through the lessons of all courses: exercises passed, predictions made, answers
 written; lines of JSON in the user's state folder. Each has its key. Those of an edition whose keys had numbers have the
 lesson's file name besides, by which they are read as notes on the lesson that it has become.
 
@@ -10,29 +10,16 @@ import itertools
 import json
 import os
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from minips import files
-from minips.lab.course.courses import chosen, lesson_of
+from minips.lab.course import courses
+from minips.lab.course.courses import Course, chosen, lesson_of
 
 KINDS = ("exercise", "question", "answer", "quiz")
 """What a note may be on; each has the key under its kind."""
-
-
-def shelf() -> Path:
-    """The folder of the course's notebooks. ImportError where no course is installed."""
-    return chosen().notebooks
-
-
-def notebooks() -> dict[str, Path]:
-    """The notebooks by the words of their lessons, in their order. FileNotFoundError where there are none."""
-    numbered = {path.name[:2]: path for path in shelf().glob("[0-9][0-9]_*.ipynb")}
-    words = {f"{place:02}": word for place, word in enumerate(chosen().lessons)}
-    found = {word: numbered[number] for number, word in words.items() if number in numbered}
-    if not found:
-        raise FileNotFoundError(f"There are no lessons in {shelf()}. Install minips again, or clone its repository.")
-    return found
 
 
 def state_file() -> Path:
@@ -98,30 +85,49 @@ def _by_word(fact: dict[str, str]) -> dict[str, str]:
 
 
 def noted(kind: str) -> dict[str, dict[str, str]]:
-    """The last note on each thing of this kind, by its key: of the lessons that there are."""
-    return {fact[kind]: fact for fact in facts() if _belongs(fact, kind)}
+    """The last note on each thing of this kind, by its key: of the lessons of the courses that are installed."""
+    return {fact[kind]: fact for fact in facts() if _lesson(fact, kind) in _words()}
 
 
 def set_aside() -> int:
-    """The number of notes that belong to no lesson that there is: those of an earlier edition."""
-    return sum(not any(_belongs(fact, kind) for kind in KINDS) for fact in facts())
+    """The number of notes that belong to no lesson of a course that is installed."""
+    return sum(not _is_on(fact, _words()) for fact in facts())
 
 
-def _belongs(fact: dict[str, str], kind: str) -> bool:
-    """True for a note of this kind on a lesson that there is."""
+def begun() -> list[Course]:
+    """The courses of which something is noted; all that are installed, where there is none."""
+    there = [*courses.installed().values()]
+    return [course for course in there if any(_is_on(fact, course.words) for fact in facts())] or there
+
+
+def _words() -> set[str]:
+    return {word for course in courses.installed().values() for word in course.words}
+
+
+def _is_on(fact: dict[str, str], lessons: Collection[str]) -> bool:
+    """True for a note on one of these lessons."""
+    return any(_lesson(fact, kind) in lessons for kind in KINDS)
+
+
+def _lesson(fact: dict[str, str], kind: str) -> str:
+    """The lesson that a note of this kind is on, or nothing."""
     key = fact.get(kind)
-    return "notebook" not in fact and isinstance(key, str) and lesson_of(key) in chosen().lessons
+    return lesson_of(key) if "notebook" not in fact and isinstance(key, str) else ""
 
 
-def reset() -> Path | None:
-    """Begin anew. The notes so far are renamed; their new path, beside the old one, or None where there were none.
+def reset(course: Course | None = None) -> Path | None:
+    """Begin anew, in all courses or in this one. The notes so far are renamed; their new path, beside the old one, or
+    None where there were none.
 
     OSError where that is not possible.
     """
+    others = [fact for fact in facts() if course and not _is_on(fact, course.words)]
     path = state_file().resolve()  # a symbolic link to it stays
     if not path.is_file():
         return None
     names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(1))
     kept = next(name for name in names if not name.exists())
     path.rename(kept)
+    if others:
+        files.write(path, "".join(f"{json.dumps(fact)}\n" for fact in others))
     return kept

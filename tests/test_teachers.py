@@ -1,0 +1,187 @@
+"""The course of docs/teachers.md, built as it stands there and used: by a learner, by her teacher, from the shell."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "teachers.md").read_text(encoding="utf-8")
+STARTED = "def majority(votes): ..."
+SOLVED = "def majority(votes):\n    return np.sign(votes.sum(axis=0))"
+LEARNER = """
+import os, signal
+from minips import cli, lab
+from minips.lab.course import jupyter
+
+os.execv, signal.signal, jupyter.running = lambda *command: print(command[1]), lambda *_: None, lambda folder: None
+print(cli.main(["lab", "--course", "mine", "--no-browser", "--allow-root"]))
+print(lab.progress())
+guess = lab.predict("mine:votes.1")
+guess.choice.value = "about as often"
+guess.button.click()
+guess.compare(share=0.68)
+lab.say("mine:votes.1", share=0.68)
+print(lab.check("mine:votes.1", lambda votes: votes[0]))
+lab.hint("mine:votes.1")
+print(lab.check("mine:votes.1", lambda votes: votes.sum(axis=0) // abs(votes.sum(axis=0))))
+print(lab.progress())
+print(lab.report())
+for wrong in ABSENT:
+    print(f"exit {cli.main(wrong)}")
+"""
+ABSENT = {
+    ("check", "mine:votes.2", "x.ipynb"): "There is no exercise 'mine:votes.2'. Known: mine:votes.1. Did you mean mine",
+    ("check", "mien:votes.1", "x.ipynb"): "There is no course 'mien': it is not installed. Known: minips, mine. Did",
+    ("lab", "--course", "mien"): "There is no course 'mien': it is not installed. Known: minips, mine. Did you mean",
+}
+"""Commands that name what is not there, and what they say."""
+
+
+def files_of_the_page() -> dict[str, str]:
+    """The blocks of the page, by the file that the paragraph before them begins with; two of one file are one."""
+    found: dict[str, str] = {}
+    name = ""
+    for paragraph in re.findall(r"^```.*?^```$|^(?!```)\S.*?(?=\n\n)", PAGE, flags=re.DOTALL | re.MULTILINE):
+        if named := re.match(r"`(\w[\w./]*\.\w+)`", paragraph):
+            name = named[1]
+        elif block := re.fullmatch(r"```(?:python|toml)\n(.*)```", paragraph, flags=re.DOTALL):
+            found[name] = found.get(name, "") + block[1]
+    return found
+
+
+def notebook(cells: str) -> Any:
+    """The notebook of cells that are written below one another, each under ``# %%``."""
+    made = []
+    for kind, text in re.findall(r"^# %%(.*)\n((?:(?!# %%).*\n)*)", cells, flags=re.MULTILINE):
+        text = text.strip("\n")
+        made.append(new_markdown_cell(re.sub("^# ", "", text)) if "markdown" in kind else new_code_cell(text))
+    return new_notebook(cells=made)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the package, as a teacher makes it."""
+    folder = tmp_path_factory.mktemp("mine-course")
+    for name, text in files_of_the_page().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".ipynb"):
+            nbformat.write(notebook(text), folder / name)
+        else:
+            (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for Python's path, in which the package is installed: its wheel, unpacked."""
+    wheels, site = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
+    subprocess.run(build, cwd=package, check=True, capture_output=True, timeout=120)
+    (wheel,) = wheels.iterdir()
+    zipfile.ZipFile(wheel).extractall(site)
+    return site
+
+
+def ran(site: Path, folder: Path, *command: str, status: int = 0, errors: bool = True, **others: str) -> str:
+    """The output of a command of Python's, in this folder, with the course installed."""
+    paths = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder), **others}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + (done.stderr if errors else "")
+
+
+def test_a_learner_opens_it_predicts_answers_and_reports(site: Path, tmp_path: Path) -> None:
+    environment = {"MINIPS_AUTOPLAY": "", "JUPYTER_TOKEN": "secret"}
+    said = ran(site, tmp_path, "-W", "error", "-c", f"ABSENT = {[*ABSENT]!r}\n{LEARNER}", **environment)
+    assert f"The lessons are in {tmp_path / 'mine-lessons'}." in said
+    assert "/lab/tree/00_votes.ipynb" in said
+    copy = nbformat.read(tmp_path / "mine-lessons" / "00_votes.ipynb", as_version=4)
+    assert [cell.source for cell in copy.cells] == [cell.source for cell in the_lesson().cells]
+    for words in (
+        "'-m', 'jupyterlab', '--notebook-dir', 'mine-lessons'",
+        "The majority is right in 68% of the votes.",
+        "✗ mine:votes.1: not yet. Of 3 voters: the majority is another.",
+        "Hint 1 of 2 for mine:votes.1: Votes are numbers: add them.",
+        "✓ mine:votes.1 is done. A server does this",
+        "Your report is in report.html.",
+    ):
+        assert words in said, said
+    before, after = said.split("Hint 1 of 2")
+    assert re.search(r"^A parameter server, taken apart", before, flags=re.MULTILINE)
+    assert re.search(r"^Who is right\? *\n00 Ask five +0 of 1 +0 of 1", before, flags=re.MULTILINE)
+    assert re.search(r"^00 Ask five +1 of 1 \(mine:votes.1\) +1 of 1, 0 came true$", after, flags=re.MULTILINE)
+    assert "taken apart" not in after
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Who is right?</h2>\n<h3>00 Ask five</h3>" in report
+    assert "<td>about as often</td><td>more often</td>" in re.sub("<td [^>]*>", "<td>", report)
+    assert "Exercises: mine:votes.1 done, of 1." in report
+    for words in ABSENT.values():
+        assert f"minips: {words}" in said
+    assert said.count("exit 2") == len(ABSENT)
+
+
+def the_lesson() -> Any:
+    return notebook(files_of_the_page()["mine_course/notebooks/00_votes.ipynb"])
+
+
+def handed_in(folder: Path, **answers: str) -> Iterator[str]:
+    """The notebooks of learners, by their names, with their answers to the exercise."""
+    for name, answer in answers.items():
+        book = the_lesson()
+        (cell,) = (cell for cell in book.cells if cell.source.startswith("def majority"))
+        cell.source = answer
+        nbformat.write(book, folder / f"{name}.ipynb")
+        yield f"{name}.ipynb"
+
+
+@pytest.mark.outside
+def test_her_teacher_grades_it(site: Path, tmp_path: Path) -> None:
+    files = handed_in(tmp_path, ada=SOLVED, bob=STARTED)
+    said = ran(site, tmp_path, "-m", "minips", "check", "mine:votes.1", *files, status=1)
+    assert said.startswith("ada.ipynb: ✓ mine:votes.1 is done. ")
+    assert "\nbob.ipynb: ✗ mine:votes.1: not yet. Of 1 voters: the majority is another.\n" in said
+    assert list(tmp_path.glob("minips/*")) == []
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+def test_it_runs_to_its_end_where_pip_installs_it(package: Path, tmp_path: Path) -> None:
+    """Without ``-e``, for which hatchling needs a library that only pip's isolation fetches."""
+    pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    command = [sys.executable, *pip, "--target", str(tmp_path / "site"), str(package)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    code = textwrap.dedent(
+        """
+        import json, sys
+        import nbformat
+        from nbclient import NotebookClient
+        from mine_course import course
+        book = nbformat.read(course.notebooks / "00_votes.ipynb", as_version=4)
+        NotebookClient(book, timeout=100).execute()
+        print(json.dumps(book))
+        """
+    )
+    book = json.loads(ran(tmp_path / "site", tmp_path, "-c", code, errors=False, MINIPS_AUTOPLAY="1"))
+    said = json.dumps([cell.get("outputs") for cell in book["cells"]], ensure_ascii=False)
+    for words in ("The majority is right in 69% of the votes.", "✗ mine:votes.1: not yet.", "<Votes: "):
+        assert words in said
+
+
+def test_each_of_its_parts_is_ten_lines() -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE):
+        code = [line for line in block.splitlines() if line and not line.startswith(("#", "import", "from", "@"))]
+        assert len(code) <= 12, block
