@@ -32,8 +32,7 @@ class Plan:
         self._envelope = envelope
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
-        """From a message read in the general way: the envelope's bytes and fields; names of serializer and compressor.
-        """
+        """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
     def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:
