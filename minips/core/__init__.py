@@ -1,4 +1,4 @@
-"""Decisions and the protocol: messages and codecs, the sessions of the protocol, the shard.
+"""The protocol and its decisions: messages and codecs, the protocol's sessions, and the shard.
 
 Nothing here has a thread, a socket or a wall clock.
 """

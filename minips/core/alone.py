@@ -1,4 +1,4 @@
-"""Codecs alone, in any program: the two ends of a link without a server, and one message as a file."""
+"""Codecs by themselves, in any program: the two ends of a link without a server, and one message as a file."""
 
 import reprlib
 import zlib
@@ -27,12 +27,12 @@ from minips.stages.transports.framing import (
 from minips.words import check_type, public_message
 
 SEAL = b"\x89mps"
-"""The first bytes of a file. Text never begins with them, nor does the body of a stream, which has zeros there."""
+"""The first bytes of a file. Neither text nor the body of a stream, which starts with zeros, begins with them."""
 CRC_BYTES = 4
 
 
 class Sender:
-    """A codec's sending end: the codec, its memories, its random draws, and the spans of its stages in ``trace``.
+    """The sending end of a codec. It has the codec's memories and random draws; ``trace`` records its stages' spans.
 
     >>> import minips as ps
     >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
@@ -40,7 +40,7 @@ class Sender:
     >>> receiver.decode(sender.encode({"w": np.float32([3, -1, 0])}))["w"]
     array([ 1.3333334, -1.3333334,  1.3333334], dtype=float32)
 
-    Its state goes into a file, from which a fresh sender of the same codec continues, to the same bits:
+    Save its state to a file: a fresh sender of the same codec can continue from it, with the same bits:
 
     >>> import io
     >>> file, again = io.BytesIO(), codec.sender()
@@ -60,7 +60,7 @@ class Sender:
 
     def encode(self, tensors: Mapping[str, Array]) -> Frames:
         """Encode named arrays into frames. NonFiniteError for NaN or infinity, ValueError for an array that does not
-        encode, TypeError for anything but a mapping of names.
+        encode, TypeError for anything but a mapping of names to arrays.
         """
         codec = self._encoder.codec
 
@@ -84,15 +84,15 @@ class Sender:
         return frames
 
     def state(self) -> dict[str, Array]:
-        """The memories, the random draws and the number of messages, as arrays by name: for `numpy.savez`, and for
-        `restore`. Later messages do not change them.
+        """The memories, the random draws and the number of messages, as named arrays for `numpy.savez` and `restore`.
+        Later messages do not change these arrays.
         """
         kept = {"end": "sender", "by": self._encoder.codec.memory.name, "count": self._count, "shapes": self._shapes}
         return saved.to_arrays({**kept, **self._encoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Continue from the `state` of a sender whose codec has the same memory. ValueError for any other, with nothing
-        changed.
+        """Continue from the `state` of a sender whose codec has the same memory. ValueError for any other; it changes
+        nothing.
         """
         encoder = self._encoder
         kept = _check_state("sender", state, encoder.codec.memory.name)
@@ -101,9 +101,9 @@ class Sender:
 
 
 class Receiver:
-    """A codec's receiving end: the states that restore its one sender's tensors, and the stages' spans in ``trace``.
+    """The receiving end of a codec. Its states restore its one sender's tensors; ``trace`` records its stages' spans.
 
-    With `Delta` it remembers the arrays received. Its state goes into a file as a `Sender`'s does, at the same message:
+    With `Delta` it remembers the arrays received. Save its state as a `Sender`'s, after the same message:
 
     >>> import minips as ps
     >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.Delta())
@@ -122,9 +122,9 @@ class Receiver:
         self._count = 0
 
     def decode(self, frames: Frames) -> Tensors:
-        """Decode frames into named arrays. Messages are decoded in the order of encoding. ValueError, with nothing
-        changed, where the frames are malformed or, with a memory that restores, another message is due. TypeError for
-        anything but a list of bytes.
+        """Decode frames into named arrays. Decode messages in the order of encoding. ValueError if the frames are
+        malformed or, with a memory that restores, another message is next; it changes nothing. TypeError for anything
+        but a list of bytes.
         """
         _check_frames(frames)
         packet, _ = self._unpack(frames, self.codec, self.trace)
@@ -139,15 +139,15 @@ class Receiver:
         return tensors
 
     def state(self) -> dict[str, Array]:
-        """The memories and the number of messages, as arrays by name: for `numpy.savez`, and for
-        `restore`. Later messages do not change them.
+        """The memories and the number of messages, as named arrays for `numpy.savez` and `restore`. Later messages do
+        not change these arrays.
         """
         kept = {"end": "receiver", "by": self.codec.memory.name, "count": self._count}
         return saved.to_arrays({**kept, **self._decoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Continue from the `state` of a receiver whose codec has the same memory. ValueError for any other, with
-        nothing changed.
+        """Continue from the `state` of a receiver whose codec has the same memory. ValueError for any other; it changes
+        nothing.
         """
         kept = _check_state("receiver", state, self.codec.memory.name)
         self._decoder.restore(kept)
@@ -155,7 +155,7 @@ class Receiver:
 
 
 def trace_of(end: str, given: Trace | None) -> Trace:
-    """The trace that was given to this end, or a fresh one. TypeError for anything else."""
+    """The trace given to this end, or a fresh one for None. TypeError for anything else."""
     trace = Trace(end) if given is None else given
     check_type(end, trace, Trace, "a Trace")
     return trace
@@ -174,7 +174,7 @@ def _check_frames(frames: object) -> None:
 
 
 def _check_state(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
-    """The values in the state of such an end. ValueError where it belongs to another end or memory, or is malformed."""
+    """The values in the state of this kind of end. ValueError if it is from another end or memory, or is malformed."""
     kept = saved.from_arrays(state, "This state")
     theirs, other = kept.get("end"), kept.get("by")
     if theirs and (theirs, other) != (end, memory):
@@ -210,11 +210,11 @@ def loads(codec: Any, data: Buffer) -> Tensors:
 
 
 def seal(frames: Frames) -> bytes:
-    """A body for a file, which begins with a head: the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes),
+    """Return a file's body. It begins with a head: the bytes 89 6D 70 73 (hexadecimal), the number of frames (4 bytes),
     their lengths (8 bytes each), and the CRC-32 of all other bytes (4 bytes, `zlib.crc32`), all little-endian. The
-    frames come next. Zeros pad the head and each frame to a multiple of 64 bytes.
+    frames follow. Zeros pad the head and each frame to a multiple of 64 bytes.
 
-    Older files are read, too: four zeros stand in place of the first bytes, and there is no CRC-32.
+    `unseal` also reads older files, which begin with four zeros instead and have no CRC-32.
     """
     check_count(len(frames))
     _, *body = pieces(0, frames)
@@ -227,7 +227,7 @@ def seal(frames: Frames) -> bytes:
 
 
 def unseal(file: memoryview) -> Frames:
-    """The frames of a sealed body, or of one with tag 0, as views of it. ValueError where a byte has changed."""
+    """The frames of a sealed body, or of a body with tag 0, as views of it. ValueError if a byte has changed."""
     start = bytes(file[: len(SEAL)])
     if start == bytes(len(SEAL)):
         return split(file)[1]

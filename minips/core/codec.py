@@ -2,13 +2,13 @@
 
     Message ── memory, quantizer ──► Packet ── serializer, compressor ──► Frames
 
-Every encoded message describes itself. Its first frame is a small msgpack map, the envelope: the protocol's version and
-the names of serializer and compressor; the packet names the memory and each tensor's quantizer. So a receiver decodes
-any sender's messages without a shared configuration. Memories and random draws make encoders and decoders stateful: one
-decoder has one sender; an encoder with a memory has one receiver, one without may have several.
+Every encoded message describes itself. Its first frame, the envelope, is a small MessagePack map with the protocol's
+version and the names of serializer and compressor. The packet names the memory and each tensor's quantizer. So a
+receiver can decode any sender's messages without a shared configuration. Memories and random draws make encoders and
+decoders stateful: a decoder has one sender; an encoder has one receiver, or several if it has no memory.
 
-Exact arrays in `MsgPack`'s frames are *planned*: where names, dtypes and shapes are those of the message before, a
-`Plan` writes and reads the same bytes without the stages. Its arrays are timed as the quantizer's work, its header as
+Exact arrays in `MsgPack`'s frames are *planned*: if names, dtypes and shapes are those of the message before, a `Plan`
+writes and reads the same bytes without the stages. The trace shows its arrays as the quantizer's work, its header as
 the serializer's. Subclasses that override a stage's methods are not planned. `Run.summary` counts planned messages.
 """
 
@@ -44,10 +44,10 @@ _ARRAYS = (np.ndarray, np.generic)
 class Codec(Value):
     """The four stages between arrays and frames: quantizer, memory, serializer, compressor.
 
-    A mapping from name patterns to quantizers gives each tensor that of the first pattern that matches:
+    With a mapping from name patterns to quantizers, the first pattern that matches a tensor's name decides:
     ``Codec(quantizer={"b": Exact(), "*": Uniform(bits=4)})``.
 
-    With several servers each piece of a tensor is quantized by itself: a lossy quantizer sees pieces, not the whole.
+    With several servers, each piece of a tensor is quantized by itself: a lossy quantizer sees only pieces.
     """
 
     quantizer: StageField[Quantizer | dict[str, Quantizer]] = option(Exact(), "fewer bits for each value")
@@ -66,7 +66,7 @@ class Codec(Value):
                 )
 
     def quantizer_of(self, name: str) -> Quantizer:
-        """The quantizer of the first pattern that matches this tensor's name. ValueError where none does."""
+        """The quantizer of the first pattern that matches this tensor's name. ValueError if no pattern does."""
         if isinstance(self.quantizer, Quantizer):
             return self.quantizer
         for pattern, quantizer in self.quantizer.items():
@@ -79,7 +79,7 @@ class Codec(Value):
 
     @property
     def lossless(self) -> bool:
-        """True where the receiver gets exactly the sender's values, and no memory is kept."""
+        """True if the receiver gets exactly the sender's values, and neither end has a memory."""
         quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
         return self.memory.stateless and all(quantizer.identity for quantizer in quantizers)
 
@@ -93,13 +93,13 @@ class Codec(Value):
         return Receiver(self, Decoder(trace_of("receiver", trace)), partial(unpack, plan=Plan()))
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
-        """These arrays, by name, as one ``bytes`` with a CRC-32; ``seed`` is that of random draws. ValueError with a
-        memory. Its format: `minips.core.alone.sealed`.
+        """Encode named arrays into one ``bytes`` with a CRC-32; ``seed`` is for random draws. ValueError with a memory.
+        `minips.core.alone.seal` describes the format.
         """
         return dumps(self, tensors, seed)
 
     def loads(self, data: Buffer) -> Tensors:
-        """The arrays that `dumps` wrote, perhaps as views of ``data``. ValueError where a byte has changed or is
+        """Return the arrays that `dumps` wrote, perhaps as views of ``data``. ValueError if a byte has changed or is
         missing, and for any other bytes.
         """
         return loads(self, data)
@@ -110,13 +110,13 @@ Mark = dict[str, State]
 
 
 class _End:
-    """The memories of one end: of a sender or of its receiver."""
+    """The memories of one end, a sender or its receiver."""
 
     def __init__(self) -> None:
         self._states: dict[str, State] = defaultdict(dict)
 
     def mark(self) -> Mark:
-        """The memories' states now, for `go_back`. Cheap: memories replace arrays and never write into them."""
+        """The memories' current states, for `go_back`. Cheap: memories replace arrays and never write into them."""
         return {name: {**state} for name, state in self._states.items()}
 
     def go_back(self, mark: Mark) -> None:
@@ -145,7 +145,7 @@ class Encoder(_End):
         self._spans, self._compensating = ("" if codec.memory.stateless else ENCODE[0], *ENCODE[1:]), 0.0
 
     def encode(self, message: Message) -> Frames:
-        """The frames of a message. The tensors must be finite."""
+        """Encode a message into frames. The tensors must be finite."""
         now, memory = self.trace.now, self.codec.memory
         began, header = now(), {**message.header, "memory": memory.name}
         if self._plan and (planned := self._plan.write(header, message.tensors, self.trace, began)):
@@ -176,7 +176,7 @@ class Encoder(_End):
         self.rng.bit_generator.state = state["draws"]
 
     def quantize(self, name: str, x: Array) -> tuple[str, Parts]:
-        """One tensor: its quantizer's name and its parts."""
+        """Quantize one tensor. Returns its quantizer's name and its parts."""
         began, self._compensating = self.trace.now(), 0.0
         quantized = self._quantized({name: x})[name]
         self.trace.laps(self._spans[:2], (began, began + self._compensating, self.trace.now()))
@@ -218,8 +218,8 @@ class Decoder(_End):
         self.trace = trace
 
     def decode(self, packet: Packet | Message, like: Like = None) -> Message:
-        """The message of a packet, or one that a plan has read already. ValueError where parts do not fit together or
-        are not for tensors of the shapes of ``like``.
+        """Decode a packet into a message; a message that a plan has read is returned as it is. ValueError if parts do
+        not fit together, or the shapes of ``like``.
         """
         if type(packet) is Message:
             return packet
@@ -251,14 +251,14 @@ class Decoder(_End):
 
 
 def encode_plainly(message: Message, codec: Codec) -> Frames:
-    """The frames of a message whose arrays are not gradients: exact, with the codec's serializer and compressor."""
+    """Encode a message whose arrays are not gradients: exactly, with the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
 
 def envelope(codec: Codec, stamp: Header) -> bytes:
-    """The first frame of a message: it tells how to read the others and, in an answer, has the ``stamp``, the fields
-    for one worker.
+    """The first frame of a message. It tells how to read the others; in an answer, it also contains the ``stamp``, the
+    fields for one worker.
     """
     return bytes(
         msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
@@ -278,10 +278,10 @@ def unpack(
     limits: Limits | None = None,
     like: Like = None,
 ) -> tuple[Any, Header]:
-    """Frames to packet, or to the message that a ``plan`` reads, and the envelope. ValueError where they are malformed,
-    name an unknown stage or exceed the ``limits``, those of a codec alone for None. Only arrays like these are planned.
+    """Convert frames to their packet, or the message that a ``plan`` reads, and their envelope. ValueError if they are
+    malformed, name an unknown stage or exceed ``limits`` (None: a codec's own). Only arrays like these are planned.
 
-    ``codec`` is the receiver's own: a serializer that can run code is accepted only where that codec names it.
+    ``codec`` is the receiver's own: a serializer that can run code is accepted only if that codec names it.
     """
     if not frames:
         raise ValueError("A message begins with its minips envelope; got no frames.")

@@ -1,4 +1,4 @@
-"""All-reduces: around a ring, up and down a tree, by halves, in two shots. Their contract is `AllReduce`."""
+"""All-reduces: around a ring, up and down a tree, by halves, and in two shots. `AllReduce` is their contract."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from minips.stage import register
 @register
 @dataclass(frozen=True)
 class RingAllReduce(AllReduce):
-    """Around a ring: n − 1 hops that add, n − 1 that pass sums on, S/n bytes each; every link is busy all the time.
+    """Around a ring: n − 1 hops add, and n − 1 hops pass sums on, with S/n bytes each. Every link is always busy.
 
-    A rank sends ``2(n−1)/n · S`` bytes in all, nearly the least possible. Rank r owns piece r + 1 (mod n).
+    Each rank sends ``2(n−1)/n · S`` bytes in all, nearly the minimum. Rank r owns piece r + 1 (mod n).
     Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
 
     >>> RingAllReduce().schedule(rank=0, workers=2)[0]
@@ -33,9 +33,9 @@ class RingAllReduce(AllReduce):
 @register
 @dataclass(frozen=True)
 class TreeAllReduce(AllReduce):
-    """Up a binomial tree to rank 0, and down again: ``2⌈log₂n⌉`` rounds, and each message holds all values.
+    """Up a binomial tree to rank 0, and down again, in ``2⌈log₂n⌉`` rounds. Each message holds all values.
 
-    A rank other than 0 sends S bytes up, and every rank S bytes down to each of its children.
+    Each rank other than 0 sends S bytes up, and every rank sends S bytes down to each of its children.
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
 
     >>> TreeAllReduce().schedule(rank=1, workers=2)[0]
@@ -63,10 +63,10 @@ class TreeAllReduce(AllReduce):
 @register
 @dataclass(frozen=True)
 class HalvingDoubling(AllReduce):
-    """Recursive halving, then doubling: ``2log₂n`` hops for n a power of two, with partners n/2, n/4, … 1 ranks away.
+    """Recursive halving, then doubling: ``2log₂n`` hops with partners n/2, n/4, … 1 ranks away; n is a power of two.
 
-    Partners swap halves of their remaining pieces, S/2 bytes at first and half as much each time, then the way back: a
-    rank sends ``2(n−1)/n · S`` bytes, the ring's bandwidth at the tree's latency. Rank r owns piece r.
+    Partners swap halves of their remaining pieces: first S/2 bytes, then half as much each time; afterwards the hops
+    run in reverse. A rank sends ``2(n−1)/n · S`` bytes: a ring's bandwidth with a tree's latency. Rank r owns piece r.
     Source: Rabenseifner 2004, "Optimization of Collective Reduction Operations"; Thakur, Rabenseifner and Gropp 2005.
 
     >>> [(hop.to, hop.sends) for hop in HalvingDoubling().schedule(rank=0, workers=4)]
@@ -95,12 +95,12 @@ class HalvingDoubling(AllReduce):
 @register
 @dataclass(frozen=True)
 class TwoShot(AllReduce):
-    """Direct reduce-scatter and all-gather: each piece of S/n goes straight to its owner, and its sum straight to all.
+    """Direct reduce-scatter and all-gather: each piece, S/n bytes, goes straight to its owner, its sum to all.
 
-    The ring's ``2(n−1)/n · S`` bytes a rank, but all messages of a half leave at once: two latencies, not 2(n−1). A
-    lossy codec errs once in each gradient, not in an owner's own, and once in the sum: with `Uniform` and independent
-    gradients the ring's error is ``√(n(n+1)/2 / (2n−1))`` times as large. Sums are in rank order: with the exact codec
-    they have the bits of `PS`, half floats aside. Rank r owns piece r.
+    A rank sends ``2(n−1)/n · S`` bytes, as in a ring, but all messages of a half leave together: two latencies, not
+    2(n−1). A lossy codec errs once in each gradient, except an owner's own, and once in the sum. With `Uniform` and
+    independent gradients a ring's error is ``√(n(n+1)/2 / (2n−1))`` times as large. Sums are in rank order; with the
+    exact codec they have the bits of `PS`, except for half floats. Rank r owns piece r.
     Source: `two_shot_all_reduce_` of PyTorch's symmetric memory; with quantizers, Wang et al. 2023, "ZeRO++", qgZ.
 
     >>> [(hop.to, hop.sends) for hop in TwoShot().schedule(rank=0, workers=3)]
@@ -121,7 +121,7 @@ class TwoShot(AllReduce):
 
 
 def _and_back(hops: list[Hop]) -> list[Hop]:
-    """The hops, and then their mirror images, which bring back each piece that a hop sent as the complete sum."""
+    """These hops, then their mirror images, which return each piece that a hop sent, as a complete sum."""
     return [*hops, *(Hop(hop.source, hop.receives, hop.to, hop.sends, adds=False) for hop in reversed(hops))]
 
 

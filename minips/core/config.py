@@ -1,4 +1,4 @@
-"""An experiment as a value: everything that `train` needs to repeat it, and nothing else."""
+"""An experiment as a value: exactly what `train` needs to repeat it."""
 
 import json
 import math
@@ -17,18 +17,18 @@ from minips.stages.shards import Contiguous, Shards
 from minips.stages.transports import Link, Tcp, Transport
 
 MOST_S = 1e6
-"""The longest time-out, eleven days. Not every operating system can wait for longer."""
+"""The longest time-out, eleven days; some operating systems cannot wait longer."""
 
 
 def check_seconds(what: str, seconds: object, more: str = "") -> None:
-    """ValueError where ``seconds`` is not a valid time-out; ``more`` follows the limits in the sentence."""
+    """ValueError if ``seconds`` is not a valid time-out; ``more`` follows the limits in the error's text."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MOST_S:
         raise ValueError(f"{what} takes seconds above 0 and at most {MOST_S:g}{more}; got {seconds!r}.")
 
 
 @dataclass(frozen=True, repr=False)
 class Config(Value):
-    """One experiment. A stage may be given by its name, with or without fields, or as a dict of its name and fields.
+    """One experiment. Give a stage itself, or its name, with or without fields, or a dict of its name and fields.
 
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
@@ -97,7 +97,7 @@ class Config(Value):
             self._check_all_reduce(self.exchange)
 
     def _check_all_reduce(self, exchange: AllReduce) -> None:
-        """ValueError for a field that only servers could follow."""
+        """ValueError for a field that only servers support."""
         exchange.schedule(0, self.workers)
         wanted = {"consistency": BSP(), "aggregator": Mean(), "servers": 1, "pull": Codec()}
         for field, only in wanted.items():
@@ -115,19 +115,19 @@ class Config(Value):
 
     @property
     def local_steps(self) -> int:
-        """Gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
+        """The gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
         return self.local.steps if self.local else 1
 
     @property
     def clocks(self) -> int:
-        """Clocks of all the workers in the run: its exchanges. It applies workers × clocks pushes."""
+        """The run's number of exchanges, each a clock of all the workers. The run applies workers × clocks pushes."""
         return self.steps // self.local_steps
 
     def for_rows(self, rows: int) -> "Config":
-        """This config with ``steps`` in place of ``epochs``, for a problem of so many rows.
+        """This config with ``steps`` in place of ``epochs``, for a problem with this number of rows.
 
-        The worker with the most rows reads all its rows in each epoch; its last batch may be smaller. Local steps are
-        rounded up to whole exchanges.
+        The worker with the most rows reads all of them in each epoch; its last batch may be smaller. The number of
+        steps is rounded up to whole exchanges.
 
         >>> Config(workers=4, epochs=5, batch_size=32).for_rows(1000).steps
         40
@@ -140,8 +140,8 @@ class Config(Value):
         return replace(self, steps=-(-batches // each) * self.local_steps, epochs=None)
 
     def public(self) -> dict[str, Any]:
-        """Plain values of this config for the workers of a server, without the transport's fields that concern one
-        machine only, such as paths of certificates.
+        """This config as plain values for a server's workers. It omits the transport's fields that concern only one
+        machine, such as the paths of certificates.
         """
         transport: Any = self.transport
         private = {field.name: field.default for field in fields(transport) if field.metadata.get("operator")}
@@ -149,7 +149,7 @@ class Config(Value):
         return dict(json.loads(json.dumps(public.to_dict())))  # keys are text, as every serializer takes them
 
     def shaped_transport(self, most: float = math.inf) -> Transport:
-        """The transport for one process, shaped by the link if there is one, for messages of ``most`` bytes at most."""
+        """The transport for one process, for messages of at most ``most`` bytes; a link, if given, shapes it."""
         transport: Any = self.transport
         if getattr(transport, "max_message_bytes", 0) > most:
             transport = replace(transport, max_message_bytes=most)

@@ -1,10 +1,10 @@
 """Exchanges of gradients: through parameter servers, or among the workers themselves, by an all-reduce.
 
 An all-reduce is a schedule without thread, socket or clock; real workers, simulations and tests all follow it. The
-values of all tensors, one after the other, are cut into ``pieces`` near-equal pieces. Every rank has a list of hops of
-the same length: a message leaves at hop k of its sender, and arrives at hop k of its receiver. In the first half of the
-hops the receiver adds it to its values, in the second half it replaces them. The rank that first sends a piece in the
-second half holds its complete sum: it is the piece's owner.
+values of all tensors, one after the other, are cut into ``pieces`` near-equal pieces. All ranks have lists of hops, of
+the same length: a message leaves at its sender's hop k, and arrives at its receiver's hop k. In the first half of the
+hops, the receiver adds the message to its values; in the second half, the message replaces them. A piece's owner is the
+rank that first sends it in the second half: it then holds the piece's complete sum.
 """
 
 from abc import abstractmethod
@@ -17,10 +17,10 @@ NOTHING = range(0)
 
 
 class Hop(NamedTuple):
-    """One rank's part of one step of the schedule: it sends to one rank and receives from one, either, or neither.
+    """One rank's part of one step of the schedule: it sends to a rank, receives from a rank, both, or neither.
 
-    ``sends`` and ``receives`` are contiguous ranges of pieces, empty where there is no such rank. With ``adds`` the
-    messages are partial sums to add, otherwise complete sums that replace; both ends of a message agree on that.
+    ``sends`` and ``receives`` are contiguous ranges of pieces, empty if there is no such rank. With ``adds``, messages
+    are partial sums to add; otherwise they are complete sums that replace values. Both ends of a message agree on that.
     """
 
     to: int | None = None
@@ -51,7 +51,7 @@ class AllReduce(Exchange):
     """
 
     direct: ClassVar[bool] = False
-    """True where a rank sends all messages of a half before it waits for any; it adds up arrivals in rank order."""
+    """True if a rank sends all messages of a half before it waits for any; it adds up arrivals in rank order."""
 
     def pieces(self, workers: int) -> int:
         """The number of near-equal pieces of the values."""
@@ -59,4 +59,4 @@ class AllReduce(Exchange):
 
     @abstractmethod
     def schedule(self, rank: int, workers: int) -> list[Hop]:
-        """This rank's hops, in order. ValueError for a number of workers, or a rank, that is impossible."""
+        """This rank's hops, in order. ValueError for an impossible number of workers or an impossible rank."""

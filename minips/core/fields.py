@@ -1,7 +1,7 @@
-"""The fields of a message's envelope and header, in one table, by which both sides check messages.
+"""One table of the fields of a message's envelope and header. Both sides check messages with it.
 
-`ServerProtocol.answer`, `ServerRecord.read_stamp` and `unpack` check each message as they read it; `check_fields` then
-says what is wrong. PROTOCOL.md has the tables.
+`ServerProtocol.answer`, `ServerRecord.read_stamp` and `unpack` check each message as they read it. If one is invalid,
+`check_fields` says why. PROTOCOL.md contains the tables.
 """
 
 import reprlib
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
-    """The values that a field may have: in words and, for each type, as a test of the value."""
+    """The valid values of a field: in words and, for each type, as a test of the value."""
 
     words: str
     fits: Mapping[type, Callable[[Any], object]]
@@ -59,7 +59,7 @@ REQUESTS: dict[str, Fields] = {
     "state": _ALL,
     "bye": {**_ALL, "diverged": REASON, "failed": REASON, "state": FLAG},
 }
-"""The fields of a request, by kind; `NEEDED` names the required ones. There are no others."""
+"""All fields of a request, by kind; `NEEDED` names the required ones."""
 _SAID = ("worker", "clock", "version")
 NEEDED = {
     kind: {"kind", *(name for name in _SAID if name in fields and kind != "status")}
@@ -67,7 +67,7 @@ NEEDED = {
 }
 _STAMP: Fields = {"clock": COUNT, "done": FLAG, "outcome": OUTCOME}
 ENVELOPE: Fields = {"v": COUNT, "s": TEXT, "c": TEXT, **_STAMP, "busy": NUMBER, "waited": NUMBER}
-"""The fields of the first frame; the stamp, from ``clock`` on, in answers."""
+"""The fields of the first frame; only answers have the stamp, from ``clock`` on."""
 ANSWERS: dict[str, Fields] = {
     **dict.fromkeys(REQUESTS, _STAMP),
     "hello": {**_STAMP, "layout": LAYOUT, "index": COUNT, "servers": COUNT, "silence_s": NUMBER}
@@ -77,11 +77,11 @@ ANSWERS: dict[str, Fields] = {
     "state": {**_STAMP, "leave": FLAG, "applied": COUNT},
     "status": {"index": COUNT, "servers": COUNT, "applied": COUNT, "version": COUNT, "done": FLAG},
 }
-"""The required fields of an answer, by the kind of the request; others are ignored."""
+"""The required fields of an answer, by the request's kind; other fields are ignored."""
 
 
 def check_fields(what: str, header: Any, fields: Fields, needed: Iterable[str], others: bool = False) -> None:
-    """ValueError where a field of a header is missing, does not fit or, without ``others``, is unknown."""
+    """ValueError if a field of a header is missing, invalid or, without ``others``, unknown."""
     if type(header) is not dict:
         raise ValueError(f"{what} is a map; got {reprlib.repr(header)}.")
     for name, value in {**dict.fromkeys(needed), **header}.items():
@@ -94,7 +94,7 @@ def check_fields(what: str, header: Any, fields: Fields, needed: Iterable[str], 
 
 
 def check_request(header: Mapping[str, Any]) -> None:
-    """ValueError where this is not the header of a request."""
+    """ValueError if this is not the header of a request."""
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in REQUESTS:
         *kinds, last = REQUESTS

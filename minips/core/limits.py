@@ -1,6 +1,6 @@
-"""The largest message that a run can need, and that is allowed: computed from the tensors, the config and its stages.
+"""The largest message that a run can need, and the largest allowed one, from the tensors, the config and its stages.
 
-`check_run` compares the two before a run begins.
+`check_run` compares both before a run begins.
 """
 
 import math
@@ -23,30 +23,30 @@ from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes
 from minips.words import message_of
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
-"""For everything that does not grow with the tensors."""
+"""Allowed for everything that does not grow with the tensors."""
 VALUE_BYTES = 32
-"""For a value in any format: a double takes up to 25 bytes as JSON, its index in a sparse tensor 8."""
+"""Allowed for a value in any format: as JSON, a double takes up to 25 bytes; its index in a sparse tensor takes 8."""
 TENSOR_BYTES, NAME_BYTES = 2**11, 48
-"""For the description of a tensor and its parts, and for each character of its name."""
+"""Allowed for the description of a tensor and its parts, and for each character of its name."""
 ROW_BYTES, HEAD_ROW_BYTES = 64, 20
-"""For the number of a row, pushed and pulled: in any format, and in MessagePack."""
+"""Allowed for a row's number, pushed and pulled: in any format, and in MessagePack."""
 MOST_ROW_VALUES = 2**20
-"""A pull by rows brings at most so many values of a tensor, or as many as the tensor has if it has more."""
+"""The most values of a tensor in a pull by rows; if the tensor itself has more values, that number is the limit."""
 MAX_BYTES = 2**31
-"""The limit of a decompressed message where the transport states none: over `InProc`, and of a codec alone."""
+"""The limit of a decompressed message if the transport states none: over `InProc`, and for a codec by itself."""
 
 
 MOST_BREAKS = 20
-"""A message over which so many connections have error_after_breaks is not sent again."""
+"""A message over which this many connections have broken is not sent again."""
 
 
 class Limits(NamedTuple):
-    """The largest message that one receiver, which knows its tensors, can need."""
+    """The largest message that a receiver can need, given its tensors."""
 
     nbytes: int = MAX_BYTES
-    """Bytes of all its frames, decompressed."""
+    """The bytes of all its decompressed frames."""
     head: int = MAX_BYTES
-    """Bytes of the frame in MessagePack that describes the others."""
+    """The bytes of the MessagePack frame that describes the others."""
     tensors: int = MAX_BYTES
 
     def over(self, transport: Any) -> "Limits":
@@ -54,7 +54,7 @@ class Limits(NamedTuple):
         return self._replace(nbytes=min(self.nbytes, most_bytes(transport)))
 
     def check_head(self, serializer: Serializer, frames: Frames) -> None:
-        """ValueError where the head of a packet in MessagePack is too large."""
+        """ValueError if the head of a packet in MessagePack is too large."""
         if serializer.indexed and frames and len(frames[0]) > self.head:
             raise ValueError(f"The second frame has {len(frames[0])} bytes, and the tensors here need {self.head}.")
 
@@ -65,28 +65,28 @@ class Limits(NamedTuple):
 
 
 def most_bytes(transport: Any) -> int:
-    """The most bytes that one end accepts in a message, as received and decompressed: the operator's limit."""
+    """The operator's limit on the bytes of a message, both as received and decompressed."""
     most: int = getattr(transport, "max_message_bytes", MAX_BYTES)
     return most
 
 
 def of_anything(transport: Any = None) -> Limits:
-    """The limits of an end that does not know the tensors; for None, those of a codec alone."""
+    """The limits of an end that does not know the tensors; for None, those of a codec by itself."""
     return Limits(most_bytes(transport))
 
 
 Expected = tuple[Limits, Tensors | None]
-"""The limits of an answer, and arrays shaped like its tensors."""
+"""An answer's limits, and arrays shaped like its tensors."""
 
 
 def of_answers(layout: Layouts, transport: Any = None) -> Expected:
-    """The limits and tensors of a pull of whole tensors over ``transport`` from a server with this layout."""
+    """The limits and tensors of a server's answer to a pull of whole tensors over ``transport``, by its layout."""
     return _limits(layout, {}, 0, 0).over(transport), pieces_of(layout)
 
 
 def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves: bool) -> Limits:
-    """The limits of a server with this layout of the ``whole`` tensors; workers may leave their state there.
-    `of_anything` where a stage of that state is not minips' own, as it may keep anything.
+    """The limits of a server with this layout of the ``whole`` tensors, where workers may leave their state.
+    `of_anything` if a stage of that state is not minips' own, since such a stage may keep anything.
     """
     inner = config.local.optimizer if config.local else None
     uses: list[tuple[Any, Callable[[Any, Array, dict[str, Any]], object]]] = [
@@ -105,10 +105,10 @@ def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves
 
 
 def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] = (), trained: bool = True) -> Tensors:
-    """The parameters as arrays in this machine's byte order. ValueError where they cannot travel as the config says:
-    for their names, dtypes or tables, for more servers than values or rows, or for messages larger than a stage or the
-    operator's limit allows. Where the workers are not ``trained`` by minips, only pushes have to fit, and not the
-    operator's limit: such workers may pull tensor by tensor, over transports of their own.
+    """The parameters as arrays in this machine's byte order. ValueError if they cannot be sent as the config says:
+    because of their names, dtypes or tables, more servers than values or rows, or messages larger than a stage or the
+    operator's limit allows. If the workers are not ``trained`` by minips, only pushes are checked, and not against the
+    operator's limit: such workers may pull tensor by tensor, over their own transports.
     """
     whole, servers = named_arrays(params, "A run takes its parameters", "parameter"), isinstance(config.exchange, PS)
     _check_tables(config, tables, whole)
@@ -130,7 +130,7 @@ def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] 
 
 
 def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Array]) -> None:
-    """ValueError where these cannot be tables among ``params``, or a stage of the config does not support rows."""
+    """ValueError if these cannot be tables among ``params``, or if a stage of the config does not support rows."""
     for name in (tables,) if isinstance(tables, str) else tables:
         if name not in params or not np.ndim(params[name]):
             raise ValueError(f"tables names tensors that have rows, of {', '.join(params)}; got {name!r}.")
@@ -148,9 +148,7 @@ def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Arr
 
 
 def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
-    """ValueError where the codec would change the dtype of this array. Floats of up to 8 bytes keep theirs; others are
-    tried.
-    """
+    """ValueError if the codec would change this array's dtype. Floats of up to 8 bytes keep it; others are tested."""
     if dtype.kind == "f" and dtype.itemsize <= 8:
         return
     quantizer, memory, serializer, x = codec.quantizer_of(name), codec.memory, codec.serializer, np.ones(1, dtype)
@@ -172,7 +170,7 @@ def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
 
 
 def _remembered(memory: Any, x: Array) -> Array:
-    """The array that a memory's receiver restores from an array sent three times."""
+    """The array that a memory's receiver restores after the same array was sent three times."""
     mine, theirs = dict[str, Array](), dict[str, Array]()
     for _ in range(3):
         p = memory.compensate(x, mine)
@@ -182,7 +180,7 @@ def _remembered(memory: Any, x: Array) -> Array:
 
 
 def _serialized(serializer: Any, quantizer: Any, x: Array) -> Array:
-    """An array after a round trip through a serializer, in parts."""
+    """An array after a round trip of its parts through a serializer."""
     parts = quantizer.encode(x, np.random.default_rng(0))
     packet = serializer.loads(serializer.dumps(Packet({}, {"x": (quantizer.name, parts)})))
     return np.asarray(quantizer.decode(packet.tensors["x"][1]))
@@ -202,7 +200,7 @@ def _check_servers(servers: int, params: Mapping[str, Array], tables: Collection
 
 
 def _messages(config: Any, whole: Tensors, tables: Collection[str]) -> list[list[tuple[str, Layout]]]:
-    """The dense pieces of tensors that travel together, for each message of a clock."""
+    """For each message of a clock, the dense pieces of tensors that it contains."""
     exchange, workers = config.exchange, config.workers
     if isinstance(exchange, PS):
         together = [[layout] for layout in partition(whole, config.servers, tables, config.placement)]
@@ -217,7 +215,7 @@ def _messages(config: Any, whole: Tensors, tables: Collection[str]) -> list[list
 
 
 def _check_message(what: str, codec: Any, parts: Sequence[tuple[str, Layout]], most: float) -> None:
-    """ValueError where these pieces, quantized, have more bytes than a stage or the transport allows."""
+    """ValueError if these pieces, once quantized, have more bytes than a stage or the transport allows."""
     sizes = []
     for name, part in parts:
         shape = part.shape if part.whole else (part.values,)
@@ -227,7 +225,7 @@ def _check_message(what: str, codec: Any, parts: Sequence[tuple[str, Layout]], m
 
 
 def check_stages(what: str, sizes: Sequence[int], codec: Any) -> None:
-    """ValueError where arrays of these sizes are too many for a packet, or too large for a stage of the codec."""
+    """ValueError if arrays of these sizes are too many for a packet, or too large for a stage of the codec."""
     if len(sizes) >= MOST_PARTS:
         raise ValueError(
             f"A message of {len(sizes)} parts of tensors is larger than the {MOST_PARTS - 1} that are allowed. Join "
@@ -238,7 +236,7 @@ def check_stages(what: str, sizes: Sequence[int], codec: Any) -> None:
 
 
 def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
-    """ValueError where something has more bytes than is allowed."""
+    """ValueError if ``what`` has more bytes than ``most``."""
     if nbytes > most:
         raise ValueError(
             f"{what} has {nbytes} bytes, and {taker} takes at most {most}. Send smaller tensors, or use more servers, "
@@ -247,8 +245,8 @@ def check_bytes(what: str, nbytes: float, taker: str, most: float) -> None:
 
 
 def compress(compressor: Compressor, frames: Frames, most: float = math.inf) -> Frames:
-    """The frames, each compressed. An empty frame stays empty. ValueError where they have more than ``most`` bytes in
-    all, or one has more than the compressor can take.
+    """Compress each frame; an empty frame stays empty. ValueError if the frames have more than ``most`` bytes in all,
+    or one has more bytes than the compressor accepts.
     """
     check_bytes("A message", sum(map(len, frames)), "a receiver", most)
     for frame in frames:
@@ -257,7 +255,7 @@ def compress(compressor: Compressor, frames: Frames, most: float = math.inf) -> 
 
 
 def decompress(compressor: Compressor, frames: Frames, most: int) -> Frames:
-    """The frames, each decompressed. ValueError where they make more than ``most`` bytes in all."""
+    """Decompress each frame. ValueError if the results have more than ``most`` bytes in all."""
     opened: Frames = []
     left = most
     try:
@@ -274,7 +272,7 @@ def decompress(compressor: Compressor, frames: Frames, most: int) -> Frames:
 
 
 def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, transport: Any) -> Exception:
-    """The error for a message over which so many connections have broken in a row: a TooLargeError where the next one
+    """The error for a message over which ``breaks`` connections in a row have broken: a TooLargeError if the next one
     would break, too. Not every library says why it hangs up.
     """
     most, sent = most_bytes(transport), stream_nbytes([*map(len, frames)])
@@ -287,7 +285,7 @@ def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, tran
 
 
 def pieces_of(layout: Layouts) -> Tensors:
-    """Arrays without memory of their own, shaped like a server's pieces."""
+    """Arrays shaped like a server's pieces; they use no memory for the values."""
     pieces: Tensors = {}
     for name, part in layout.items():
         if isinstance(part, TablePart):
@@ -299,7 +297,7 @@ def pieces_of(layout: Layouts) -> Tensors:
 
 
 def check_declared(packet: Any, like: Like) -> None:
-    """ValueError where the parts of a packet describe other tensors than these. Allocates nothing for them."""
+    """ValueError if a packet's parts describe tensors other than those in ``like``. Allocates nothing for them."""
     if like is None:
         return
     if not packet.tensors.keys() <= like.keys():
@@ -312,20 +310,20 @@ def check_declared(packet: Any, like: Like) -> None:
 
 
 def check_shape(name: str, x: Any, like: Like) -> None:
-    """ValueError where a decoded tensor's shape differs from that in ``like``."""
+    """ValueError if a decoded tensor's shape differs from that in ``like``."""
     if like is not None and x.shape != like[name].shape:
         raise mismatch(name, x, like[name].dtype, like[name].shape)
 
 
 def check_plain(packet: Packet | Message) -> None:
-    """ValueError where arrays that are not gradients are quantized: parts can stand for arrays of any size."""
+    """ValueError if arrays that are not gradients are quantized, since few parts can represent arrays of any size."""
     for name, (quantizer, _) in packet.tensors.items() if isinstance(packet, Packet) else ():
         if not is_exact(quantizer):
             raise ValueError(f"{quote(name)} is not a gradient: it travels exactly, not with {quote(quantizer)}.")
 
 
 def is_exact(quantizer: str) -> bool:
-    """True where there is a quantizer of this name here whose one part is the array."""
+    """True if this process has a quantizer of this name whose only part is the array itself."""
     try:
         return bool(default_stage("quantizer", quantizer).identity)
     except Exception:  # of the user's own class, or for a name that is not known
@@ -333,14 +331,14 @@ def is_exact(quantizer: str) -> bool:
 
 
 def is_plain(name: str, quantizer: str, parts: Parts, like: Like) -> bool:
-    """True where the only part of a tensor is its array, with a shape that is expected."""
+    """True if a tensor's only part is its array, with the expected shape."""
     if not is_exact(quantizer) or [*parts] != ["values"]:
         return False
     return like is None or (name in like and parts["values"].shape == like[name].shape)
 
 
 def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
-    """ValueError for more rows of a tensor of this shape than one pull may bring; a row may be repeated."""
+    """ValueError for more rows of a tensor of this shape, repeated ones included, than one pull may return."""
     width = int(np.prod(shape[1:], dtype=object))
     most = max(shape[0] if shape else 0, MOST_ROW_VALUES // max(width, 1))
     if rows > most:
@@ -348,7 +346,7 @@ def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
 
 
 def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: int) -> Limits:
-    """The limits of a push, or of so many arrays for each piece and each whole tensor."""
+    """The limits of a push, or of a state with these numbers of arrays for each piece and each whole tensor."""
     own, every = pieces_of(layout), dict(whole) if wholes else {}
     rows = sum(part.shape[0] if part.shape else 0 for part in layout.values())
     values, all_values = (sum(x.size for x in tensors.values()) for tensors in (own, every))
@@ -363,7 +361,7 @@ def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: in
 
 
 def _arrays(stage: Any, use: Callable[[Any, Array, dict[str, Any]], object]) -> int:
-    """The number of arrays that a stage keeps for a tensor, found by using it a few times on one value."""
+    """The number of arrays that a stage keeps for a tensor, found by a few uses of the stage on one value."""
     state: dict[str, Any] = {}
     for clock in range(3 if stage else 0):
         state["clock"] = clock

@@ -1,4 +1,4 @@
-"""A worker by itself: how long a step computes, and how many steps it makes between two exchanges."""
+"""A worker between exchanges: how long it computes a step, and how many steps it makes."""
 
 import math
 import warnings
@@ -9,15 +9,15 @@ from minips.stage import StageField, Value, option
 from minips.stages.optimizers import SGD, Optimizer
 
 LEAST_LR = 0.5
-"""An outer learning rate below this is nearly always the default, left in place by oversight."""
+"""An outer learning rate below this is nearly always a default that the user forgot to change."""
 
 
 @dataclass(frozen=True)
 class Delays(Value):
-    """Slower workers: a step computes for at least ``seconds``, times the worker's factor in ``slow``.
+    """Slower workers: the computation of a step takes at least ``seconds``, times the worker's factor in ``slow``.
 
-    After its real work a worker waits for the rest of that time. ``exponential`` draws each step's time, seeded, with
-    that mean.
+    After its real work, a worker waits for the rest of that time. With ``exponential``, each step's time is drawn,
+    seeded, from an exponential distribution with that mean.
 
     >>> Delays(seconds=0.01, slow={1: 5.0}).of(worker=1, clock=0, seed=0)
     0.05
@@ -34,7 +34,7 @@ class Delays(Value):
                 raise ValueError(f"Delays.slow takes a worker's number and its factor, got {worker}: {factor}.")
 
     def of(self, worker: int, clock: int, seed: int) -> float:
-        """The least seconds that this worker computes at this clock."""
+        """The minimum number of seconds that this worker computes at this clock."""
         seconds = self.seconds * self.slow.get(worker, 1.0)
         if self.exponential:
             seconds *= seeds.delay(seed, worker, clock).exponential()
@@ -43,36 +43,36 @@ class Delays(Value):
 
 @dataclass(frozen=True)
 class LocalSteps(Value):
-    """Gradient steps that a worker makes by itself before it pushes: ``Config.local``.
+    """The gradient steps that a worker makes by itself before it pushes: ``Config.local``.
 
-    From the parameters that it pulled, a worker makes ``steps`` steps of the inner ``optimizer`` and pushes the
-    difference start − end as its gradient. The state of the inner optimizer is the worker's own: it survives exchanges,
-    a pause and a resume. ``Config.optimizer`` is the outer one. With ``SGD(lr=1)`` the servers average the workers'
+    A worker starts at the parameters that it pulled, makes ``steps`` steps of the inner ``optimizer``, and pushes the
+    difference start − end as its gradient. The inner optimizer's state stays with the worker: it survives exchanges, a
+    pause and a resume. ``Config.optimizer`` is the outer one. If it is ``SGD(lr=1)``, the servers average the workers'
     parameters: local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little") and FedAvg (McMahan et al.
-    2017, algorithm 1). With Nesterov's momentum it is DiLoCo (Douillard et al. 2023, algorithm 1). A smaller rate moves
-    the parameters by that share of the way: a plain SGD below 0.5 brings a UserWarning. One local step with an outer
-    ``SGD(lr=1)`` is a run without local steps, but for the rounding.
+    2017, algorithm 1). With Nesterov's momentum, this is DiLoCo (Douillard et al. 2023, algorithm 1). A smaller rate
+    moves the parameters by that share of the way: a plain SGD below 0.5 gives a UserWarning. One local step with an
+    outer ``SGD(lr=1)`` equals a run without local steps, except for rounding.
 
-    Counted in *gradient steps* of a worker: ``Config.steps``, ``every``, `Eval.step`, the losses' step, `Progress`, the
-    clock of the inner optimizer's schedule. ``steps`` and ``every`` are whole numbers of exchanges, or refused;
-    ``epochs`` rounds up. Batches, and a problem's own draws, are those of a run without local steps, in their order;
-    ``accumulate`` is within a gradient step. ``compute_s``, `Delays` and every ``seconds_per_step`` are in seconds for
-    one gradient step. The loss of a push is the mean of its gradient steps.
+    These count a worker's *gradient steps*: ``Config.steps``, ``every``, `Eval.step`, the losses' step, `Progress`, the
+    clock of the inner optimizer's schedule. ``steps`` and ``every`` must be whole numbers of exchanges; ``epochs``
+    rounds up. Batches, and a problem's own draws, are the same as without local steps, in the same order;
+    ``accumulate`` applies within a gradient step. ``compute_s``, `Delays` and every ``seconds_per_step`` give seconds
+    for one gradient step. The loss of a push is the mean over its gradient steps.
 
-    Counted in *exchanges*: clock, version, `Run.updates` (pushes), the step of a trace's spans, staleness, the bound of
-    SSP (``SSP(2)`` with 30 local steps lets workers be 60 gradient steps apart), the steps of memories, the clock of
-    the outer optimizer's schedule. A message waits for others for at most ``Config.timeout_s``: all local steps that
-    they make meanwhile have to fit in.
+    These count *exchanges*: clock, version, `Run.updates` (pushes), the step of a trace's spans, staleness, the bound
+    of SSP (``SSP(2)`` with 30 local steps lets workers be 60 gradient steps apart), the steps of memories, the clock of
+    the outer optimizer's schedule. A message waits for others for at most ``Config.timeout_s``; their local steps must
+    fit in that time.
 
-    With ``overlap`` a difference belongs to the previous exchange's parameters (Liu et al. 2024, "Asynchronous
-    Local-SGD Training for Language Modeling"); an outer momentum without rounds (SSP, ASP) is unstable, by that source.
+    With ``overlap``, a difference belongs to the previous exchange's parameters (Liu et al. 2024, "Asynchronous
+    Local-SGD Training for Language Modeling"). By that source, an outer momentum without rounds (SSP, ASP) is unstable.
     """
 
     steps: int = option(30, "gradient steps of a worker between two exchanges", minimum=1, step=1)
     optimizer: StageField[Optimizer] = option(SGD(), "the inner one: what a worker does with its gradients")
 
     def check(self, what: str, steps: int) -> None:
-        """ValueError where so many gradient steps are not a whole number of exchanges."""
+        """ValueError if this number of gradient steps is not a whole number of exchanges."""
         if steps % self.steps:
             less = max(steps // self.steps, 1) * self.steps
             raise ValueError(
@@ -82,7 +82,7 @@ class LocalSteps(Value):
 
 
 def warn_of_outer(local: LocalSteps | None, outer: Optimizer) -> None:
-    """UserWarning where a plain outer SGD follows the local steps' differences by less than half of the way."""
+    """UserWarning if a plain outer SGD follows the local steps' differences less than half of the way."""
     if not (isinstance(outer, SGD) and type(outer).step is SGD.step):  # a subclass may step otherwise
         return
     if local and not outer.momentum and outer.lr < LEAST_LR:

@@ -1,7 +1,7 @@
-"""The training loop of a worker, written once for real runs, simulations and predictions.
+"""A worker's training loop, written once for real runs, simulations and predictions.
 
-A loop is a session with larger needs than a call's: `Compute`, a gradient; `Call`, the result of another session;
-`Begin`, a session that runs beside the loop; `Await`, its result. The driver decides how long these take.
+A loop is a session whose needs are larger than a call's: `Compute`, a gradient; `Call`, the result of another session;
+`Begin`, the start of a session beside the loop; `Await`, that session's result. The driver decides how long these take.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,8 +13,8 @@ from minips.stage import Tensors
 
 
 class Compute(NamedTuple):
-    """The loss and the gradients at this clock, from the parameters that the worker has ``seen``; None where a
-    simulated straggler gives the gradient up because its round was completed without it.
+    """The loss and the gradients at this clock, from the parameters that the worker has ``seen``. None if a simulated
+    straggler gives up the gradient because its round was completed without it.
     """
 
     clock: int
@@ -22,26 +22,26 @@ class Compute(NamedTuple):
 
 
 class Call(NamedTuple):
-    """The result of a session, carried out to its end."""
+    """The result of a session that the driver carries out to its end."""
 
     session: Session[Any]
 
 
 class Begin(NamedTuple):
-    """Begin a session. Once all its messages are sent, the loop continues with the value that `Await` takes."""
+    """Begin a session. Once all its messages are sent, the loop continues, with a value to give to `Await`."""
 
     session: Session[Any]
 
 
 class Await(NamedTuple):
-    """The result of a session that has begun."""
+    """The result of a session begun earlier."""
 
     begun: Any
 
 
 class Seen(NamedTuple):
-    """The parameters for a worker's next gradient, their versions by server and, with overlap, the parameters of the
-    last answer, for the gradient after it.
+    """The parameters for a worker's next gradient, and their versions by server. With overlap, also the parameters of
+    the last answer, which are for the gradient after that.
     """
 
     params: Tensors
@@ -52,10 +52,10 @@ class Seen(NamedTuple):
 def train_served(
     worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
-    """The loop of a worker with servers: gradient, push, pull, until the servers say that the run is over, or
-    ``over()``. Returns the last parameters that the worker has seen; ``seen`` holds those of a saved run.
+    """A worker's loop with servers: gradient, push, pull, until ``over()``, or until the servers say that the run is
+    over. Returns the last parameters that the worker has seen; ``seen`` holds those of a saved run.
 
-    With ``overlap`` the worker computes gradient k + 1 while push k travels, from the answer to push k − 1.
+    With ``overlap``, the worker computes gradient k + 1, from the answer to push k − 1, while push k is under way.
     """
     travelling: Any = None
     if seen is None:
@@ -91,12 +91,12 @@ def train_together(
     overlap: bool,
     seen: Any = None,
 ) -> Session[Any]:
-    """The loop of a rank without servers: gradient and exchange at each of these clocks, until the last exchange.
-    Returns the copy of the parameters for the next gradient; ``seen`` is that of a saved run.
+    """A rank's loop without servers: gradient and exchange at each of these clocks, until the last exchange. Returns
+    the copy of the parameters for the next gradient; ``seen`` is such a copy of a saved run.
 
     ``copy()`` copies the rank's current parameters. ``exchange(clock, computed)`` is the session of one step of all the
-    ranks; it returns True after the last step. With ``overlap`` the next gradient is computed while the last one is
-    exchanged, as in `train_served`.
+    ranks; it returns True after the last step. With ``overlap``, the rank computes the next gradient while it exchanges
+    the last one, as in `train_served`.
     """
     travelling: Any = None
     for clock in clocks:
@@ -106,7 +106,7 @@ def train_together(
         if travelling is not None and (yield Await(travelling)):
             break
         if overlap:
-            seen = copy()  # before the exchange begins, which will change the parameters
+            seen = copy()  # before the exchange, which changes the parameters
             travelling = yield Begin(exchange(clock, computed))
         elif (yield Call(exchange(clock, computed))):
             break
@@ -122,7 +122,7 @@ def carry_out_loop(
     begin: Callable[[Session[Any]], Any],
     wait: Callable[[Any], Any],
 ) -> Result:
-    """Carry a loop out at once, in this thread. Returns its result."""
+    """Carry out a loop in this thread. Returns its result."""
     answer: Any = None
     while True:
         try:
@@ -141,6 +141,6 @@ def carry_out_loop(
 
 
 def _returned(result: Any) -> Session[Any]:
-    """A session that ends at once, with this result."""
+    """A session that ends immediately with this result."""
     return result
     yield  # makes this function a generator

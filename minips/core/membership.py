@@ -1,7 +1,7 @@
 """Membership: one session holds a rank, a worker's number.
 
-A session is identified by its secret, which came with the answer to hello or from the engine. Others get the rank
-once the session has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
+A session is identified by its secret, from the answer to hello or from the engine. Another session can get the rank
+once this one has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
 """
 
 import hmac
@@ -14,26 +14,26 @@ from minips.core.presence import Attendance, Attending, Presence
 from minips.core.shard import Shard
 
 REJOIN_S = 0.25
-"""Seconds for which a worker still counts after its last connection broke, unless the server says otherwise."""
+"""By default, the seconds for which a worker still counts after its last connection broke."""
 SOON_S = 0.5
-"""A hello waits for a rank that will be free within so many seconds, as when a process restarts at once."""
+"""A hello waits for a rank that will be free within this many seconds, as when a process restarts immediately."""
 _SECRET = re.compile("[0-9a-f]{32}")
 
 
 def check_secret(secret: object) -> None:
-    """ValueError where this is not a session's secret; the sentence does not repeat it."""
+    """ValueError if this is not a session's secret; the error's text does not repeat it."""
     if not (isinstance(secret, str) and _SECRET.fullmatch(secret)):
         got = f"another text, of {len(secret)} characters" if isinstance(secret, str) else type(secret).__name__
         raise ValueError(f"A session's secret is the 32 hexadecimal digits in the answer to hello; got {got}.")
 
 
 class Membership(Attendance):
-    """The attendance, and the sessions that hold the ranks. ``rank_secrets`` reserve ranks for sessions yet to come."""
+    """The attendance, and the sessions that hold the ranks. ``rank_secrets`` reserve ranks for later sessions."""
 
     def __init__(self, shard: Shard, silence_s: float, rejoin_s: float, rank_secrets: Sequence[str] = ()) -> None:
         super().__init__(shard, silence_s)
         self.rejoin_s, self.awaits = rejoin_s, False
-        """``awaits``: whether the server waits for all the workers before the run begins."""
+        """``awaits``: true if the server waits for all the workers before the run begins."""
         if len(rank_secrets) not in (0, shard.workers):
             raise ValueError(f"rank_secrets are one for each of {shard.workers} workers; got {len(rank_secrets)}.")
         for presence, secret in zip(self.present, rank_secrets, strict=False):
@@ -42,7 +42,7 @@ class Membership(Attendance):
 
     def admit(self, connection: Attending, header: Header) -> int:
         """Admit a session that says hello over a connection: as the worker that it names or, for -1, as the first free
-        one. Returns the worker. ValueError, and nothing changed, where another session holds that rank.
+        one. Returns the worker. ValueError, with nothing changed, if another session holds that rank.
         """
         worker, secret, other = header.get("worker"), header.get("secret"), connection.worker
         if secret is not None:
@@ -69,14 +69,14 @@ class Membership(Attendance):
         return worker
 
     def awaited(self) -> list[int]:
-        """The workers yet to connect, if the server ``awaits`` them; none once all were connected, or one pushed."""
+        """The workers yet to connect, if the server ``awaits`` them: none once all were connected, or one pushed."""
         begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
         absent = [worker for worker, presence in enumerate(self.present) if not presence.connections]
         return absent if self.awaits and not begun else []
 
     def free_soon(self, connection: Attending, header: Header) -> bool:
-        """True where a hello should wait: lost sessions hold the rank that it names or, for -1, all remaining ranks,
-        and one of these will be free within `SOON_S`.
+        """True if a hello should wait: the rank that it names or, for -1, every rank is taken, and a lost session among
+        the holders will free its rank within `SOON_S`.
         """
         worker, secret = header.get("worker"), header.get("secret")
         if secret is not None:
@@ -89,24 +89,24 @@ class Membership(Attendance):
         return any(at is not None and at <= latest for at in lost)
 
     def stranger(self, connection: Attending, worker: int) -> ValueError:
-        """The error for a request as this worker over a connection of another session, or of none."""
+        """The error for a request as this worker, over a connection of another session or of no session."""
         words = "is no longer that" if connection.worker == worker else "is not that"
         return ValueError(f"This connection {words} of worker {worker}: say hello first, with the session's secret.")
 
     def _is_held(self, worker: int) -> bool:
-        """True where a session holds this rank, which keeps others out."""
+        """True if a session holds this rank and so keeps others out."""
         presence = self.present[worker]
         if presence.connections:
-            return worker in self.shard.live  # or it is silent
+            return worker in self.shard.live  # otherwise it is silent
         lost = presence.lost_at is not None and self.shard.now() - presence.lost_at >= self.rejoin_s
         return bool(presence.secret) and not (presence.parted or lost)
 
     def _is_taken(self, worker: int) -> bool:
-        """True where a session holds this rank, or a silent one is still connected."""
+        """True if a session holds this rank, or a silent session is still connected."""
         return bool(self.present[worker].connections) or self._is_held(worker)
 
     def _first_free(self, connection: Attending, secret: str | None) -> int:
-        """This session's rank, else the first free one, those of lost workers last. ValueError where none is free."""
+        """This session's rank, else the first free one, lost workers' ranks last. ValueError if none is free."""
         ranks = sorted(enumerate(self.present), key=lambda pair: pair[1].lost_at is not None)
         mine = [worker for worker, presence in ranks if self._is(presence, connection, secret)]
         free = [worker for worker, _ in ranks if not self._is_taken(worker)]
@@ -115,5 +115,5 @@ class Membership(Attendance):
         return (mine or free)[0]
 
     def _is(self, presence: Presence, connection: Attending, secret: str | None) -> bool:
-        """True where a hello with this secret, or without one over this connection, comes from the rank's session."""
+        """True if a hello with this secret, or without a secret over this connection, is from the rank's session."""
         return connection in presence.connections if secret is None else hmac.compare_digest(presence.secret, secret)

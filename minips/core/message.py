@@ -11,9 +11,9 @@ A **Message** is a header of plain values and named arrays. The client says
     bye        {worker, diverged, failed, state} + arrays   leaves, with a reason or its part of the run's state
     status     {}                                         asks for the progress of the run and its workers
 
-and the server answers each but the last with ``{version}`` and, for a pull, the parameters. The envelope of an answer
-has a stamp for its one worker, ``{clock, done, outcome, busy, waited}``, so that the rest is encoded once for all.
-`minips.core.fields` says what each field holds, and both sides check it.
+and the server answers each message but the last with ``{version}`` and, for a pull, the parameters. An answer's
+envelope has a stamp for one worker, ``{clock, done, outcome, busy, waited}``, so that the rest can be encoded once for
+all workers. `minips.core.fields` says what each field holds, and both sides check it.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ AT_FIRST = (
 
 
 class NonFiniteError(ValueError):
-    """An array holds NaN or infinity: no quantizer could encode it, and a memory would keep it forever."""
+    """An array contains NaN or infinity: no quantizer can encode it, and a memory would keep it forever."""
 
 
 class DivergedError(ArithmeticError):
@@ -43,7 +43,7 @@ class DivergedError(ArithmeticError):
 
 
 def check_finite(tensors: Tensors, what: str, advice: str = "") -> None:
-    """NonFiniteError, with the tensor's name and this advice, where a tensor holds NaN or infinity."""
+    """NonFiniteError, with the tensor's name and this advice, if a tensor contains NaN or infinity."""
     for name, x in tensors.items():
         if not is_finite(x):
             words = f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed."
@@ -51,7 +51,7 @@ def check_finite(tensors: Tensors, what: str, advice: str = "") -> None:
 
 
 def mismatch(name: str, g: Array, dtype: object, shape: tuple[int, ...]) -> ValueError:
-    """The error for a gradient whose shape or dtype is not its parameter's."""
+    """The error for a gradient whose shape or dtype differs from its parameter's."""
     advice = "" if g.dtype == dtype else f" Convert it with .astype(np.{dtype})."
     return ValueError(f"The gradient of {name!r} must be {dtype} of shape {shape}; got {g.dtype} of {g.shape}.{advice}")
 

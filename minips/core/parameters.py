@@ -1,7 +1,7 @@
-"""A server's parameters: arrays that readers may keep, and that updates replace.
+"""A server's parameters: arrays that readers may keep and that updates replace.
 
-An update never writes where a reader may read. It writes to other arrays, which then replace the current ones. The next
-update reuses the old arrays once no reader holds them, or a part of them.
+An update never writes to an array that a reader may hold. It writes to other arrays, which then replace the current
+ones. The next update reuses the old arrays if no reader holds them or any part of them.
 """
 
 import copy
@@ -19,13 +19,13 @@ from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.optimizers import Optimizer
 
 BLOCK = 2**18
-"""So many values are aggregated and applied at a time, so that the aggregate stays in a core's cache."""
+"""The number of values aggregated and applied at a time, so that the aggregate stays in a core's cache."""
 
 
 class Parameters:
     """Named arrays, and the aggregator and the optimizer that change them.
 
-    ``now()`` is the time, for ``times``. NonFiniteError for an array that is not finite.
+    ``now()`` returns the time, for ``times``. NonFiniteError for an array that is not finite.
     """
 
     def __init__(
@@ -37,25 +37,25 @@ class Parameters:
         self.aggregator, self.optimizer, self._now = aggregator, optimizer, now
         self.arrays = {name: x.copy() for name, x in params.items()}
         self.times: tuple[float, float, float] = 0.0, 0.0, 0.0
-        """When the last update began, the seconds of aggregating, and the seconds of applying."""
+        """The start time of the last update, its seconds of aggregation, and its seconds of application."""
         self._loans: dict[str, weakref.ref[Array]] = {}
         self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
-        """The previous arrays, and their loans: the next update writes there."""
-        self._blocks: list[dict[str, slice] | None] = [None]  # None: all of the parameters at once
+        """The previous arrays and their loans: the next update writes to these arrays."""
+        self._blocks: list[dict[str, slice] | None] = [None]  # None: all parameters together
         if aggregator.elementwise and optimizer.elementwise and sum(x.size for x in self.arrays.values()) > BLOCK:
             self._blocks = [*_blocks(self.arrays)]
         self.states: list[dict[str, Any]] = [{} for _ in self._blocks]
         """The optimizer's state for each block."""
-        np.empty(4 * BLOCK)  # freed at once: from now on glibc keeps a block's memory instead of unmapping it
+        np.empty(4 * BLOCK)  # freed immediately; glibc then keeps a block's memory instead of unmapping it
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
-        """Let the optimizer resume from these states. ValueError where they belong to other blocks."""
+        """Let the optimizer resume from these states. ValueError if they belong to other blocks."""
         if len(states) != len(self.states):
             raise ValueError(f"Expected the optimizer's state of {len(self.states)} blocks, got {len(states)}.")
         self.states = copy.deepcopy([*states])  # an optimizer writes into its arrays
 
     def lend(self) -> Tensors:
-        """The current parameters, read-only. Updates do not change them while a reader holds any view of them."""
+        """Return the current parameters, read-only. Updates do not change them while a reader holds a view of them."""
         lent = {}
         for name, p in self.arrays.items():
             loan = self._loans[name]() if name in self._loans else None
@@ -67,10 +67,10 @@ class Parameters:
         return lent
 
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
-        """Aggregate the contributions and make one step along ``scale`` times the result, at this clock of the run.
+        """Aggregate the contributions, and make one step with ``scale`` times the result, at this clock of the run.
 
-        Returns the name of a parameter that the step would make NaN or infinite; then only the optimizer's state has
-        changed. Errors of the aggregator and the optimizer pass through, and leave the parameters unchanged.
+        Returns the name of a parameter that the step would make NaN or infinite, if any; then only the optimizer's
+        state has changed. Errors of the aggregator and the optimizer propagate, and leave the parameters unchanged.
         """
         before, after, now = self.arrays, self._free_arrays(), self._now
         began, aggregating, applying = now(), 0.0, 0.0
@@ -96,7 +96,7 @@ class Parameters:
         return None
 
     def _free_arrays(self) -> Tensors:
-        """Arrays for the next parameters, with any values: the previous ones, unless a reader holds them."""
+        """Arrays for the next parameters, with arbitrary values: the previous arrays, unless a reader holds them."""
         spare, loans = self._spare
         for loan in loans.values():
             if loan() is not None:
@@ -108,7 +108,7 @@ class Parameters:
 
 
 def _blocks(params: Tensors) -> Iterator[dict[str, slice]]:
-    """The parameters, cut into blocks of at most ``BLOCK`` values; small tensors share one."""
+    """Cut the parameters into blocks of at most ``BLOCK`` values; small tensors share a block."""
     block: dict[str, slice] = {}
     room = BLOCK
     for name, p in params.items():
@@ -126,7 +126,7 @@ def _blocks(params: Tensors) -> Iterator[dict[str, slice]]:
 
 
 def _views(tensors: Tensors, block: dict[str, slice]) -> Tensors:
-    """Views of a block of the flattened values; a tensor that lies whole in it keeps its shape."""
+    """Views of a block of the flattened values; a tensor that is completely in the block keeps its shape."""
     return {
         name: tensors[name] if where == slice(None) else tensors[name].reshape(-1)[where]
         for name, where in block.items()

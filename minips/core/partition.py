@@ -1,7 +1,7 @@
 """The partition of the parameters' values over the servers.
 
-The values of all tensors, in the order of the dict, are cut into contiguous ranges of nearly equal bytes, one for each
-server. A tensor that lies in one range keeps its shape; one that is cut travels as flat pieces.
+The values of all tensors, in the dict's order, are cut into contiguous ranges of nearly equal numbers of bytes, one for
+each server. A tensor within one range keeps its shape; a tensor that is cut is sent as flat pieces.
 """
 
 import math
@@ -34,16 +34,16 @@ class Layout(NamedTuple):
 
     @property
     def values(self) -> int:
-        """The number of values here."""
+        """The number of values on this server."""
         return self.stop - self.start
 
     @property
     def whole(self) -> bool:
-        """True where one server holds all of it."""
+        """True if this server holds the whole tensor."""
         return self.start == 0 and self.stop == self.size
 
     def cut(self, x: Array) -> Array:
-        """This server's piece of the whole tensor, as a view wherever ``x`` is contiguous."""
+        """This server's piece of the whole tensor ``x``, as a view if ``x`` is contiguous."""
         return x if self.whole else np.ascontiguousarray(x).reshape(-1)[self.start : self.stop]
 
 
@@ -66,7 +66,7 @@ def partition(
 def layout_at(
     tensors: Mapping[str, Array], servers: int, index: int, tables: Collection[str] = (), placement: str = "ranges"
 ) -> dict[str, Layout | TablePart]:
-    """The layout of one server alone; it need not know the others'."""
+    """The layout of a single server, computed without the others'."""
     layout: dict[str, Layout | TablePart] = {}
     total, before = sum(x.nbytes for x in tensors.values()), 0
     for name, x in tensors.items():
@@ -84,8 +84,8 @@ def layout_at(
 
 
 def native(x: ArrayLike, what: str = "The array") -> Array:
-    """``x`` as an array in this machine's byte order, since a dtype's name does not tell the order. ValueError for a
-    masked array; ``what`` names it.
+    """``x`` as an array in this machine's byte order, since a dtype's name does not include the order. ValueError for a
+    masked array, which ``what`` names.
     """
     if isinstance(x, Rows):
         raise ValueError("Only a table takes ps.Rows: name it in Problem.tables, or in ps.Server(…, tables=…).")
@@ -94,7 +94,7 @@ def native(x: ArrayLike, what: str = "The array") -> Array:
 
 
 def named_arrays(given: object, takes: str, what: str, integers: Callable[[str], bool] = lambda _: False) -> Tensors:
-    """The given arrays by name: floats, or integers where ``integers(name)``. TypeError or ValueError for others."""
+    """The given arrays by name: floats or, if ``integers(name)``, also integers. TypeError or ValueError for others."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise TypeError(
             f'{takes} as a mapping of names to arrays, such as {{"w": np.zeros(3)}}; got {reprlib.repr(given)}.'
@@ -111,18 +111,18 @@ def named_arrays(given: object, takes: str, what: str, integers: Callable[[str],
 
 
 def cut(tensors: Tensors, layout: Layouts) -> Tensors:
-    """One server's pieces of whole tensors."""
+    """One server's pieces of the whole tensors."""
     return {name: part.cut(tensors[name]) for name, part in layout.items()}
 
 
 def cut_state(state: Mapping[str, Any], index: int, layout: Layouts) -> dict[str, Any]:
-    """One server's part of a worker's state: encoder and decoder (``link``), and its pieces of what is `Seen`."""
+    """One server's part of a worker's state: encoder and decoder (``link``), and its pieces of the arrays in `Seen`."""
     seen = state["seen"] and [cut(part, layout) if isinstance(part, dict) else part for part in state["seen"]]
     return {"link": state["links"][index], "seen": seen}
 
 
 def join_state(parts: Sequence[Mapping[str, Any]], layouts: Sequence[Layouts]) -> dict[str, Any]:
-    """A worker's state from the parts of all the servers."""
+    """Join the parts of all the servers into a worker's state."""
     seen = [
         join([*pieces], layouts) if isinstance(pieces[0], dict) else pieces[0]
         for pieces in zip(*(part["seen"] or () for part in parts), strict=True)
@@ -131,7 +131,7 @@ def join_state(parts: Sequence[Mapping[str, Any]], layouts: Sequence[Layouts]) -
 
 
 def join(pieces: list[Tensors], layouts: Sequence[Layouts], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:
-    """Whole tensors from the pieces of all the servers, in the layouts' order; for a tensor in ``rows``, these rows."""
+    """Join the servers' pieces, in the layouts' order, into whole tensors or, for a tensor in ``rows``, these rows."""
     whole: Tensors = {}
     for tensors, layout in zip(pieces, layouts, strict=True):
         for name, piece in tensors.items():

@@ -1,9 +1,9 @@
-"""The part of a message that stays the same from step to step, where its arrays are sent exactly.
+"""The part of a message with exactly sent arrays that stays the same from step to step.
 
-From one message of a sender to the next, arrays keep their names, dtypes and shapes; only their values change, and a
-few numbers in the header. `MsgPack` writes the constant part into the index, the second half of the frame after the
-envelope, here called the head. A `Plan` keeps the last index of exactly sent arrays. It writes and reads messages with
-the same index at once; all others take the general way, stage after stage, to the same bytes and errors.
+From one message of a sender to the next, arrays keep their names, dtypes and shapes; only their values and a few
+numbers in the header change. `MsgPack` writes the constant part into the index, the second half of the frame after the
+envelope; that frame is called the head here. A `Plan` keeps the last index of exactly sent arrays. It writes and reads
+messages with the same index in one step. Others go through all stages, with the same bytes and errors.
 """
 
 from typing import Any
@@ -22,21 +22,21 @@ LEARNED_BYTES = 2**22  # the longest head that a plan keeps: of as many tensors 
 
 
 class Plan:
-    """The last index that was written or read, and the dtype and shape of each array in it, by name.
+    """The last index that was written or read, and the dtype and shape of each of its arrays, by name.
 
-    Each encoder has one plan, and each reader. A server reads all its connections with one plan, in several threads, so
-    each attribute is one tuple, stored and read at once. ``envelope`` is the first frame of each written message.
+    Each encoder and each reader has one plan. A server reads all its connections with one plan, in several threads, so
+    each attribute is one tuple, stored and read in one step. ``envelope`` is the first frame of each written message.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
         self._envelope = envelope
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
-        """From a message read in the general way: the envelope's bytes and fields; serializer and compressor."""
+        """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
     def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:
-        """The frames of a message that has the last index; None for any other."""
+        """Return a message's frames if the message has the last index, else None."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
@@ -54,7 +54,7 @@ class Plan:
         return frames
 
     def read(self, frames: Frames, trace: Trace, began: float) -> Message | None:
-        """The message of frames that have the last index; None for any others."""
+        """Return the frames' message if the frames have the last index, else None."""
         opened = trace.now()
         index, known, changes = self._last
         try:
@@ -79,7 +79,7 @@ class Plan:
             return None
 
     def learn(self, frames: Frames, packet: Packet, like: Like = None) -> None:
-        """Keep the index of a packet that was written or read in the general way, of exact arrays like these."""
+        """Keep the index of a packet written or read in the general way, if its arrays are exact and like these."""
         head, known = frames[0], {}
         for name, (quantizer, parts) in packet.tensors.items():
             if not (is_plain(name, quantizer, parts, like) and is_little(parts["values"].dtype)):

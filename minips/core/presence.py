@@ -1,6 +1,6 @@
-"""The presence of a server's workers: the connections of each, and when the server last heard from it.
+"""The presence of a server's workers: each worker's connections, and when the server last heard from it.
 
-The server takes a worker's requests only over connections that said hello as that worker; `membership` admits them.
+The server accepts a worker's requests only over connections that said hello as that worker. `membership` admits them.
 """
 
 from minips.core.message import Header
@@ -11,41 +11,41 @@ class Attending:
     """A connection over which a worker may say hello."""
 
     worker = -1
-    """The worker of its last hello; -1 before any."""
+    """The worker in its last hello; -1 before any hello."""
 
 
 class Presence:
     """One worker as its server sees it: the connections on which it said hello, when the server last heard from it, the
-    bytes between the two, and the rows of its shard, if its hello gave them.
+    bytes sent and received, and the rows of its shard, if its hello gave them.
     """
 
     def __init__(self, now: float) -> None:
         self.connections: set[Attending] = set()
         self.busy = 0
-        """Requests under way."""
+        """The number of requests under way."""
         self.heard = now
         self.secret = ""
-        """The secret of the session that holds this rank, or held it last."""
+        """The secret of the session that holds this rank or held it last."""
         self.lost_at: float | None = None
-        """When its last connection closed, if it closed without a goodbye."""
+        """The time at which its last connection closed, if that was without a goodbye."""
         self.parted = False
         """True once it has said goodbye; the server then refuses the session's hellos with ``again``."""
         self.informed = False
-        """True once an answer has told it that the run is over."""
+        """True once an answer has told the worker that the run is over."""
         self.leaves = False
-        """True where its goodbye will bring its part of the run's state."""
+        """True if its goodbye will contain its part of the run's state."""
         self.rows = 0.0
         self.received = self.sent = 0
-        """Bytes of frames."""
+        """The bytes of frames."""
 
     def leave(self) -> None:
-        """Note a goodbye, which ends all its connections."""
+        """Note a goodbye, which ends all connections of the worker."""
         self.connections.clear()
         self.lost_at, self.leaves, self.parted = None, False, True
 
 
 class Attendance:
-    """The presence of all the workers. The server's lock is held around each call; reading ``present`` needs none."""
+    """The presence of all the workers. Callers hold the server's lock for each call, but not to read ``present``."""
 
     def __init__(self, shard: Shard, silence_s: float) -> None:
         self.shard, self.silence_s = shard, silence_s
@@ -53,7 +53,7 @@ class Attendance:
         self.waiting: set[int] = set()
         """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
-        """When all the workers were first connected or, until then, when the first one was."""
+        """The time at which all the workers were first connected or, until then, at which the first one connected."""
         self._complete = False
         self._clocks = [*shard.clocks]
         self._looked = shard.now()
@@ -75,7 +75,7 @@ class Attendance:
             self.began_at, self._complete = now, True
 
     def gone(self) -> bool:
-        """True where workers have pushed here and all have left; a lost one may come back within ``silence_s``."""
+        """True if workers have pushed here and all have left; a lost worker may come back within ``silence_s``."""
         latest, live = self.shard.now() - self.silence_s, self.shard.live
         here = any(
             (presence.connections and worker in live)
@@ -85,9 +85,9 @@ class Attendance:
         return self.shard.clocks != self._clocks and not here
 
     def silent(self) -> list[tuple[int, str]]:
-        """The connected workers that have been silent for ``silence_s``, with a sentence on each. The driver asks every
-        quarter of that time. When it asks later, this process itself was kept waiting, and the delay does not count;
-        after a delay of more than a quarter, the silence begins anew.
+        """The connected workers that have been silent for ``silence_s``, each with a sentence. The driver asks every
+        quarter of that time. If it asks later, this process itself was delayed, and the delay does not count; after a
+        delay of more than a quarter, the silence starts again from zero.
         """
         shard, now, quarter = self.shard, self.shard.now(), self.silence_s / 4
         late, self._looked = max(now - self._looked - quarter, 0.0), now
@@ -100,7 +100,7 @@ class Attendance:
         return gone
 
     def lost(self, connection: Attending) -> float | None:
-        """Drop a closed connection. Returns the time where it was its worker's last one: the worker may come back."""
+        """Drop a closed connection. Returns the time if it was its worker's last one: the worker may come back."""
         presence = self.present[connection.worker]
         if presence.connections == {connection}:
             presence.lost_at = self.shard.now()

@@ -2,13 +2,12 @@
 
 A worker has a session for each call. The session encodes all messages of the call, then sends them all, then receives
 the answers in the order of the servers. A server has a session for each request. While one session runs from one need
-to the next, the other sessions of its party stand still; the work of a `Do` may run beside that of other sessions.
+to the next, no other session of its party runs; only the work of a `Do` may run at the same time as that of others.
 
-Worker and clock identify a push, which counts once. The server acknowledges a repetition without dequantizing it; a
-push that it refuses leaves the worker's clock, the parameters and the memories as they were. A worker that does not
-know whether its push was taken asks the server before its next call (``alive``, or ``hello`` where pulls have a
-memory). Its clock there says which pushes were taken; it sets its memories back to before the others, so that both ends
-agree.
+Worker and clock identify a push, and each push counts once. The server acknowledges a repetition without dequantizing
+it. A push that it refuses leaves the worker's clock, the parameters and the memories unchanged. A worker that does not
+know whether its push was taken asks the server before its next call (``alive``, or ``hello`` if pulls have a memory).
+The answer's clock shows which pushes were taken; for the others, the worker undoes the changes of its memories.
 
 Skip the code for saved runs at first: ``state``, ``restore``, ``resume``, and the state that a worker leaves.
 """
@@ -45,13 +44,13 @@ from minips.words import message_of, public_message
 
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000
-"""A server without an end keeps the last losses, grants and events: at least this many, at most twice as many."""
+"""A server without an end keeps the last losses, grants and events: at least this many, at most twice this many."""
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of an incoming message, and of an outgoing one."""
 
 
 class ServerRecord:
-    """A worker's record of one server: encoder, decoder, clock, and the fields of the last answer."""
+    """A worker's record of one server: encoder, decoder, clock, and fields of the last answer."""
 
     def __init__(self, config: Config, worker: int, index: int, trace: Trace) -> None:
         self.config, self.index, self.trace = config, index, trace
@@ -60,23 +59,23 @@ class ServerRecord:
         self.receive = Receive(index)
         self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
-        """Makes the frames of a message; in a prediction, their sizes."""
+        """Encodes a message into frames; in a prediction, into their sizes."""
         self.decoder, self.plan = Decoder(trace), Plan()
         self.layout: Layouts = {}
         self.anything: Expected = of_anything(config.transport), None
         self.expected: Expected | None = None
-        """After `hello`, the limits and tensors of a pull of whole tensors."""
+        """After `hello`, the limits and tensors expected in the answer to a pull of whole tensors."""
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
         self.holds_all = False
-        """True where this server holds all of every tensor."""
+        """True if this server holds all of every tensor."""
         self.unsure = False
-        """True where the server may have taken a push that failed here, or changed its memories for a lost answer."""
+        """True if the server may have taken a push that failed here, or changed its memories for a lost answer."""
         self._marks: deque[tuple[int, Mark]] = deque()
         self._over = False  # once a push came after the end: a resumed run needs the memories from before that push
 
     def begin_push(self) -> int:
-        """The clock of a push that is about to be encoded; keeps the memories' states until the server answers it."""
+        """Return the next push's clock, before its encoding. Keeps the memories' states until the server answers it."""
         clock, self.clock = self.clock, self.clock + 1
         if not self.encoder.codec.memory.stateless:
             self._marks.append((clock, self.encoder.mark()))
@@ -84,20 +83,20 @@ class ServerRecord:
         return clock
 
     def push_failed(self, clock: int, perhaps_taken: bool = False) -> None:
-        """Set the clock back to that of a push; the memories too, at once or, if ``perhaps_taken``, in `agree`."""
+        """Set the clock back to that of a failed push, and the memories: now or, if ``perhaps_taken``, in `agree`."""
         self.unsure = self.unsure or perhaps_taken
         self.clock = min(self.clock, clock)
         if not perhaps_taken:
             self.undo_pushes()
 
     def undo_pushes(self) -> None:
-        """Set the memories back to before the pushes that the server has not taken: those from this clock on."""
+        """Undo the memories' changes by pushes that the server has not taken: those from this clock on."""
         while self._marks and self._marks[-1][0] >= self.clock:
             self.encoder.go_back(self._marks.pop()[1])
 
     def read_stamp(self, kind: str, header: Header) -> None:
-        """Read this worker's clock and the end of the run from the answer to a request of this ``kind``: its header,
-        with the stamp. ValueError where a field is missing or does not fit.
+        """Read this worker's clock, and whether the run is over, from the answer to a request of this ``kind``: its
+        header with the stamp. ValueError if a field is missing or invalid.
         """
         try:
             for name, (_, fits) in ANSWERS[kind].items():
@@ -113,29 +112,29 @@ class ServerRecord:
             self._marks.popleft()
 
     def state(self) -> dict[str, Any]:
-        """The codec's state for a saved run, for `restore`, as before the pushes that the server has not taken."""
+        """The codec's state for a saved run, as it was before any push that the server has not taken: for `restore`."""
         encoder = self.encoder.state()
         if self._marks:
             encoder["memory"] = self._marks[0][1]
         return {"encoder": encoder, "decoder": self.decoder.state(), "version": self.version}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from the state of a saved run, at the clock of the server's answer to hello."""
+        """Resume from the state of a saved run, at the clock in the server's answer to hello."""
         self.encoder.restore(state["encoder"])
         self.decoder.restore(state["decoder"])
         self.version = state["version"]
 
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
-        """Decode an answer's frames into a message and the envelope's fields. ValueError where they do not fit."""
+        """Decode an answer's frames into a message and the envelope's fields. ValueError if they are invalid."""
         limits, like = expected or self.anything
         packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
         return self.decoder.decode(packet, like), stamp
 
 
 class WorkerProtocol:
-    """One worker's side of the protocol. Most methods return the session of a call; the docstring names the result.
+    """One worker's side of the protocol. Most methods return a call's session; "Returns …" then names its result.
 
-    ``rows``, if given, is the number of rows in its shard of the data, which hello tells the servers.
+    ``rows``, if given, is the number of rows in the worker's shard of the data; hello sends it to the servers.
     """
 
     def __init__(self, worker: int, servers: Sequence[ServerRecord], rows: float = 0) -> None:
@@ -143,26 +142,26 @@ class WorkerProtocol:
         self.like: Tensors = {}
         """After `hello`, arrays with the names, shapes and dtypes of the parameters."""
         self.tables: dict[str, TablePart] = {}
-        """After `hello`, a part of each table."""
+        """After `hello`, one server's part of each table."""
         self._rows = {"rows": float(rows)} if rows else {}
 
     @property
     def clock(self) -> int:
-        """The clock of the next push at the furthest server: with backup workers a push may be late at another one."""
+        """The highest clock of the next push at any server: with backup workers, the servers' clocks may differ."""
         return max(server.clock for server in self.servers)
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The version of each server's parameters that was pulled last."""
+        """For each server, the version of the parameters pulled last."""
         return tuple(server.version for server in self.servers)
 
     @property
     def done(self) -> bool:
-        """True once every server has said that the run is over."""
+        """True once all servers have said that the run is over."""
         return all(server.done for server in self.servers)
 
     def hello(self, index: int | None = None) -> Session[list[Message]]:
-        """Say hello to all servers or, over a new connection, to one again. Returns the answers."""
+        """Say hello to all servers or, over a new connection, again to the server ``index``. Returns the answers."""
         servers = self.servers if index is None else [self.servers[index]]
         told = self._rows if index is None else {"again": True, **self._rows}
         secrets = [{"secret": server.secret} if server.secret else {} for server in servers]
@@ -182,20 +181,20 @@ class WorkerProtocol:
         return answers
 
     def ask_all(self, kind: str, **fields: Any) -> Session[list[Message]]:
-        """Send all servers a message without tensors. Returns the answers."""
+        """Send a message without tensors to all servers. Returns the answers."""
         return self._call(self.servers, [self._message(kind, **fields) for _ in self.servers])
 
     def ask_one(self, index: int, kind: str, **fields: Any) -> Session[list[Message]]:
-        """Send one server a message without tensors. Returns a list of its answer."""
+        """Send a message without tensors to one server. Returns a list with its answer."""
         return self._call([self.servers[index]], [self._message(kind, **fields)])
 
     def leave(self, parts: Sequence[Mapping[str, Any]]) -> Session[list[Message]]:
-        """Say goodbye to all servers; each keeps its part of this worker's state. Returns the answers."""
+        """Say goodbye to all servers, and leave each its part of this worker's state. Returns the answers."""
         goodbye = {"kind": "bye", "worker": self.worker, "state": True}
         return self._call(self.servers, [Message({**goodbye}, saved.to_arrays(part)) for part in parts])
 
     def agree(self) -> Session[None]:
-        """Ask the servers which of this worker's failed pushes they have taken."""
+        """Ask the servers which of this worker's failed pushes they took."""
         for server in self.servers:
             if server.unsure:
                 again = not server.config.pull.memory.stateless  # an answer may be lost: reset the pull memories
@@ -206,11 +205,11 @@ class WorkerProtocol:
     def push(
         self, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, pulls: bool, rows: Wanted = None
     ) -> Session[list[Message]]:
-        """Push gradients and, if ``pulls``, pull in the same message: all, or these rows. Returns the answers."""
+        """Push gradients and, if ``pulls``, pull all parameters, or these rows, with them. Returns the answers."""
         return self._call(self.servers, self._pushes("push_pull" if pulls else "push", gradients, loss, versions, rows))
 
     def pull(self, names: Sequence[str] | None = None, rows: Wanted = None) -> Session[list[Message]]:
-        """Pull all parameters, or those with these names, or these rows by name. Returns the answers."""
+        """Pull all parameters, or those with these names, or these rows of named tensors. Returns the answers."""
         messages = []
         for server in self.servers:
             header: Header = {"kind": "pull", "worker": self.worker}
@@ -222,18 +221,18 @@ class WorkerProtocol:
         return self._call(self.servers, messages)
 
     def push_pull(self, loss: float, gradients: Mapping[str, Array], versions: Sequence[int]) -> Session[Tensors]:
-        """Push and pull in one message. Returns the parameters. ValueError, at once, for gradients that do not fit."""
+        """Push and pull in one message. Returns the parameters. ValueError, immediately, for invalid gradients."""
         return self._joined(self.push(check_gradients(gradients, self.like), float(loss), versions, pulls=True))
 
     def pull_whole(self) -> Session[Tensors]:
-        """Pull all parameters. Returns them."""
+        """Pull all parameters, and return them."""
         return self._joined(self.pull())
 
     def _joined(self, call: Session[list[Message]]) -> Session[Tensors]:
         return self.join((yield from call))
 
     def join(self, answers: Sequence[Message], rows: Wanted = None) -> Tensors:
-        """Join all servers' answers to whole tensors."""
+        """Join the pieces in all servers' answers into whole tensors."""
         if self.servers[0].holds_all and not rows:
             tensors = answers[0].tensors
             for name, x in tensors.items():
@@ -248,7 +247,7 @@ class WorkerProtocol:
     def _pushes(
         self, kind: str, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, rows: Wanted
     ) -> Iterator[Message]:
-        """The push to each server, at this worker's next clock there."""
+        """Yield the push to each server, at this worker's next clock there."""
         for server in self.servers:
             clock, told_loss = server.begin_push(), loss if loss is None or math.isfinite(loss) else None
             header: Header = {"kind": kind, "worker": self.worker, "loss": told_loss, "clock": clock}
@@ -257,7 +256,7 @@ class WorkerProtocol:
             yield add_row_numbers(message, server.layout, rows) if self.tables or rows else message
 
     def _call(self, servers: Sequence[ServerRecord], messages: Iterable[Message]) -> Session[list[Message]]:
-        """Send one message to each of these servers. Returns the answers, or raises the first error after the last."""
+        """Send one message to each of these servers. Returns the answers; after the last, raises the first error."""
         messages = [*messages]
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
@@ -279,7 +278,7 @@ class WorkerProtocol:
             for server, clock in zip(servers, clocks, strict=pushes):
                 server.push_failed(clock)
             raise
-        del messages, message, encode  # these hold the gradients
+        del messages, message, encode  # they hold the gradients
         failed: Exception | None = None
         sent = []
         for number, server in enumerate(servers):
@@ -323,9 +322,9 @@ class WorkerRecord:
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace)
         self.pushing, self.queued = False, 0
         self.kept: Mapping[str, Any] | None = None
-        """The worker's part of a saved run, from its goodbye until it resumes."""
+        """The state that the worker left with its goodbye, until the worker resumes."""
         self.resuming = self.fetched = False
-        """True from `restore` until the worker resumes; and once the worker has fetched its part."""
+        """``resuming``: from `restore` until the worker resumes. ``fetched``: once it has fetched its part."""
 
     def state(self) -> dict[str, Any]:
         """The codec's state for a saved run, for `restore`."""
@@ -333,14 +332,14 @@ class WorkerRecord:
 
     def restore(self, state: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> None:
         """Resume from the state of a saved run. The worker resumes too, so its first hello changes nothing. ``kept`` is
-        the worker's part; the worker fetches it, unless its engine provides it.
+        the worker's part, which the worker fetches, unless its engine provides it.
         """
         self.decoder.restore(state["decoder"])
         self.encoder.restore(state["encoder"])
         self.resuming, self.kept = True, kept
 
     def resume(self) -> bool:
-        """Accept the worker's first push or pull. False where it has not fetched its part: both sides restart."""
+        """Accept the worker's first push or pull. False if it has not fetched its part: then both sides restart."""
         restarts = self.kept is not None and not self.fetched
         self.resuming, self.kept = False, None
         if restarts:
@@ -348,10 +347,10 @@ class WorkerRecord:
         return not restarts
 
     def accept_hello(self, again: bool) -> None:
-        """Reset the codec for a worker that says hello on a new connection and has forgotten its earlier ones.
+        """Reset the codec for a worker that says hello on a new connection and remembers nothing of earlier ones.
 
-        ``again``: it has only lost the connection, so its push memories stay. Its pull memories begin anew: the last
-        answer may not have arrived.
+        ``again``: the worker has only lost its connection, so its push memories stay. Its pull memories are reset,
+        since the last answer may not have arrived.
         """
         self.fetched = self.fetched and again
         if self.resuming and not again:
@@ -364,11 +363,11 @@ class WorkerRecord:
 
 
 class ServerProtocol:
-    """One server's side of the protocol: `answer` is the session of a request, `leave` that of a departed worker.
+    """One server's side of the protocol. `answer` is a request's session, `leave` that of a worker's departure.
 
-    ``layout`` is this server's part of the parameters. The protocol calls ``changed()`` when waiting sessions may be
-    ready, and ``updated()`` after each update. Its driver asks the ``attendance`` for workers that have been silent for
-    ``silence_s`` seconds of ``shard.now()``, or lost for ``rejoin_s``, and carries out `leave` for each.
+    ``layout`` describes this server's part of the parameters. The protocol calls ``changed()`` when waiting sessions
+    may be ready, and ``updated()`` after each update. The driver asks ``attendance`` for workers that have been silent
+    for ``silence_s`` seconds of ``shard.now()``, or lost for ``rejoin_s``, and carries out `leave` for each.
     """
 
     def __init__(
@@ -389,7 +388,7 @@ class ServerProtocol:
         self._changed, self._updated, self._each = changed, updated, config.local_steps
         self.tables = tables_of(layout)
         self.values: float = sum(part.values for part in layout.values())
-        """The number of this server's parameters; the time of each `Do` depends on it."""
+        """The number of this server's values; the time of each `Do` depends on it."""
         self._attend = partial(Membership, shard, silence_s, rejoin_s, rank_secrets)
         self.attendance = self._attend()
         self._greeting = Codec(serializer=config.pull.serializer)
@@ -402,39 +401,39 @@ class ServerProtocol:
             "rejoin_s": float(rejoin_s),
         }
         self.origin: Header = {}
-        """The origin of these parameters, in answers to status; workers compare it with their own problem's."""
+        """The origin of these parameters, sent in answers to status. Workers compare it with their own problem's."""
         self.losses: list[tuple[float, int, float]] = []
-        """Rows of time, gradient step of all the workers, and the mean loss over that clock."""
+        """Each row: the time, the gradient step of all the workers, and the mean loss over that clock."""
         self.events: list[tuple[float, str]] = []
         self.changed_at, self._version = shard.now(), shard.version
         self._applied = 0
-        """Pushes applied before this server began."""
+        """The number of pushes applied before this server began."""
         self.restarted: list[int] = []
         """Workers that rejoined a resumed run without their saved state."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         self.unpack: Callable[..., Any] = partial(
             unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits or of_anything(config.transport)
         )
-        """Turns a request's frames into its packet and envelope. A prediction replaces this and the next two, to work
-        on sizes.
+        """Converts a request's frames to packet and envelope. A prediction replaces this and the next two, to handle
+        sizes.
         """
         self.encode: Callable[[Encoder, Message], Parcel] = Encoder.encode
-        """Makes the frames of an answer without a stamp."""
+        """Encodes an answer into frames, without a stamp."""
         self.wrap: Callable[..., Parcel] = partial(wrap, config.pull)
-        """Makes the frames of an answer with its stamp."""
+        """Adds the stamp to an answer's frames."""
         self._encoded: tuple[tuple[Any, ...], Frames | None] = (), None
-        """The version and names of the last shared answer, and its frames, for all pulls of the same tensors."""
+        """The last shared answer, for all pulls of the same tensors: its version and names, and its frames."""
         self._encoding, self.encodings = False, 0
-        """True while a session encodes a shared answer and other pulls wait for it; and the number encoded so far."""
+        """``_encoding``: true while a session encodes a shared answer. ``encodings``: the number encoded so far."""
 
     def state(self) -> dict[str, Any]:
-        """The server's state for a saved run, for `restore`; without the parameters."""
+        """The server's state for a saved run, without the parameters. See `restore`."""
         records = [record.state() for record in self.records]
         return {"shard": self.shard.state(), "links": records, "encoder": self._encoder.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from the state of a saved run, with None for each lost worker. Its ``left`` holds the workers' parts,
-        unless an engine provides them.
+        """Resume from the state of a saved run, in which a lost worker's record is None. ``left`` in the state holds
+        the workers' parts, unless an engine provides them.
         """
         self.shard.restore(state["shard"])
         self._applied, self._version = self.shard.applied, self.shard.version
@@ -446,7 +445,7 @@ class ServerProtocol:
                 record.restore(codecs, part)
 
     def answer(self, frames: Parcel, connection: Attending, received_at: float) -> Session[Parcel]:
-        """Answer one request from this connection, as PROTOCOL.md says. Returns the answer."""
+        """Answer one request from this connection as PROTOCOL.md describes. Returns the answer."""
         packet, _ = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
         header, kind = packet.header, packet.header.get("kind")
         try:
@@ -488,8 +487,8 @@ class ServerProtocol:
                 presence.leave()
 
     def _answer(self, kind: Any, worker: int, header: Header, packet: Any) -> Session[tuple[Header, float, Parcel]]:
-        """Answer a worker's request. Returns the stamp, which the envelope carries to this worker only; the seconds
-        that the request has waited; and the answer's frames.
+        """Answer a worker's request. Returns the stamp for this worker's envelope, the seconds that the request has
+        waited, and the answer's frames.
         """
         record, shard = self.records[worker], self.shard
         outcome: Outcome | None = None
@@ -561,8 +560,8 @@ class ServerProtocol:
         return stamp, waited, answer
 
     def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
-        """Take a push exactly once. Returns its outcome and the seconds that it has waited. A request over an earlier
-        connection may be taking the same push meanwhile.
+        """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile.
+        Returns the outcome and the seconds that the push has waited.
         """
         shard, record, began = self.shard, self.records[worker], self.shard.now()
         clock, version, loss = header["clock"], header["version"], header.get("loss")
@@ -610,7 +609,7 @@ class ServerProtocol:
         return outcome, waited
 
     def refusal(self, error: Exception) -> Exception:
-        """The error to send to a peer: the same, except for an unexpected one, whose text goes to `events`."""
+        """The error to send to a peer: this one or, if unexpected, a general one; then its text goes to `events`."""
         if public_message(error, "") or isinstance(error, ConnectionError):
             return error
         if len(self.events) < KEPT_ROWS:
@@ -619,7 +618,7 @@ class ServerProtocol:
         return RuntimeError("The server could not answer this request; its events say why.")
 
     def leave(self, worker: int, event: str = "", lost_at: float | None = None) -> Session[None]:
-        """Stop counting a worker that is not back since ``lost_at``. Keeps ``event`` where the run counted on it."""
+        """Stop counting a worker, unless it is back since ``lost_at``. Keeps ``event`` if the run counted on it."""
         if self.attendance.present[worker].lost_at != lost_at:
             return
         if event and worker in self.shard.live and not self.shard.done:
@@ -631,7 +630,7 @@ class ServerProtocol:
         self._changed()
 
     def status(self) -> Status:
-        """The progress of the run and the presence of its workers, now."""
+        """The current progress of the run, and the presence of its workers."""
         return Status.of(self)
 
     def read(self, worker: int) -> tuple[int, Tensors]:
@@ -639,14 +638,14 @@ class ServerProtocol:
         return self.shard.version, self.shard.pull(worker)
 
     def decode(self, packet: Any, decoder: Decoder) -> Tensors:
-        """The gradients of a push. ValueError where they do not fit the parameters, or are not finite."""
+        """The gradients of a push. ValueError if they do not fit the parameters, or are not finite."""
         like = self.shard.parameters.arrays
         if self.tables or packet.header.get("of"):
             return decode_rows(packet, decoder, like, self.tables)
         return check_gradients(decoder.decode(packet, like).tensors, like)
 
     def _record(self) -> None:
-        """Keep the shard's record of an update, with the time, if it made one."""
+        """If the shard has made an update, keep its record, with the time."""
         shard = self.shard
         if shard.version == self._version:
             return
@@ -678,7 +677,7 @@ class ServerProtocol:
         return encode_plainly(message, self.config.pull)
 
     def _read_part(self, packet: Any) -> Mapping[str, Any]:
-        """The part of the state that a worker leaves with its goodbye. ValueError where it could not resume from it."""
+        """The part of the state that a worker leaves with its goodbye. ValueError if it could not resume from it."""
         words = "The state that this worker leaves"
         check_plain(packet)
         part = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)

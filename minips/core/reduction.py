@@ -1,12 +1,12 @@
-"""One rank's part of an all-reduce: the message it sends at each hop, and its use of the one it receives. No I/O.
+"""One rank's part of an all-reduce: the messages it sends at the hops, and its use of those it receives. No I/O.
 
-Each piece is encoded by itself. A partial sum is decoded, added to and encoded again at every hop, so a lossy quantizer
-errs at each hop; a direct exchange has no partial sums, since owners keep arrivals until all are there. A complete sum
-is encoded once, by its owner, and passed on unchanged; the owner decodes it as the others do, so that all ranks end
-with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves the frames as the schedule says.
+Each piece is encoded by itself. At every hop, a partial sum is decoded, added to and encoded again, so a lossy
+quantizer errs at each hop. A direct exchange has no partial sums, since owners keep messages until all have arrived. A
+complete sum is encoded once, by its owner, and passed on unchanged. The owner decodes it as the others do, so that all
+ranks end with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves the frames by the schedule.
 
-There is a memory at every hop for each outgoing piece, and one at the owner. With error feedback, the sums that are
-passed on plus the residuals of all memories equal the sum of all gradients.
+Each outgoing piece has a memory at every hop, and one at the owner. With error feedback, the sums that are passed on
+plus the residuals of all memories equal the sum of all gradients.
 """
 
 from collections import Counter, defaultdict
@@ -34,15 +34,15 @@ from minips.stages.serializers import Packet
 Encoded = dict[str, tuple[str, Parts]]
 """One piece, by tensor name: the quantizer's name and its parts."""
 _GATHER = -1
-"""The number of all hops that pass complete pieces on: they share one memory for each piece."""
+"""A common number for all hops that pass complete pieces on: they share one memory for each piece."""
 
 
 class AllReduceState:
-    """The sum of the tensors of all ranks, step after step.
+    """The sum of all ranks' tensors, step by step.
 
-    ``like`` has the names, shapes and dtypes of the gradients, ``rng`` draws for a quantizer (None: as in a run).
-    Call `begin` for each step, then carry out `all_reduce`: for every hop of ``hops`` it calls `outgoing` where this
-    rank sends and `incoming` where it receives; then `mean`.
+    ``like`` has the names, shapes and dtypes of the gradients. ``rng`` draws for a quantizer (None: as in a run). Call
+    `begin` for each step, then carry out `all_reduce`. For each of the ``hops``, it calls `outgoing` if this rank
+    sends, and `incoming` if it receives; then it calls `mean`.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class AllReduceState:
         rng = rng or seeds.all_reduce(config.seed, rank)
         self.hops, self.direct = exchange.schedule(rank, workers), exchange.direct
         self.targets = sorted({hop.to for hop in self.hops if hop.to is not None})
-        """The ranks that this one sends to."""
+        """The ranks to which this one sends."""
         self.step = 0
         self.ending = False
-        """True once this rank knows that some rank began this step with ``ending``; all know after the last hop."""
+        """True once this rank knows that a rank began this step with ``ending``; after the last hop, all know."""
         self.diverged = ""
-        """Why this step has no finite mean, once this rank knows; all know after the last hop."""
+        """The reason why this step has no finite mean, once this rank knows; after the last hop, all ranks know."""
         self._rank, self._workers, self._codec, self._trace, self._names = rank, workers, codec, trace, list(like)
         self._due = Counter(piece for hop in self.hops if hop.adds for piece in hop.receives)
-        """The number of messages that are added to each piece."""
+        """For each piece, the number of messages to add to it."""
         self._layouts, self._limits = partition(like, exchange.pieces(workers)), of_anything(config.transport)
         self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
         """Values of each piece."""
@@ -69,12 +69,12 @@ class AllReduceState:
         self._decoders: dict[tuple[int, int], Decoder] = defaultdict(partial(Decoder, trace))
         self._values: list[Tensors] = []
         self._came: dict[int, list[tuple[int, Tensors]]] = {}
-        """The arrivals to add to each piece, each with its sender."""
+        """For each piece, the tensors to add to it, each with its sender."""
         self._complete: dict[int, Encoded] = {}
 
     def begin(self, step: int, gradients: Tensors, ending: bool = False, diverged: str = "") -> None:
         """Start a step with this rank's gradients, which must be finite and must not change before the last hop.
-        ``diverged`` says why this rank has no finite gradients; it then takes part with zeros.
+        ``diverged`` says why this rank has no finite gradients; such a rank sends zeros.
         """
         self.step, self.ending, self.diverged, self._trace.step = step, ending, diverged, step
         self._values = [cut(gradients, layout) for layout in self._layouts]
@@ -104,7 +104,7 @@ class AllReduceState:
         return pack(Packet({**header, "memory": self._codec.memory.name}, tensors), self._codec, self._trace)
 
     def incoming(self, number: int, frames: Frames) -> None:
-        """Take the message of hop ``number``. ValueError where it belongs to another hop."""
+        """Use the message of hop ``number``. ValueError if it belongs to another hop."""
         hop = self.hops[number]
         assert hop.source is not None
         packet, _ = unpack(frames, self._codec, self._trace, limits=self._limits)
@@ -127,9 +127,9 @@ class AllReduceState:
                 self._values[piece] = self._decode(_GATHER, piece, encoded)
 
     def mean(self) -> Tensors:
-        """The sum of all ranks' gradients, divided by their number: new arrays, the same bits at every rank.
+        """The sum of all ranks' gradients, divided by the ranks' number: new arrays, with the same bits at every rank.
 
-        DivergedError, at every rank, where one of them has ``diverged``.
+        DivergedError, at every rank, if one of them has ``diverged``.
         """
         if self.diverged:
             raise DivergedError(self.diverged)
@@ -138,14 +138,14 @@ class AllReduceState:
             return {name: np.asarray(whole[name] / self._workers) for name in self._names}
 
     def _add_up(self, piece: int) -> None:
-        """Add the arrivals to this rank's own values, in rank order."""
+        """Add the received tensors to this rank's own values, in rank order."""
         own = self._values[piece]
         terms = sorted([(self._rank, own), *self._came.pop(piece)], key=itemgetter(0))
         with self._trace.span("aggregate"), np.errstate(over="ignore"):
             self._values[piece] = {name: _sum([x[name] for _, x in terms]) for name in own}
 
     def _owned(self, piece: int) -> Encoded:
-        """A complete sum, encoded; its owner encodes it when first needed."""
+        """An encoded complete sum; its owner encodes it when first needed."""
         if piece not in self._complete:
             self._complete[piece] = self._encode(_GATHER, piece)
             self._values[piece] = self._decode(_GATHER, piece, self._complete[piece])
@@ -173,12 +173,12 @@ class AllReduceState:
 
 
 def _sum(terms: Sequence[Array]) -> Array:
-    """The sum of arrays in their order, of half floats in float32."""
+    """The sum of arrays, in their order; half floats are added in float32."""
     return np.asarray(as_dtype(reduce(np.add, map(widen, terms)), terms[0].dtype))
 
 
 class Part(Protocol):
-    """The part of one rank that `all_reduce` carries out: `AllReduceState`, or sizes alone."""
+    """One rank's part, for `all_reduce` to carry out: an `AllReduceState`, or sizes only."""
 
     @property
     def hops(self) -> Sequence[Hop]: ...
@@ -197,7 +197,7 @@ class Part(Protocol):
         """Take the message of hop ``number``."""
 
     def mean(self) -> Any:
-        """The result, after the last hop."""
+        """The result after the last hop."""
 
 
 def all_reduce(part: Part) -> Session[Any]:
@@ -212,7 +212,7 @@ def all_reduce(part: Part) -> Session[Any]:
             if hop.to is not None:
                 spans: tuple[str, ...] = ENCODE
                 if not hop.adds:
-                    # A complete sum that came in is passed on as it is; an owner encodes its sum, and decodes it.
+                    # A received complete sum is passed on as it is; an owner encodes its sum and decodes it.
                     spans = ("serialize", "compress") if complete.issuperset(hop.sends) else (*ENCODE, "dequantize")
                     complete.update(hop.sends)
                 parcel = yield Do(spans, values(hop.sends), partial(part.outgoing, number))
@@ -227,7 +227,7 @@ def all_reduce(part: Part) -> Session[Any]:
 
 
 def rounds(hops: Sequence[Hop], direct: bool) -> list[list[tuple[int, Hop]]]:
-    """The numbered hops, in groups: a rank sends a group's messages, then waits for those addressed to it."""
+    """The numbered hops, in groups: a rank sends all its messages of a group, then waits for those that it receives."""
     numbered = list(enumerate(hops))
     if not direct:
         return [[one] for one in numbered]
@@ -235,7 +235,7 @@ def rounds(hops: Sequence[Hop], direct: bool) -> list[list[tuple[int, Hop]]]:
 
 
 def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
-    """Packet to frames: the envelope, then the compressed frames of the serializer."""
+    """Convert a packet to frames: the envelope, then the serializer's frames, compressed."""
     began = trace.now()
     frames = codec.serializer.dumps(packet)
     serialized = trace.now()

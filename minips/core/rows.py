@@ -1,8 +1,8 @@
-"""Tables: tensors of which a step touches a few rows; only those travel and change. A run without tables never comes
-here.
+"""Tables: tensors of which a step touches only a few rows; only these are sent and changed. A run without tables never
+uses this module.
 
-A worker pushes `Rows` of a table, and pulls rows by their numbers. A server holds a `TablePart`, whole rows, and steps
-the touched ones: it gathers them from the table and the optimizer's state into small arrays, lets aggregator and
+A worker pushes `Rows` of a table, and pulls rows by their numbers. A server holds a `TablePart`, made of whole rows,
+and updates the touched rows: it gathers them, with the optimizer's state, into small arrays, lets aggregator and
 optimizer work on these as on any tensors, and writes them back in place.
 """
 
@@ -22,8 +22,8 @@ from minips.stages.serializers.wellformed import quote
 
 
 class Rows(NamedTuple):
-    """The gradient of some rows of a table: their numbers, whole numbers in any order, of shape (k,), and their values,
-    of shape (k, …). The values of a repeated number are added up, in order.
+    """The gradient of some rows of a table: the rows' numbers, whole numbers in any order, of shape (k,), and the rows'
+    values, of shape (k, …). The values of a repeated number are added up, in order.
 
     >>> Rows([7, 2, 7], np.float32([[1], [2], [3]])).summed()
     Rows(ids=array([2, 7]), values=array([[2.],
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     values: Array
 
     def summed(self) -> "Rows":
-        """These rows with each number once, ascending."""
+        """These rows with each number only once, in ascending order."""
         ids, values = as_array(self.ids, "The array of row numbers"), as_array(self.values, "The array of rows")
         if (ids[1:] > ids[:-1]).all():
             return Rows(ids, values)
@@ -61,8 +61,8 @@ class Rows(NamedTuple):
 
 
 def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
-    """The numbers of rows of a tensor of this shape, as an array. ValueError where they are not a list of whole
-    numbers, or where such rows do not exist; it names them.
+    """The numbers of rows of a tensor of this shape, as an array. ValueError if they are not a list of whole numbers,
+    or if such rows do not exist; it names these rows.
     """
     of = f" for {name!r}" if name else ""
     kinds = {*map(type, given)} if isinstance(given, list) else ()
@@ -84,8 +84,8 @@ def row_numbers(given: Any, shape: tuple[int, ...], name: str = "") -> Array:
 
 
 class TablePart(NamedTuple):
-    """A table's shape and dtype, and the rows that one server holds: each ``step``-th from ``start`` to ``stop``. It
-    takes the place of a `Layout`.
+    """A table's shape and dtype, and the rows that one server holds: every ``step``-th row from ``start`` to ``stop``.
+    It replaces a `Layout`.
     """
 
     shape: tuple[int, ...]
@@ -96,16 +96,16 @@ class TablePart(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """False: rows are cut out and joined even where one server holds them all."""
+        """False: rows are cut out and joined even if one server holds all of them."""
         return False
 
     @property
     def values(self) -> int:
-        """The number of values here."""
+        """The number of values on this server."""
         return len(range(self.start, self.stop, self.step)) * prod(self.shape[1:])
 
     def rows(self, rows: Any) -> tuple[Array, Array]:
-        """The mask of these rows of the table that marks those on this server, and their places here."""
+        """A mask that marks which of these rows of the table are on this server, and the indices of those rows here."""
         ids = np.asarray(rows, np.intp)
         if (self.start, self.stop, self.step) == (0, self.shape[0], 1):
             return np.ones(len(ids), bool), ids
@@ -113,7 +113,7 @@ class TablePart(NamedTuple):
         return here, (ids[here] - self.start) // self.step
 
     def cut(self, x: Any) -> Any:
-        """This server's rows of the whole table, as a view, or its part of some `Rows`."""
+        """This server's rows of the whole table, as a view, or its part of the `Rows`."""
         if not isinstance(x, Rows):
             return x[self.start : self.stop : self.step]
         here, _ = self.rows(x.ids)
@@ -121,7 +121,7 @@ class TablePart(NamedTuple):
 
 
 def flat_rows(part: Any, rows: Any) -> tuple[Array, Array]:
-    """The mask of these rows' flattened values that marks those on a server with this `Layout`, and their places."""
+    """A mask of these rows' flattened values, true for those on a server with this `Layout`, and their indices."""
     width = prod(part.shape[1:])
     flat = (np.asarray(rows, np.intp)[:, None] * width + np.arange(width)).reshape(-1)
     here = (flat >= part.start) & (flat < part.stop)
@@ -129,7 +129,7 @@ def flat_rows(part: Any, rows: Any) -> tuple[Array, Array]:
 
 
 def take(part: Any, piece: Array, rows: Any) -> Array:
-    """A server's part of these rows, from its ``piece``: a table's rows, or a dense tensor's flattened values.
+    """A server's part of these rows, from its ``piece``: rows of a table, or a dense tensor's flattened values.
     ValueError for rows that do not exist.
     """
     ids, table = row_numbers(rows, part.shape), isinstance(part, TablePart)
@@ -137,7 +137,7 @@ def take(part: Any, piece: Array, rows: Any) -> Array:
 
 
 def put(part: Any, whole: Array, piece: Array, rows: Any) -> None:
-    """Write a server's ``piece`` into the whole table or, given the wanted ``rows``, into their array."""
+    """Write a server's ``piece`` into the whole table or, for given ``rows``, into the array of these rows."""
     if isinstance(part, TablePart):
         whole[slice(*part[2:]) if rows is None else part.rows(rows)[0]] = piece
     else:
@@ -145,8 +145,8 @@ def put(part: Any, whole: Array, piece: Array, rows: Any) -> None:
 
 
 class TableParameters(Parameters):
-    """Parameters of which those named are tables. A contribution's gradient of a table is `Rows` whose numbers are
-    places here, each once, ascending. The tables share one optimizer state, the last in the list.
+    """Parameters, of which those named are tables. A contribution's gradient of a table is `Rows`, whose numbers are
+    indices here, each once, in ascending order. The tables share one optimizer state, the last in the list.
     """
 
     def __init__(self, names: Collection[str], params: Mapping[str, Array], *stages: Any) -> None:
@@ -161,10 +161,10 @@ class TableParameters(Parameters):
         return {name: lent[name] for name in self._names}
 
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
-        """As `Parameters.update`; of a table, only the rows that some contribution has touched take part."""
+        """As `Parameters.update`, but of a table only the rows that some contribution has touched are updated."""
         tables, kept = self._tables.arrays, self.states[-1]
         ids, pieces = _touched(contributions, tables)
-        near = copy(self._tables)  # parameters of the touched rows alone
+        near = copy(self._tables)  # parameters of the touched rows only
         near.arrays = {name: table[ids[name]] for name, table in tables.items()}
         near._blocks, near._loans, near._spare, near.states = [None], {}, ({}, {}), [_gathered(kept, tables, ids)]
         lost = near.update(pieces, scale, clock)
@@ -199,7 +199,7 @@ def _touched(contributions: Sequence[Contribution], tables: Tensors) -> tuple[Te
 
 
 def _gathered(state: Mapping[str, Any], tables: Tensors, ids: Tensors) -> dict[str, Any]:
-    """An optimizer's state for these rows: they are cut out of each array under a table's name and of its shape."""
+    """An optimizer's state for these rows, cut out of each array that has a table's name and shape."""
     near = {}
     for key, kept in state.items():
         if key in tables and np.shape(kept) == tables[key].shape:
@@ -209,7 +209,7 @@ def _gathered(state: Mapping[str, Any], tables: Tensors, ids: Tensors) -> dict[s
 
 
 def _scatter(near: Mapping[str, Any], state: dict[str, Any], tables: Tensors, ids: Tensors) -> None:
-    """Write these rows' state back; new arrays are zero at all other rows."""
+    """Write the state of these rows back; a new array is zero at all other rows."""
     for key, kept in near.items():
         if isinstance(kept, dict):
             _scatter(kept, state.setdefault(key, {}), tables, ids)

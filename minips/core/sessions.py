@@ -1,11 +1,11 @@
-"""The needs of a protocol session, and a driver that carries one out in one thread.
+"""The needs of a protocol session, and a driver that carries out a session in one thread.
 
 A session is a generator without thread, socket, lock or clock. It yields its next need, and the driver resumes it with
-the result: `Do`, some work; `Send`, a message to another party; `Receive`, another party's next message; `Until`, a
-wait for a condition. An error in the work, the answer or the wait is raised in the session.
+the result. The needs are: `Do`, some work; `Send`, a message to another party; `Receive`, another party's next message;
+`Until`, a wait for a condition. An error in the work, the answer or the wait is raised in the session.
 
-Drivers carry sessions out, each with its own clock: threads, with sockets and the wall clock; a simulated cluster, with
-real arrays; a prediction, where sizes stand in for arrays and nothing is computed.
+Each driver carries out sessions with its own clock: threads, with sockets and the wall clock; a simulated cluster, with
+real arrays; a prediction, which has sizes instead of arrays and computes nothing.
 """
 
 from collections.abc import Callable, Generator
@@ -21,9 +21,9 @@ NO_LOCK = nullcontext()
 
 @dataclass(eq=False, slots=True)
 class Do:
-    """Work on so many values; the driver resumes the session with the result of ``call``. In virtual time the driver
-    charges these spans (``transfer`` is the processor's part of a message); in a real run codec, client and server
-    record them. Other sessions of the same party may run meanwhile, unless the work runs ``alone``.
+    """Work on this number of values. The driver resumes the session with the result of ``call``. In virtual time, the
+    driver charges the time of these spans (``transfer`` is the processor's part of a message); in a real run, codec,
+    client and server record them. Other sessions of the same party may run meanwhile, unless the work runs ``alone``.
     """
 
     spans: tuple[str, ...]
@@ -34,7 +34,7 @@ class Do:
 
 @dataclass(eq=False, slots=True)
 class Send:
-    """Send another party a message of so many values; ``number`` is that of the hop, if there are hops."""
+    """Send another party a message with this number of values; ``number`` is the hop's number, if there are hops."""
 
     to: int
     parcel: Parcel
@@ -52,7 +52,7 @@ class Receive:
 
 @dataclass(eq=False, slots=True)
 class Until:
-    """Wait on behalf of this worker, or -1 for one without a number yet, until ``ready()``."""
+    """Wait until ``ready()``, on behalf of this worker; -1 stands for a worker without a number."""
 
     ready: Callable[[], bool]
     worker: int
@@ -63,7 +63,7 @@ Session = Generator[Any, Any, Result]
 
 
 def nothing() -> None:
-    """Work without a result; it may take time."""
+    """Do nothing; for work that has no result but may take time."""
 
 
 def _no_other(need: Send | Receive) -> Parcel:
@@ -76,8 +76,8 @@ def carry_out(
     receive: Callable[[Receive], Parcel] = _no_other,
     stepping: AbstractContextManager[Any] = NO_LOCK,
 ) -> Result:
-    """Carry out a session at once, in this thread. Returns its result. Its conditions must hold already. ``stepping``
-    is held while the session runs from one need to the next.
+    """Carry out a session in this thread, without waits: its conditions must hold already. Returns its result.
+    ``stepping`` is held while the session runs from one need to the next.
     """
     answer, error = None, None
     while True:

@@ -1,17 +1,17 @@
-"""The server's decisions: which worker pushed at which clock, which update is due, which worker may pull.
+"""The server's decisions: which worker has pushed at which clock, which update is due, and which worker may pull.
 
 A shard is a state machine without thread, socket or wall clock. A server's sessions call it in real runs, simulations
-and predictions, and a test can call it in any order. One call has to end before the next.
+and predictions; a test can call it in any order. Each call must end before the next one begins.
 
-With rounds (BSP) the shard holds a push, and answers ``held`` at once, until its round is complete: with its quorum, or
-with a push of every live worker. The round is then applied as one aggregate, in worker order. Without rounds (SSP, ASP)
-each push is applied at once, scaled by 1/workers, so that under plain SGD one clock of all the workers (as many applied
-pushes as there are workers) moves the parameters as far as one round. With momentum this holds once the velocity is
+With rounds (BSP), the shard answers ``held`` immediately and holds the push until its round is complete: with its
+quorum, or with a push of every live worker. Then it applies the round as one aggregate, in worker order. Without rounds
+(SSP, ASP), it applies each push immediately, scaled by 1/workers. So under plain SGD, one clock of all the workers (n
+applied pushes of n workers) moves the parameters as far as one round. With momentum, this holds once the velocity is
 steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
-moves n times as far, Adagrad about √n times. Divide ``weight_decay`` or ``lr`` by that factor.
+moves n times as far, Adagrad about √n times as far. Divide ``weight_decay`` or ``lr`` by that factor.
 
-An update that would make a parameter NaN or infinite is not applied: the run ends there, with the parameters before it.
-Once an aggregator or an optimizer has raised, the shard is stuck: it refuses all new pushes, since part of the
+The shard does not apply an update that would make a parameter NaN or infinite: the run ends with the parameters before
+that update. If an aggregator or an optimizer raises, the shard is stuck: it refuses all new pushes, since part of the
 optimizer's state may have changed.
 """
 
@@ -37,10 +37,10 @@ from minips.words import message_of
 
 Outcome = Literal["applied", "held", "late", "duplicate", "over"]
 """The outcome of a push: applied; held until its round is complete; dropped as late for its round; a duplicate; over:
-it came after the end of the run, or ended the run, as its update would have made parameters NaN or infinite."""
+it came after the end of the run, or its update would have made parameters NaN or infinite."""
 
 OUTSTANDING = 64
-"""The number of late pushes that the shard remembers for each worker, to give a repetition the same outcome."""
+"""The number of late pushes that the shard remembers for each worker, so that a repetition gets the same outcome."""
 
 _STATE = ("version", "rounds", "applied", "made", "clocks", "recent_losses", "policy_state")
 
@@ -54,8 +54,8 @@ class Grant(NamedTuple):
 
 
 def check_gradients(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
-    """These gradients, in the order of ``params`` and in this machine's byte order. ValueError where names, shapes or
-    dtypes differ from the parameters', NonFiniteError where a value is NaN or infinite.
+    """Return these gradients in the order of ``params`` and in this machine's byte order. ValueError if names, shapes
+    or dtypes differ from the parameters'; NonFiniteError if a value is NaN or infinite.
     """
     if gradients.keys() != params.keys():
         raise ValueError(f"Expected gradients of {', '.join(params)}; got {', '.join(gradients) or 'none'}.")
@@ -72,12 +72,12 @@ def check_gradients(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
 
 
 class Shard:
-    """Parameters, and the rules by which they change.
+    """Parameters, and the rules for their changes.
 
-    ``updates`` counts pushes, not versions: the run ends after so many, applied ones and those that rounds lack because
-    workers have left; None for a shard without end. ``now()`` is the time that a consistency model sees. After every
-    ``every`` applied pushes (with rounds: workers × rounds) the shard pauses: pushes and, with rounds, pulls wait for
-    `go_on`, so that an engine can read parameters that do not change meanwhile.
+    ``updates`` counts pushes, not versions: the run ends after this number of pushes, which includes those that rounds
+    lack because workers have left. None: it has no end. ``now()`` is the time that a consistency model sees. The shard
+    pauses after every ``every`` applied pushes (with rounds: workers × rounds). Pushes and, with rounds, pulls then
+    wait for `go_on`, so that an engine can read unchanging parameters.
     """
 
     def __init__(
@@ -100,51 +100,51 @@ class Shard:
         stages = aggregator, optimizer, now
         self.parameters = TableParameters(tables, params, *stages) if tables else Parameters(params, *stages)
         self.version = self.rounds = 0
-        """Updates and, with rounds, complete rounds. The two differ only in a run resumed from one without rounds."""
+        """Updates and, with rounds, complete rounds; these differ only in a run resumed from one without rounds."""
         self.applied = 0
         self.made = 0
         """Applied pushes, plus those that complete rounds lacked of their quorum because workers had left."""
         self._counted = 0
         """The count for pauses: applied pushes or, with rounds, workers × complete rounds. All servers complete the
-        same rounds, even where a worker was lost between two of them.
+        same rounds, even if a worker was lost between two of them.
         """
         self.pause_at = every
-        """The count at which the shard pauses next."""
+        """The next count at which the shard pauses."""
         self.late = 0
         self.duplicates = 0
         self.clocks = [0] * workers
         self._missed = [range(0)] * workers
-        """The clocks that each worker skipped while it was away, and whose pushes the shard has not seen yet."""
+        """For each worker, the clocks that it skipped while away, and whose pushes the shard has not seen yet."""
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
-        """The clocks of each worker's last late pushes, by which the shard recognizes repetitions."""
+        """The clocks of each worker's last late pushes, to recognize repetitions."""
         self._over = [0] * workers
-        """The number of each worker's pushes with the outcome ``over``."""
+        """For each worker, the number of pushes with the outcome ``over``."""
         self.live = set(range(workers))
         self._slowest: int | None = None
         self.staleness: Counter[int] = Counter()
         self.grants: list[Grant] = []
         self.losses: list[tuple[int, float]] = []
         self.stuck = ""
-        """Why no further round can be completed: too few workers for the aggregator, or a stage raised."""
+        """The reason why no further round can be completed: too few workers, or an error in a stage."""
         self._failed = False
         self.done = False
-        """True once the run is over: all its updates are made, it has diverged, or `end` was called."""
+        """True once the run is over: all its updates have been made, it has diverged, or `end` was called."""
         self.diverged: str | None = None
-        """Why the run has ended before its updates were applied."""
+        """The reason why the run ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
         self._due: tuple[list[Contribution], Contribution | None] = [], None
         """The contributions of the update that is due, and the push that completed it."""
         self.recent_losses: list[float] = []
-        """The losses of contributions since the last whole clock of all the workers."""
+        """The losses of the contributions since the last complete clock of all the workers."""
         self.sees_time = takes_view(consistency)
-        """True where the consistency model takes a `PullView`, which has the time."""
+        """True if the consistency model accepts a `PullView`, which has the time."""
         self._pushed_at = [now()] * workers
         self.policy_state: dict[str, Any] = {}
         """The consistency model's own state, from one pull to the next."""
 
     @classmethod
     def of(cls, config: Config, params: Mapping[str, Array], **others: Any) -> Self:
-        """The shard of a config's stages and workers; ``others`` are further arguments, or replace these."""
+        """The shard for a config's stages and workers; ``others`` are further arguments, or replace the config's."""
         stages = {"aggregator": config.aggregator, "consistency": config.consistency, "optimizer": config.optimizer}
         return cls(params, **{"workers": config.workers, **stages, **others})
 
@@ -159,8 +159,8 @@ class Shard:
         return self.parameters.lend()
 
     def state(self) -> dict[str, Any]:
-        """The state for a saved run, for `restore`, without the parameters. It holds the pushes that wait for their
-        round, but none that came after the end.
+        """The state for a saved run, without the parameters; see `restore`. It contains the pushes that wait for their
+        round, but none that arrived after the end.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
         kept = {name: getattr(self, name) for name in _STATE}
@@ -168,7 +168,7 @@ class Shard:
         return {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from the state of a saved run. ValueError where the optimizer's state has other blocks."""
+        """Resume from the state of a saved run. ValueError if the optimizer's state has other blocks."""
         state = {"made": state["applied"], **state}  # earlier files lack it
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
@@ -188,7 +188,7 @@ class Shard:
         return self._counted >= self.pause_at and not self.done
 
     def pause(self, at: float | None = None) -> float:
-        """Pause at this count or (None) at the next clock of all the workers, unless sooner. Returns the count."""
+        """Pause at this count; for None, at the next clock of all the workers, unless sooner. Returns the count."""
         soon = (self._counted // self.workers + 1) * self.workers
         self.pause_at = min(self.pause_at, soon) if at is None else at
         return self.pause_at
@@ -198,17 +198,17 @@ class Shard:
         self.pause_at = (self._counted // self.every + 1) * self.every
 
     def end(self) -> None:
-        """End the run with the parameters as they are; the state keeps the pushes that wait for their round."""
+        """End the run with the current parameters; the state keeps the pushes that wait for their round."""
         self.done = True
 
     def diverge(self, reason: str) -> None:
-        """End the run as diverged, with the parameters as they are."""
+        """End the run as diverged, with the current parameters."""
         if not self.done:
             self.diverged = reason
             self.end()
 
     def slowest(self) -> int:
-        """The clock that other workers wait for: the completed rounds or, without rounds, the slowest live worker's."""
+        """The clock for which other workers wait: the complete rounds or, without rounds, the slowest live worker's."""
         if self.quorum is not None:
             return self.rounds
         if self._slowest is None:  # it is read many times between two pushes
@@ -217,8 +217,8 @@ class Shard:
         return self._slowest
 
     def is_new(self, worker: int, clock: int) -> bool:
-        """True for a push that the shard has not seen yet: the worker's next one, or one that it skipped while away.
-        ValueError where pushes before it are missing.
+        """True for a push that the shard has not seen yet: the worker's next push, or one that it skipped while away.
+        ValueError if pushes before it are missing.
         """
         at = self.clocks[worker]
         if clock > at:
@@ -228,24 +228,24 @@ class Shard:
         return clock == at or clock in self._missed[worker]
 
     def repeated(self, worker: int, clock: int) -> Outcome:
-        """The outcome of a push that the shard has seen before: it was dropped, or it is a duplicate."""
+        """The outcome of a push that the shard has seen before: ``late`` if it was dropped, else ``duplicate``."""
         self.duplicates += 1
         return "late" if clock in self._dropped[worker] else "duplicate"
 
     def may_push(self, clock: int) -> bool:
-        """False while a push of this clock has to wait for the round before it, or for the end of a pause."""
+        """False while a push of this clock must wait for the previous round, or for the end of a pause."""
         return self.done or (self._counted < self.pause_at and (self.quorum is None or clock <= self.rounds))
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
-        """Take a push, and make the update that it completes. ValueError, with nothing changed, where it does not fit
-        the parameters or is not finite; RuntimeError where a stage raises: the shard is stuck then.
+        """Take a push, and make the update that it completes, if any. ValueError, with nothing changed, if the push
+        does not fit the parameters or is not finite. RuntimeError if a stage raises: the shard is then stuck.
 
-        ``checked``: the caller has called `is_new`, `may_push` and `check` already.
+        ``checked``: the caller has already called `is_new`, `may_push` and `check`.
         """
         return self.take(contribution, checked) or self.apply()
 
     def take(self, contribution: Contribution, checked: bool = False) -> Outcome | None:
-        """Take a push as `push` does. Returns None where an update is due; the next call must then be `apply`."""
+        """Take a push as `push` does. Returns None if an update is due; the next call must then be `apply`."""
         worker, clock = contribution.worker, contribution.clock
         if not checked:
             if not self.is_new(self.validate_worker(worker), clock):
@@ -271,7 +271,7 @@ class Shard:
 
     def apply(self) -> Outcome:
         """Make the update that is due, with its contributions as one aggregate. Returns the outcome of the push that
-        completed it: ``over`` where the run has diverged instead.
+        completed it: ``over`` if the run has diverged instead.
         """
         (contributions, last), self._due = self._due, ([], None)
         rounds, aged = self.quorum is not None, []
@@ -317,7 +317,7 @@ class Shard:
         return self._record(last, "applied") if last else "applied"
 
     def _record(self, contribution: Contribution, outcome: Outcome) -> Outcome:
-        """Record a push's outcome, and move its worker's clock."""
+        """Record a push's outcome, and advance its worker's clock."""
         worker, clock = contribution.worker, contribution.clock
         self._over[worker] += outcome == "over"
         if clock in self._missed[worker]:
@@ -329,16 +329,16 @@ class Shard:
         return outcome
 
     def skip(self, worker: int) -> None:
-        """Move a worker to the round under way when it gives up a gradient whose round was completed without it."""
+        """Move a worker to the current round, after it gave up a gradient whose round was completed without it."""
         if self.quorum is not None and self.clocks[self.validate_worker(worker)] < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
 
     def may_pull(self, worker: int) -> bool:
-        """True where the server may answer this worker's pull now. After the end of the run it may answer every pull.
+        """True if the server may answer this worker's pull now. After the end of the run, it may answer every pull.
 
-        In a pause with rounds it may answer none. Without rounds a pause does not hold pulls back: only pushes change
-        the parameters, and other servers may need this worker's next push to reach their own pauses.
+        During a pause with rounds, it may not answer any. Without rounds, a pause does not delay pulls: only pushes
+        change the parameters, and other servers may need this worker's next push to reach their own pauses.
         """
         if self.done or (self.quorum is not None and self._counted >= self.pause_at):
             return self.done
@@ -350,16 +350,16 @@ class Shard:
         return self.consistency.may_pull(view)
 
     def pull(self, worker: int) -> Tensors:
-        """The parameters, for a worker that may pull."""
+        """Return the parameters to a worker that may pull."""
         if not self.done:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             self.grants.append(Grant(worker, self.clocks[worker], slowest))
         return self.parameters.lend()
 
     def join(self, worker: int) -> int:
-        """Count a departed worker again; at first all count, connected or not. Returns its clock.
+        """Count a departed worker again. At first, all workers count, connected or not. Returns its clock.
 
-        It continues at the slowest other worker's clock, or at its own where that is later: no worker waits for it.
+        It continues at the slowest other worker's clock, or at its own if that is later, so no worker waits for it.
         """
         if self.validate_worker(worker) not in self.live:
             at, missed = self.clocks[worker], self._missed[worker]
@@ -370,32 +370,32 @@ class Shard:
         return self.clocks[worker]
 
     def leave(self, worker: int) -> None:
-        """Stop counting a worker: the others no longer wait for it. Its pushes so far count."""
+        """Stop counting a worker: the others no longer wait for it. Its earlier pushes still count."""
         if self.depart(worker):
             with suppress(RuntimeError):  # there is no push to refuse; `stuck` tells waiting workers why
                 self.apply()
 
     def depart(self, worker: int) -> bool:
-        """Stop counting a worker, as `leave` does. Returns True where this makes an update due, for `apply`."""
+        """Stop counting a worker, as `leave` does. Returns True if this makes an update due; then call `apply`."""
         self.live.discard(self.validate_worker(worker))
         self._slowest = None
         return self.quorum is not None and self._complete_round(None)
 
     def validate_worker(self, worker: Any) -> int:
-        """``worker``, or ValueError where there is no such worker."""
+        """Return ``worker``. ValueError if there is no such worker."""
         if not isinstance(worker, int) or not 0 <= worker < self.workers:
             raise ValueError(f"There are workers 0 to {self.workers - 1}; got worker {worker!r}.")
         return worker
 
     def check(self, gradients: Tensors) -> None:
-        """ValueError where these do not fit the parameters, or are not finite. Safe to call at any time."""
+        """ValueError if these do not fit the parameters, or are not finite. Safe to call at any time."""
         try:
             check_gradients(gradients, self.parameters.arrays)
         except NonFiniteError as error:
             raise NonFiniteError(f"{error} {ADVICE if self.version else AT_FIRST}") from None
 
     def _complete_round(self, last: Contribution | None) -> bool:
-        """True where the round has its quorum, or a push of every live worker; ``last`` is the newest push."""
+        """True if the round has its quorum, or a push of every live worker; ``last`` is the newest push."""
         assert self.quorum is not None
         arrived = 0 if self._failed or self.done else len(self._held)
         if not arrived or (arrived < self.quorum and not self.live <= self._held.keys()):

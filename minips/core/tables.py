@@ -1,7 +1,7 @@
-"""The protocol's fields and checks for tables (`minips.core.rows`). A dense run never comes here.
+"""The protocol's fields and checks for tables (`minips.core.rows`). A run without tables never uses this module.
 
-The header of a push of rows has ``of``, the row numbers by table; the values stand in place of the tensor. ``rows`` in
-the header of a push_pull, as of a pull, names the rows to pull. Each server is told only of its own rows.
+The header of a push of rows contains ``of``, the row numbers by table; the rows' values replace the whole tensor. In a
+push_pull, as in a pull, ``rows`` in the header names the rows to pull. Each server is told only its own rows.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ Gradients = Mapping[str, Array | Rows]
 
 
 def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
-    """A layout from the lists in the answer to hello; a table's list has one more number."""
+    """Read a layout from the lists in the answer to hello; a table's list has one number more."""
     parts = [(name, tuple(shape), *rest) for name, (shape, *rest) in told.items()]
     return {name: (TablePart if len(rest) > 4 else Layout)(*rest) for name, *rest in parts}
 
@@ -38,13 +38,13 @@ def tables_of(layout: Layouts) -> dict[str, TablePart]:
 
 
 def rows_pushed(shard: Shard) -> int | None:
-    """The number of table rows that a shard has received in pushes; None where there are no tables."""
+    """The number of table rows that a shard has received in pushes; None if there are no tables."""
     return shard.parameters.rows_pushed if isinstance(shard.parameters, TableParameters) else None
 
 
 def check_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) -> dict[str, Any]:
-    """As `check_gradients`, and adds up the rows of these ``tables``. ValueError for rows that do not exist, for values
-    of another width or dtype, and for a table pushed whole or a dense tensor pushed by rows.
+    """As `check_gradients`; also adds up repeated rows of these ``tables``. ValueError for rows that do not exist, for
+    values of another width or dtype, and for a table pushed whole or a dense tensor pushed by rows.
     """
     numbers, shaped, values = {}, {**like}, {**gradients}
     for name, part in tables.items():
@@ -57,7 +57,7 @@ def check_rows(gradients: Mapping[str, Any], like: Tensors, tables: Tables) -> d
 
 
 def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str, list[int]]:
-    """The rows of a pull as lists. ValueError where these names or rows do not exist."""
+    """The rows of a pull, as lists. ValueError if these names or rows do not exist."""
     if not isinstance(rows, Mapping | None):
         raise TypeError(f"pull takes rows as a mapping, such as {{'w': [0, 2]}}; got {rows!r}.")
     for name in (*names, *(rows or ())):
@@ -67,8 +67,8 @@ def wanted_rows(names: Collection[str], rows: Wanted, like: Tensors) -> dict[str
 
 
 def rows_read(needed: Any, tables: Collection[str], like: Mapping[str, Array]) -> dict[str, Array]:
-    """The rows of each table that a problem's ``rows_needed`` gave for a batch, as arrays. ValueError where a table is
-    missing, or rows do not exist.
+    """The rows of each table that a problem's ``rows_needed`` returned for a batch, as arrays. ValueError if a table is
+    missing, or if rows do not exist.
     """
     if not isinstance(needed, Mapping) or not needed.keys() >= {*tables}:
         words = "rows_needed gives the rows of each table, as in"
@@ -77,7 +77,7 @@ def rows_read(needed: Any, tables: Collection[str], like: Mapping[str, Array]) -
 
 
 def add_row_numbers(message: Message, layout: Layouts, rows: Wanted) -> Message:
-    """Add to a push's header the numbers of its rows, and of the ``rows`` that it pulls from this server."""
+    """Add the numbers of a push's rows, and of the ``rows`` that it pulls from this server, to its header."""
     header = message.header
     pushed: dict[str, Any] = {name: g for name, g in message.tensors.items() if isinstance(g, Rows)}
     if pushed:
@@ -89,16 +89,16 @@ def add_row_numbers(message: Message, layout: Layouts, rows: Wanted) -> Message:
 
 
 def rows_at(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
-    """The rows to pull from a server: its own ones of a table; all of another tensor, of which it sends its part."""
+    """The rows to request from a server: of a table, its own; of another tensor, all: it sends its part of them."""
     tables = tables_of(layout)
     own = {name: np.asarray(ids)[tables[name].rows(ids)[0]].tolist() for name, ids in rows.items() if name in tables}
     return {name: ids for name, ids in rows.items() if name in layout} | own
 
 
 def decode_rows(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> dict[str, Any]:
-    """The gradients of a push to these parts of tables, with rows as places in the parts. ValueError as in
-    `check_rows`, for rows on another server, and for rows that a memory has changed. The numbers are checked before
-    the values are decoded.
+    """The gradients of a push to these parts of tables, with the rows' indices in the parts. ValueError as in
+    `check_rows`, for rows on another server, and for rows that a memory has changed. Checks the numbers before it
+    decodes the values.
     """
     of = message.header.get("of") or {}
     if not tables:
@@ -122,7 +122,7 @@ def decode_rows(message: Any, decoder: Decoder, params: Tensors, tables: Tables)
 
 
 def select_tensors(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Tensors:
-    """The tensors that a pull names; for a tensor in ``rows``, only this server's part of these rows."""
+    """The tensors that a pull names. Of a tensor in ``rows``, only this server's part of these rows."""
     names, rows = header.get("names"), header.get("rows")
     if names is None and not rows:
         return params
@@ -139,11 +139,11 @@ def select_tensors(header: Header, params: Tensors, layout: Layouts, codec: Code
 
 
 class TableWorker:
-    """A worker's side of the protocol for `train_served`. Pulls bring only the table rows that the next batch reads,
-    and write them into the worker's own arrays, which have the full shape and begin as zeros.
+    """A worker's side of the protocol for `train_served`. Pulls fetch only the table rows that the next batch reads,
+    and write them into the worker's own arrays, which have the full shape and start as zeros.
 
-    ``needs(clock)`` gives the rows of each table that the gradient at that clock reads. With ``overlap`` an answer is
-    for the gradient after the next one, which has its own arrays.
+    ``needs(clock)`` returns the rows of each table that the gradient at that clock reads. With ``overlap``, an answer
+    is for the gradient after the next one, and that gradient has its own arrays.
     """
 
     def __init__(self, worker: Any, needs: Callable[[int], dict[str, Array]], overlap: bool) -> None:
@@ -157,17 +157,17 @@ class TableWorker:
         return getattr(self.worker, name)
 
     def pull_whole(self) -> Session[Tensors]:
-        """Pull the rows for the gradients up to the answer to the first push. Returns the parameters."""
+        """Pull the rows for all gradients before the answer to the first push. Returns the parameters."""
         clock = self.worker.clock
         several = [self._needs(later) for later in range(clock, clock + self._ahead)]
         wanted = {name: np.unique(np.concatenate([one[name] for one in several])) for name in several[0]}
         answers = yield from self.worker.pull(rows=wanted)
-        if self.worker.clock != clock:  # it gave a gradient up, and now learns its next round
+        if self.worker.clock != clock:  # it gave up a gradient, and now learns its next round
             return (yield from self.pull_whole())
         return self._written(answers, wanted)
 
     def push_pull(self, loss: float, gradients: Mapping[str, Any], versions: Sequence[int]) -> Session[Tensors]:
-        """Push and pull in one message. Returns the parameters. ValueError, at once, for gradients that do not fit."""
+        """Push and pull in one message. Returns the parameters. ValueError, immediately, for invalid gradients."""
         ready = check_rows(gradients, self.worker.like, self.worker.tables)
         return self._pushed(float(loss), ready, versions)
 

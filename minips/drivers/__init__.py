@@ -1,1 +1,1 @@
-"""Drivers of the sessions: threads, sockets and the wall clock for workers, servers and ranks; and virtual time."""
+"""Drivers of the sessions: for workers, servers and ranks, with threads, sockets and a wall clock; in virtual time."""

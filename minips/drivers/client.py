@@ -1,6 +1,6 @@
-"""A worker's side: push gradients and pull parameters, over one channel to each server.
+"""A worker's side of a run: it pushes gradients and pulls parameters, over one channel to each server.
 
-Every call returns a future at once. A tensor on several servers travels in pieces, which the client cuts and joins.
+Every call returns a future immediately. The client cuts a tensor on several servers into pieces, and joins them.
 """
 
 import operator
@@ -45,7 +45,7 @@ LOOK_S = 0.01
 
 @dataclass(frozen=True)
 class Ref:
-    """A reference to a tensor that lives on the servers: its name, shape and dtype. ``fetch()`` brings its values."""
+    """A reference to a tensor on the servers: its name, shape and dtype. ``fetch()`` pulls its values."""
 
     name: str
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ class Ref:
     _client: "Client"
 
     def fetch(self, rows: Sequence[int] | None = None) -> Array:
-        """The values, once the consistency model lets this worker pull; with ``rows``, those of these rows only."""
+        """Return the values, or only those of these ``rows``, once the consistency model lets this worker pull."""
         chosen = None if rows is None else {self.name: rows}
         return self._client.pull([self.name], chosen).result()[self.name]
 
@@ -62,8 +62,8 @@ class Ref:
 
 
 class Client(Closable):
-    """One worker's connection to all the servers. `connect` makes clients; so do engines, with the ``secrets`` of the
-    worker's session, one for each server.
+    """One worker's connection to all the servers. `connect` creates clients, and so do engines, which pass the
+    ``secrets`` of the worker's session, one for each server.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class Client(Closable):
         self.bytes_sent = self.bytes_received = 0
         self._closing = threading.Event()
         self._beginning = threading.Lock()
-        """Held from the beginning of a call until it has sent all of its messages."""
+        """Held from the beginning of a call until the call has sent all its messages."""
         self._stepping = threading.Lock()
-        """Held while a session runs from one need to the next, since calls share the records of the servers."""
+        """Held while a session runs from one need to the next, since all calls share the servers' records."""
         self._servers = [_MeteredRecord(self, index) for index in range(len(addresses))]
         for server, secret in zip(self._servers, secrets, strict=False):
             server.secret = secret
@@ -94,7 +94,7 @@ class Client(Closable):
         self._dials: list[Callable[[], Channel]] = []
         self._numbers = count()
         self._leaves, self.resumed_at = False, 0
-        """True where the servers will keep this worker's state; and how many pushes they had applied at `resume`."""
+        """``_leaves``: true if the servers will keep this worker's state; ``resumed_at``: pushes applied before."""
         transport = config.shaped_transport()
         try:
             for index, address in enumerate(addresses):
@@ -110,38 +110,38 @@ class Client(Closable):
 
     @property
     def done(self) -> bool:
-        """True once every server has said that the run is over."""
+        """True once all servers have said that the run is over."""
         return self.protocol.done
 
     @property
     def clock(self) -> int:
-        """The clock of this worker's next push at the furthest server: the number of its pushes so far.
+        """The highest clock of this worker's next push at any server: the number of its pushes so far.
 
-        Each server counts by itself: with backup workers a push can be late at one and in time at another.
+        Each server counts by itself: with backup workers, a push can be late at one server and in time at another.
         """
         return self.protocol.clock
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """The version of each server's parameters that was pulled last."""
+        """For each server, the version of the parameters pulled last."""
         return self.protocol.versions
 
     def push(self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None) -> "Driven[str]":
-        """Send gradients; the future holds the outcome: applied, held (for its round), late, duplicate or over.
+        """Send gradients. The future's result is the outcome: applied, held (for its round), late, duplicate or over.
 
-        ``loss`` is the training loss of the gradients, ``versions`` are those of the parameters from which they were
-        computed (None: the last pull's). Without rounds (SSP, ASP) the server scales each push by 1/workers. ValueError
-        where names, shapes or dtypes differ from the parameters', or a value is NaN or infinite.
+        ``loss`` is the training loss of the gradients. ``versions`` are those of the parameters from which the
+        gradients were computed (None: the last pull's). Without rounds (SSP, ASP), the server scales each push by
+        1/workers. ValueError if names, shapes or dtypes differ from the parameters', or if a value is NaN or infinite.
         """
         return self._push(gradients, loss, versions, False, lambda answers: str(answers[0].header["outcome"]))
 
     def pull(
         self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
     ) -> "Driven[Tensors]":
-        """Fetch the parameters, or those with these ``names``. The future waits as the consistency model says.
+        """Fetch all parameters, or those with these ``names``. The future waits as the consistency model says.
 
-        ``rows`` gives, by name, the rows to fetch of a tensor, in order: the servers send only those. ValueError for
-        names or rows that do not exist.
+        ``rows`` maps a tensor's name to the rows to fetch, in order; the servers send only those. ValueError for names
+        or rows that do not exist.
         """
         if isinstance(names, str) or not isinstance(names, Iterable | None):
             raise TypeError(f"pull takes a list of names, such as ['w'], or None for all of them; got {names!r}.")
@@ -152,7 +152,7 @@ class Client(Closable):
     def push_pull(
         self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None, rows: Wanted = None
     ) -> "Driven[Tensors]":
-        """Push and then pull, with one message each way: one round trip instead of two. ``rows`` as for `pull`."""
+        """Push and then pull, with one message each way: one round trip, not two. For ``rows`` see `pull`."""
         if rows is None:
             return self._push(gradients, loss, versions, True, self.protocol.join)
         chosen = wanted_rows((), rows, self.protocol.like)
@@ -166,8 +166,8 @@ class Client(Closable):
         timed: bool = True,
         last: bool = False,
     ) -> "Driven[Any]":
-        """Carry out a session of this worker until it has sent all its messages. Returns the future of ``finish`` of
-        the session's result.
+        """Carry out a session of this worker until it has sent all its messages. Returns a future; its result is
+        ``finish`` of the session's result.
 
         The trace records the times of a ``timed`` call. The ``last`` call does not reconnect.
         """
@@ -185,14 +185,14 @@ class Client(Closable):
         return dict(self._refs)
 
     def report(self) -> dict[str, Any]:
-        """The client's part of a run's report."""
+        """The client's part of the run's report."""
         codecs = [server.state() for server in self._servers]
         counts = {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
         return {**counts, "trace": self.trace, "links": codecs}
 
     def resume(self) -> dict[str, Any] | None:
-        """Fetch from the servers, before the first push or pull, the state this worker saved in the run they resume.
-        Restores its codecs and returns its state. None where it left none, or where the servers do not know this
+        """Fetch the state that this worker left in the run that the servers resume; call it before any push or pull.
+        Restores the worker's codecs. Returns the state, or None if it left none or the servers do not know this
         message.
         """
         try:
@@ -218,7 +218,7 @@ class Client(Closable):
                 server.restore(state)
 
     def close(self, *, diverged: str = "", failed: str = "", state: Mapping[str, Any] | None = None) -> None:
-        """Say goodbye and close the connections. ``diverged``, a reason, ends the run; ``failed``, a reason, goes to
+        """Say goodbye and close the connections. A reason as ``diverged`` ends the run; a reason as ``failed`` goes to
         the run's events. ``state`` is the worker's part of a saved run, for servers that keep it.
         """
         why = {name: text for name, text in (("diverged", diverged), ("failed", failed)) if text}
@@ -295,7 +295,7 @@ class Client(Closable):
         except ValueError as error:
             if self._servers[index].secret:
                 raise
-            raise ConnectionError(str(error)) from error  # to try again: the first hello's answer was lost
+            raise ConnectionError(str(error)) from error  # is tried again: the first hello's answer was lost
 
     def _carry_out(self, session: Session[Any], channel: Channel) -> None:
         """Carry out a session of one message on this connection."""
@@ -324,11 +324,11 @@ class Client(Closable):
 
 
 _Answer = tuple[Frames, float | None]
-"""The frames of an answer, and the time of its request; None for a call that is not timed."""
+"""The frames of an answer, and the time of its request (None for a call that is not timed)."""
 
 
 class _MeteredRecord(ServerRecord):
-    """A record of a server that adds the times of each message to the client's trace."""
+    """A server's record that adds the times of each message to the client's trace."""
 
     def __init__(self, client: Client, index: int) -> None:
         super().__init__(client.config, client.worker, index, client.trace)
@@ -377,8 +377,8 @@ class _Request:
 
 
 class _Call(Driven[Any]):
-    """A call as a future. The thread that waits for it carries out its session; if none waits, the thread that reads
-    the answer does. Errors before the session has sent a message are raised at once.
+    """A call as a future. The thread that waits for it carries out its session; if no thread waits, the thread that
+    reads the answer does. Errors before the session has sent a message are raised immediately.
     """
 
     def __init__(
@@ -391,9 +391,9 @@ class _Call(Driven[Any]):
     ) -> None:
         self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
         self._source: int | None = None
-        """The server whose answer the session needs; None while a thread carries the session out."""
+        """The server whose answer the session needs; None while a thread carries out the session."""
         self._answers: dict[int, tuple[_Answer, Exception | None]] = {}
-        """Answers, or errors in their place, by server; several servers may answer in any order."""
+        """Answers, or errors instead, by server; several servers may answer in any order."""
         self._driving = self._sent = False
         self._advance(None, None)
         if not self._sent:
@@ -422,7 +422,7 @@ class _Call(Driven[Any]):
             connection.channel.attend()
 
     def _proceed(self) -> None:
-        """Advance the session if its next answer has arrived and no other thread has taken it."""
+        """Advance the session if its next answer has arrived and no other thread has used it."""
         with self.client._stepping:
             if self._source is None or self._source not in self._answers:
                 return
@@ -431,7 +431,7 @@ class _Call(Driven[Any]):
         self._advance(answer, error)
 
     def _advance(self, answer: Any, error: Exception | None) -> None:
-        """Give the session an answer, and carry it out until it needs an answer that has not arrived."""
+        """Give the session an answer, and carry out the session until it needs an answer that has not arrived."""
         session, answers = self._session, self._answers
         try:
             while True:
@@ -465,7 +465,7 @@ class _Call(Driven[Any]):
             self._complete(None, raised)
 
     def _send(self, index: int, frames: Frames) -> Exception | None:
-        """Send a message. Returns the error where that is impossible."""
+        """Send a message. Returns the error if that is impossible."""
         client = self.client
         client.bytes_sent += sum(map(len, frames))
         request = _Request(self, index, frames, time.monotonic() if self._timed else None)
@@ -480,7 +480,7 @@ class _Call(Driven[Any]):
         return None
 
     def _wait(self, need: Until) -> Exception | None:
-        """Wait until ``need.ready()``. Returns the error of a time-out."""
+        """Wait until ``need.ready()``. Returns an error after a time-out."""
         left = Limit(self.client.config.timeout_s)
         while True:
             with self.client._stepping:

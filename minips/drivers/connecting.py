@@ -1,4 +1,4 @@
-"""From an address to a client, or to answers about a run: its status and its config."""
+"""Connections to a server's address: as a client, or to ask for a run's status and config."""
 
 import json
 import os
@@ -27,16 +27,16 @@ from minips.stages.transports.link import UNSHAPED
 from minips.words import check_type, suggestion
 
 Ask = Callable[..., Header]
-"""``ask(kind, **header)``: the header of the answer."""
+"""``ask(kind, **header)`` returns the header of the answer."""
 
 
 def status(
     address: str, token: str, *, transport: Transport | None = None, timeout: float = 10.0, over_s: float = 0.0
 ) -> Status:
-    """The status of the server at ``address``: the progress of its run, its workers, and who waits for whom.
+    """The status of the server at ``address``: its run's progress, its workers, and which workers wait for which.
 
-    ``over_s``: ask again after so many seconds, and add pushes and bytes per second. ``transport`` reaches the server;
-    None: its address says which. ConnectionError, PermissionError and ValueError as for `connect`.
+    ``over_s``: ask again after this number of seconds, and add pushes and bytes per second. ``transport`` is that of
+    the server; None: its address says which. ConnectionError, PermissionError and ValueError as for `connect`.
     """
     check_token(token)
     check_seconds("timeout", timeout)
@@ -54,8 +54,8 @@ def status(
 def asking(
     address: str, token: str, transport: Transport | None, timeout: float, codec: Codec | None = None
 ) -> Iterator[Ask]:
-    """One connection for questions from outside the run, through a link where the server is behind one. ``codec`` is
-    that of the servers, if known.
+    """A connection for questions from outside the run, through a link if the server is behind one. ``codec`` is the
+    servers' codec, if known.
     """
     check_type("status", transport, Transport | None, "a Transport")
     reached = transport or transport_of(address)
@@ -82,7 +82,7 @@ def asking(
 
 
 def transport_of(address: str) -> Transport:
-    """The transport with this address's scheme. ValueError for an unknown scheme."""
+    """The transport for this address's scheme. ValueError for an unknown scheme."""
     check_type("status", address, str, "a server's address")
     scheme, separator, _ = address.partition("://")
     known = {getattr(stage_class("transport", name), "scheme", ""): name for name in names("transport")}
@@ -96,7 +96,7 @@ def transport_of(address: str) -> Transport:
 
 
 def config_of(status: Header, transport: Transport) -> Config:
-    """The config in a server's status, over this ``transport``. ValueError for a serializer that can run code."""
+    """The config in a server's status, with this ``transport``. ValueError for a serializer that can run code."""
     config = Config.from_dict(status["config"]).with_({"transport": transport})
     if config.pull.serializer.trusted_only or config.push.serializer.trusted_only:
         raise ValueError(
@@ -107,7 +107,7 @@ def config_of(status: Header, transport: Transport) -> Config:
 
 
 def as_addresses(address: Any) -> list[str]:
-    """The addresses of one or more servers, as a list. TypeError for anything else, ValueError for one given twice."""
+    """The addresses of one or more servers, as a list. ValueError for a repeated one, TypeError for anything else."""
     try:
         addresses = [address] if isinstance(address, str) else [*address]
     except TypeError:
@@ -136,21 +136,21 @@ def connect(
     rows: float | Callable[[int, Config], float] = 0,
     session: str | os.PathLike[str] | None = None,
 ) -> Client:
-    """A client of the server at ``address``, or of several servers at their addresses. Use with ``with``.
+    """A client of the server at ``address``, or of several servers at their addresses. Use it in a ``with`` statement.
 
-    ``config`` is that of the servers; None: they send it, and ``transport`` reaches them (None: the address says
-    which). ``worker`` is this worker's number; None: the first free one. As long as a worker is connected and not
-    silent, no other client can be that worker. ``session`` names a file, readable by its owner only, where the client
-    keeps its number and its secrets: a process restarted with that file is the same worker at once.
+    ``config`` is that of the servers; None: they send it, over ``transport`` (None: the address says which). ``worker``
+    is this worker's number; None: the first free one. As long as a worker is connected and not silent, no other client
+    can be that worker. ``session`` names a file, readable only by its owner, in which the client keeps its number and
+    its secrets: a process restarted with that file is immediately the same worker.
 
-    ``connect`` calls ``check`` with the first server's status before this worker takes a number; an error from
-    ``check`` prevents that. When its connection breaks, the client reconnects after each of ``pauses_s`` seconds (None:
-    for longer than a server keeps its rank); a push counts once, whether or not its acknowledgement was lost. An
-    aggregator that weighs needs the ``rows`` of this worker's shard, or a function of its number and the config.
+    ``connect`` calls ``check`` with the first server's status before this worker gets a number; an error from ``check``
+    prevents that. If its connection breaks, the client tries to reconnect after each of the ``pauses_s`` seconds (None:
+    for longer than a server keeps its rank). A push counts once, even if its acknowledgement was lost. An aggregator
+    that weighs needs ``rows``: the number of rows in this worker's shard, or a function of its number and the config.
 
-    ConnectionError where no server answers, PermissionError for a wrong token, ValueError where the addresses are not
-    those of all the servers of one run or another client is this worker; ValueError or TypeError for an invalid
-    address, token, worker, time or session.
+    ConnectionError if no server answers. PermissionError for a wrong token. ValueError if the addresses are not those
+    of all the servers of one run, or if another client is this worker. ValueError or TypeError for an invalid address,
+    token, worker, time or session.
     """
     check_token(token)
     check_seconds("timeout", timeout)
@@ -188,7 +188,7 @@ def connect(
 
 
 def _read_session(file: str | os.PathLike[str], worker: int | None, servers: int) -> tuple[int | None, list[str]]:
-    """The number and the secrets in a session's file; without a file, ``worker`` and no secrets."""
+    """The number and the secrets in a session's file; without a file, ``worker`` and an empty list."""
     if not isinstance(file, str | os.PathLike):
         raise TypeError(f"session names the file in which a client keeps its secrets; got {file!r}.")
     files.check(file)

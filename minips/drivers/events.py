@@ -1,12 +1,12 @@
-"""Virtual time: a clock, tasks that wait for each other, shared cores, processes that do one thing at a time.
+"""Virtual time: a clock, tasks that wait for each other, shared cores, and processes that do one thing at a time.
 
-Nothing here knows gradients. A `Task` is a generator that yields the seconds to sleep, or a `Signal` to wait for, and
-gets the signal's value. A signal that has happened, or a sleep of zero seconds, does not suspend it. A task's exception
-leaves through `EventLoop.run`, or through `EventLoop.start` where the task has not waited yet.
+Nothing here depends on gradients. A `Task` is a generator that yields the seconds to sleep, or a `Signal` to wait for,
+whose value it then receives. A signal that has happened, or a sleep of zero seconds, does not suspend it.
+`EventLoop.run` raises a task's exception; `EventLoop.start` does so if the task has not waited yet.
 
-Events of one instant happen in the order in which they were scheduled. A new task runs at once, up to its first wait.
-In a simulation a signal schedules the tasks that it wakes, behind earlier events of the instant, because the caller of
-``succeed`` may be in the middle of a change. In a prediction, which has no arrays to change, they run at once.
+Events of one instant happen in the order in which they were scheduled. A new task runs immediately, up to its first
+wait. In a simulation, a signal schedules the tasks that it wakes, after earlier events of the instant: the caller of
+``succeed`` may be in the middle of a change. In a prediction, without arrays, they run immediately.
 """
 
 import gc
@@ -19,11 +19,11 @@ from itertools import count
 from typing import Any, TypeVar
 
 COLLECTED = 200_000
-"""The threshold of the garbage collector, in new objects, while many tasks live."""
+"""The garbage collector's threshold, in new objects, while many tasks exist."""
 
 
 class Signal:
-    """An event that happens once and wakes the tasks that wait for it."""
+    """An event that happens once and then wakes the tasks that wait for it."""
 
     __slots__ = ("triggered", "value", "waiting")
 
@@ -33,7 +33,7 @@ class Signal:
         self.waiting: list[Callable[[], object]] = []
 
     def then(self, call: Callable[[], object]) -> None:
-        """Call ``call`` when the event happens, or at once if it has."""
+        """Call ``call`` when the event happens, or immediately if it has happened."""
         if self.triggered:
             call()
         else:
@@ -53,23 +53,23 @@ Task = Generator["float | Signal", Any, T]
 
 
 class EventLoop:
-    """The clock, and the agenda of events. Signals wake tasks ``at_once``, or in turn: see the module's docstring."""
+    """The clock, and the agenda of events. Signals run tasks ``at_once`` or later: see the module's docstring."""
 
     def __init__(self, at_once: bool = False, remembered: bool = False) -> None:
         self.now, self._at_once = 0.0, at_once
         self._numbers = count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self.order = deque[int](maxlen=None if remembered else 0)
-        """The order of the run, if it is ``remembered``: the number of each event that has happened, and the outcome of
-        each comparison by `later`. Runs of the same order add up the same durations, so their times are linear in them.
+        """The run's order, if ``remembered``: the number of each event that has happened, and the outcome of each
+        comparison by `later`. Runs of the same order add up the same durations, so their times are linear in these.
         """
 
     def turn(self) -> int:
-        """The next turn: among calls at the same time, earlier turns come first."""
+        """Return the next turn: among calls at the same time, those with earlier turns come first."""
         return next(self._numbers)
 
     def at(self, when: float, call: Callable[[], None], turn: int | None = None) -> None:
-        """Call this at the time ``when``, in this turn or (None) in the next one."""
+        """Call ``call`` at the time ``when``, in this turn or, for None, in the next one."""
         heapq.heappush(self._agenda, (when, next(self._numbers) if turn is None else turn, call))
 
     def start(self, task: Task[Any]) -> Signal:
@@ -95,27 +95,27 @@ class EventLoop:
         return ended
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Let time pass until ``until()`` holds or no event is left."""
+        """Let time pass until ``until()`` is true or no event is left."""
         while self._agenda and not until():
             self.now, number, call = heapq.heappop(self._agenda)
             self.order.append(number)
             call()
 
     def later(self, first: float, second: float) -> float:
-        """The later of two moments."""
+        """Return the later of two times."""
         self.order.append(first > second)
         return first if first > second else second
 
     def left(self) -> list[float]:
-        """Seconds from now of all events on the agenda, in order."""
+        """The seconds from now until each event on the agenda, in order."""
         return sorted(when - self.now for when, _, _ in self._agenda)
 
 
 class Cores:
     """Cores that all working tasks share evenly, at most one each. ``others`` counts further tasks that always work.
 
-    With k tasks at work each is served at the rate ``min(1, cores / (k + others))``. As the rate is the same for all,
-    one sum of service since the beginning says which task ends first, and when.
+    With k working tasks, each is served at the rate ``min(1, cores / (k + others))``. Since the rate is the same for
+    all, one sum of the service since the beginning tells which task ends first, and when.
     """
 
     def __init__(self, events: EventLoop, cores: int, others: float = 0.0) -> None:
@@ -125,10 +125,10 @@ class Cores:
         self._working: list[tuple[float, int, Signal]] = []
         self._plans = 0
         self._ending: int | None = None
-        """The turn of the next plan, while tasks learn of their ends: most of them begin something new at once."""
+        """The turn of the next plan, while tasks learn of their ends: most tasks begin something new immediately."""
 
     def work(self, seconds: float) -> Signal:
-        """Work that takes ``seconds`` on a core of its own, longer on a shared one. Returns the signal of its end."""
+        """Begin work that takes ``seconds`` on an unshared core, else longer. Returns the signal of its end."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))
@@ -143,7 +143,7 @@ class Cores:
         self._plan_anew()
 
     def left(self) -> list[float]:
-        """The remaining seconds of each work, in order."""
+        """The remaining seconds of each piece of work, in order."""
         self._pass()
         return sorted(work - self._served for work, _, _ in self._working)
 
@@ -159,7 +159,7 @@ class Cores:
             self._ending = self._events.turn()
 
     def _plan(self, turn: int | None = None) -> None:
-        """Find the rate, and the moment at which the next task ends."""
+        """Find the rate, and the time at which the next task ends."""
         working, events, self._plans = self._working, self._events, self._plans + 1
         self._rate = min(1.0, self._cores / (len(working) + self._others)) if working else 0.0
         if working:
@@ -182,7 +182,7 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Run the block with a lazy garbage collector; an eager one would scan thousands of tasks again and again."""
+    """Run the block with rare garbage collections; frequent ones would scan thousands of tasks again and again."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)
     try:
@@ -192,7 +192,7 @@ def seldom_collected() -> Iterator[None]:
 
 
 Work = tuple[float, Callable[[float], object]]
-"""Seconds of work, and a function to call with the seconds that it took, including the wait for cores."""
+"""The seconds of work, and a function to call with the seconds that it took, which include the wait for cores."""
 
 
 def unrecorded(wall: float) -> None:
@@ -200,7 +200,7 @@ def unrecorded(wall: float) -> None:
 
 
 class Processor:
-    """A process that does one thing at a time, on a machine's ``cores`` or (None) on a core of its own."""
+    """A process that does one thing at a time, on a machine's ``cores`` or, for None, on its own core."""
 
     def __init__(self, events: EventLoop, cores: Cores | None) -> None:
         self.events, self._cores = events, cores
@@ -208,7 +208,7 @@ class Processor:
         self._queue: deque[tuple[tuple[Work, ...], Signal]] = deque()
 
     def work(self, *works: Work) -> Signal:
-        """Queue works that follow each other. Returns the signal of their end. A single empty one ends at once."""
+        """Queue consecutive pieces of work. Returns the signal of their end. A single empty piece ends immediately."""
         done = Signal()
         if len(works) == 1 and works[0][0] <= 0:
             works[0][1](0.0)
@@ -220,7 +220,7 @@ class Processor:
         return done
 
     def beside(self, seconds: float) -> Signal:
-        """Work beside the queue. Returns the signal of the end."""
+        """Work at the same time as the queue. Returns the signal of the end."""
         if self._cores:
             return self._cores.work(seconds)
         done = Signal()
@@ -229,7 +229,7 @@ class Processor:
 
     @property
     def queue(self) -> int:
-        """The number of works under way or queued."""
+        """The number of entries under way or queued."""
         return len(self._queue)
 
     def _begin(self) -> None:

@@ -1,7 +1,7 @@
-"""A worker of an all-reduce: it serves the other workers, calls them, and adds up gradients with them.
+"""A worker of an all-reduce: it answers the other workers, calls them, and adds up gradients with them.
 
-The serving thread puts each message into its sender's box and never waits; the worker takes it out when its schedule
-gets there. So all workers can send at once, however large the messages are.
+The answering thread puts each message into its sender's box and never waits. The worker takes the message out when its
+schedule needs it. So all workers can send at the same time, even if the messages are large.
 """
 
 import struct
@@ -30,19 +30,18 @@ _SENT = struct.Struct("<d")
 
 
 def greeting_of(rank: int) -> Frames:
-    """The frames of a connection's first call: the caller's rank."""
+    """The frames of a connection's first call, which tell the caller's rank."""
     return [str(rank).encode()]
 
 
 class LostError(ConnectionError):
-    """Another worker is gone, so the sum cannot be completed. That worker's error says why."""
+    """Another worker is gone, so the sum cannot be completed. That worker's own error says why."""
 
 
 class Peer(Closable):
-    """One rank's endpoint, and its channels to the ranks that it sends to. Use with ``with``, then `connect`.
+    """One rank's endpoint, and its channels to the ranks to which it sends. Use with ``with``, then call `connect`.
 
-    ``like`` has the names, shapes and dtypes of the gradients; ``address`` is the endpoint's, None for a fresh local
-    one.
+    ``like`` has the names, shapes and dtypes of the gradients. ``address`` is the endpoint's (None: a fresh local one).
     """
 
     def __init__(self, config: Config, rank: int, like: Tensors, token: str, address: str | None = None) -> None:
@@ -59,7 +58,7 @@ class Peer(Closable):
         self.address = self._endpoint.address
 
     def connect(self, addresses: Sequence[str], timeout: float = 10.0) -> None:
-        """Connect to the ranks that this one sends to; ``addresses`` are those of all ranks."""
+        """Connect to the ranks to which this one sends; ``addresses`` are those of all ranks."""
         greeting = greeting_of(self.rank)
         for rank in self.reduction.targets:
             try:
@@ -72,13 +71,13 @@ class Peer(Closable):
     def carry_out(self, session: Session[T]) -> T:
         """Carry out a session, such as an all-reduce of ``reduction``, in this thread. Returns its result.
 
-        LostError where another worker is gone, TimeoutError where one does not send.
+        LostError if another worker is gone, TimeoutError if a worker does not send.
         """
         return carry_out(session, self._send, self._receive)
 
     def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
-        """The mean of all the workers' gradients of this step, the same bits for all of them; and whether any of them
-        is ``ending``. DivergedError, at all the workers, where the sum overflows; other errors as for `carry_out`.
+        """The mean of all the workers' gradients of this step, with the same bits for all of them; and whether any of
+        them is ``ending``. DivergedError, for all the workers, if the sum overflows; other errors as for `carry_out`.
         """
         self.reduction.begin(step, gradients, ending)
         return self.carry_out(all_reduce(self.reduction)), self.reduction.ending
@@ -109,7 +108,7 @@ class Peer(Closable):
         then(call, answered)
 
     def _receive(self, wanted: Receive) -> Frames:
-        """The next message from this sender. The time until it was sent is a wait, the time after that its transfer."""
+        """The next message from this sender. The time until the sender sent it is a wait; the rest is its transfer."""
         source, began, left = wanted.source, time.monotonic(), Limit(self.config.timeout_s)
         with self._changed:
             while not self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, left.tick):
@@ -145,14 +144,14 @@ class Peer(Closable):
 
 
 class _PeerConnection(Connection):
-    """A connection of another rank to this one."""
+    """A connection from another rank to this one."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self.rank: int | None = None
 
     def answer(self, frames: Frames) -> Frames:
-        """Put the other worker's message into its box. The first call tells its rank."""
+        """Put the other worker's message into its box. The first call tells that worker's rank."""
         peer = self._peer
         with peer._changed:
             if self.rank is None:

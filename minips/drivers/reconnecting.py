@@ -1,9 +1,9 @@
 """A connection that reconnects when it breaks.
 
-While it holds, requests go to its channel and answers come from there. When it breaks, the channel fails all requests
-without an answer. `Reconnecting` collects these, reconnects after growing pauses, and sends them again: the same bytes,
-in the same order. The server knows a push by its worker and its clock, so it applies each push once, however often it
-is sent.
+As long as the connection works, its channel sends the requests and receives the answers. When it breaks, the channel
+fails all unanswered requests. `Reconnecting` collects these, reconnects after growing pauses, and sends them again: the
+same bytes, in the same order. The server identifies a push by its worker and its clock, so it applies each push only
+once, even if it is sent several times.
 """
 
 import threading
@@ -16,27 +16,27 @@ from minips.stages.transports.base import Caller, Closable
 from minips.stages.transports.framing import TooLargeError
 
 PAUSES_S = (0.0, 0.1, 0.3, 0.9)
-"""Seconds before each attempt to reconnect, unless others are given."""
+"""The default pause before each attempt to reconnect, in seconds."""
 
 
 class Request(Caller, Protocol):
-    """A request over a channel. When the connection fails it, it calls `Reconnecting.retries`; if that returns False,
-    the error is its answer.
+    """A request over a channel. If the connection breaks first, the request calls `Reconnecting.retries`; if that
+    returns False, the error is its answer.
     """
 
     frames: Frames
     number: int
-    """Requests have numbers in the order of sending."""
+    """Requests are numbered in the order of sending."""
 
     @property
     def last(self) -> bool:
-        """True for the client's last request, which does not reconnect."""
+        """True for the client's last request, for which it does not reconnect."""
 
 
 class Reconnecting(Closable):
-    """Requests go to ``channel``: the connection's or, while it reconnects, a queue.
+    """Requests go to ``channel``: the connection's channel or, during reconnection, a queue.
 
-    ``connect()`` makes a channel, ``resume(channel)`` says hello again on a new one. Once all attempts have failed,
+    ``connect()`` returns a channel; ``resume(channel)`` says hello again on a new one. Once all attempts have failed,
     every request fails with the error that first broke the connection.
     """
 
@@ -48,7 +48,7 @@ class Reconnecting(Closable):
         self._lock, self._closing = threading.RLock(), threading.Event()
         self._queue = _Queue(self)
         self.broken: Exception | None = None
-        """The error that broke the connection; None while there is a connection."""
+        """The error that broke the connection; None while it is connected."""
         self.over = False
         """True once all attempts have failed."""
         self._thread: threading.Thread | None = None
@@ -56,7 +56,7 @@ class Reconnecting(Closable):
         self.channel: Channel | _Queue = self._connected
 
     def retries(self, request: Request, error: Exception) -> bool:
-        """True where this failed request will be sent again; one that is too large would fail again."""
+        """True if this failed request will be sent again; a request that is too large would only fail again."""
         with self._lock:
             if not isinstance(error, ConnectionError) or request.last or not self._pauses_s:
                 return False
@@ -72,7 +72,7 @@ class Reconnecting(Closable):
             return again
 
     def outlast(self, seconds: float) -> None:
-        """Let the attempts go on for longer than ``seconds``, unless pauses were given."""
+        """Let the attempts continue for longer than ``seconds``, unless pauses were given."""
         while self._given_s is None and sum(self._pauses_s) <= seconds:
             self._pauses_s = [*self._pauses_s, sum(self._pauses_s) / 2]
 
@@ -106,7 +106,7 @@ class Reconnecting(Closable):
             request.failed(self.broken)
 
     def _send_again(self) -> bool:
-        """Send all unanswered requests. False where the new connection broke, too."""
+        """Send all unanswered requests again. False if the new connection broke, too."""
         with self._lock:
             requests = self._queue.take()
             try:
@@ -123,14 +123,14 @@ class Reconnecting(Closable):
 
 
 class _Queue:
-    """A stand-in for a missing channel: keeps requests until there is a connection again."""
+    """A substitute for a missing channel: it keeps requests until the connection is restored."""
 
     def __init__(self, owner: Reconnecting) -> None:
         self.requests: list[Request] = []
         self._owner = owner
 
     def ask(self, frames: Frames, request: Request) -> None:
-        """Keep the request, unless there is a connection by now. ConnectionError where there will never be one."""
+        """Keep the request or, if a connection exists by now, send it. ConnectionError if all attempts have failed."""
         with self._owner._lock:
             if self._owner.over:
                 raise ConnectionError(str(self._owner.broken))

@@ -1,8 +1,8 @@
 """A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
 
-Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). The thread holds
-the server's one lock between two needs of the session, releases it for the session's work, and waits on the server's
-one condition while the session waits.
+Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). Between two needs
+of the session, the thread holds the server's only lock; it releases the lock for the session's work. While the session
+waits, the thread waits on the server's only condition.
 """
 
 import logging
@@ -39,23 +39,23 @@ from minips.words import as_error, check_count, check_type
 T = TypeVar("T")
 
 TURN_S = 1.0
-"""A thread waits at most so many seconds before it checks its condition again."""
+"""The most seconds that a thread waits before it checks its condition again."""
 LOOK_S = 0.05
-"""Seconds between two checks of `Server.wait` for the end of the run."""
+"""The seconds between two checks by `Server.wait` for the end of the run."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
-"""Seconds for workers to say goodbye once they know of the end, and for those whose goodbye brings their state."""
+"""The seconds for workers to say goodbye once they know of the end, and for those that send their state with it."""
 
 
 class Server(Closable):
-    """Holds parameters, applies workers' pushes, answers their pulls.
+    """A server: it holds parameters, applies workers' pushes, and answers their pulls.
 
-    ``params`` are all the parameters, arrays of floating-point numbers by name; of several servers (``config.servers``)
-    this one is number ``index`` and keeps its part. The run ends after ``updates`` applied pushes, which under BSP
-    include those missing from workers that left; None: it has no end, and the server keeps only the last rows of its
-    records. A worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds ago,
-    no longer counts; its rank is free. ``rank_secrets``, one each, reserve the ranks for clients that know them. After
-    every ``every`` clocks of all the workers the server pauses until `go_on`. ``state`` is this server's part of a
-    saved run. ``tables`` names the tensors pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to connect.
+    ``params`` are all the parameters, named arrays of floating-point numbers. Of several servers (``config.servers``),
+    this one has the number ``index``, and keeps its part. The run ends after ``updates`` applied pushes; under BSP,
+    they include those missing from workers that left. None: it has no end, and the server keeps only the last rows of
+    its records. A worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds
+    ago, no longer counts; its rank is free. ``rank_secrets``, one each, reserve the ranks for clients that know them.
+    The server pauses after every ``every`` clocks of all the workers, until `go_on`. ``state`` is this server's part of
+    a saved run. ``tables`` names the tensors pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to connect.
 
     TypeError or ValueError for an argument that could not work.
 
@@ -130,11 +130,11 @@ class Server(Closable):
     def serve(
         self, address: str | None = None, token: str | None = None, *, private: bool = False, plaintext: bool = False
     ) -> Self:
-        """Start answering at ``address`` (None: a fresh local one), with a fresh ``token`` for None. Use with ``with``.
+        """Start to answer at ``address`` (None: a local one), with ``token`` (None: a fresh one). Use with ``with``.
 
-        An address that other machines can reach needs TLS, unless the network is ``private`` or ``plaintext`` allows
-        it, which the run's events record. OSError where the address cannot be used; ValueError for one that needs TLS;
-        ValueError or TypeError for an invalid address or token.
+        An address that other machines can reach needs TLS, unless the network is ``private`` or ``plaintext`` is true;
+        the run's events record the latter. OSError if the address cannot be used. ValueError for an address that needs
+        TLS; ValueError or TypeError for an invalid address or token.
         """
         check_type("serve", address, str | None, "an address as tcp://127.0.0.1:0, or None for a fresh local one")
         if token is not None:
@@ -160,11 +160,11 @@ class Server(Closable):
 
     @property
     def diverged(self) -> str | None:
-        """Why the run has ended before its updates were applied."""
+        """The reason why the run ended before its updates were applied."""
         return self.shard.diverged
 
     def diverge(self, reason: str) -> None:
-        """End the run with the parameters as they are. It answers each push with ``over``, each pull at once."""
+        """End the run with the current parameters. It then answers pushes with ``over``, and pulls immediately."""
         with self._changed:
             self.shard.diverge(reason)
             self._changed.notify_all()
@@ -175,7 +175,7 @@ class Server(Closable):
         return self.shard.paused
 
     def pause(self, at: float | None = None) -> float:
-        """Pause as `Shard.pause` does. Several servers can all pause at the largest of the counts that they return."""
+        """Pause as `Shard.pause` does. Several servers can then all pause at the largest of the returned counts."""
         check_type("pause", at, int | float | None, "a count of pushes")
         with self._changed:
             at = self.shard.pause(at)
@@ -183,7 +183,7 @@ class Server(Closable):
             return at
 
     def go_on(self, end: bool = False) -> None:
-        """Leave a pause, or ``end`` the run with the parameters as they are."""
+        """Leave a pause, or ``end`` the run with the current parameters."""
         with self._changed:
             if end:
                 self.shard.end()
@@ -192,7 +192,7 @@ class Server(Closable):
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End the run with the parameters as they are. Workers learn of it from their next answer."""
+        """End the run with the current parameters. Workers learn of that from their next answer."""
         self.go_on(end=True)
 
     def wait(
@@ -200,15 +200,15 @@ class Server(Closable):
     ) -> Run:
         """Block until the run is over, and return it.
 
-        It is over when its updates have been applied (under BSP those of the remaining workers), when it has diverged
-        or was stopped, and when all workers that pushed anything have left: with a goodbye, or without one for longer
-        than ``silence_s``. Its workers then have up to ``Config.timeout_s`` seconds to learn of that. The run keeps
-        ``problem``, and judges its held-out rows; the server calls ``progress`` a few times a second. The run counts
-        seconds from the moment when all workers were connected, and the bytes that this server received and sent; each
-        of several servers has its own part of the parameters.
+        The run is over if its updates have been applied (under BSP those of the remaining workers), if it has diverged
+        or was stopped, or if workers have pushed and all have left: with a goodbye, or without one for longer than
+        ``silence_s``. The workers then have up to ``Config.timeout_s`` seconds to learn of that. The run keeps
+        ``problem``, and its loss and accuracy on held-out rows. The server calls ``progress`` a few times a second. The
+        run records the time since all workers were connected, and the bytes that this server received and sent. With
+        several servers, each run has only its server's part of the parameters.
 
-        TimeoutError after ``timeout`` seconds, while the run continues, and where a worker has not connected
-        ``start_timeout_s`` after the first call (infinity: it waits for ever). RuntimeError where no round can end.
+        TimeoutError after ``timeout`` seconds, while the run continues, and if a worker has not connected
+        ``start_timeout_s`` after the first call (infinity: it waits for ever). RuntimeError if no round can end.
         """
         check_type("wait", timeout, int | float | None, "seconds as its timeout")
         check_type("wait", problem, Problem | None, "a Problem")
@@ -227,8 +227,8 @@ class Server(Closable):
         return run.judge(problem) if problem else run
 
     def let_go(self, timeout: float) -> None:
-        """Wait for up to ``timeout`` seconds until every worker knows that the run is over, and a little longer for
-        their goodbyes.
+        """Wait for up to ``timeout`` seconds until all workers know that the run is over, and a little longer for their
+        goodbyes.
         """
         phases: list[tuple[float, Callable[[Presence], bool]]] = [
             (timeout, lambda worker: not worker.informed),
@@ -247,12 +247,12 @@ class Server(Closable):
         return self._attendance.connected
 
     def status(self) -> Status:
-        """The progress of the run and the presence of its workers, now."""
+        """The current progress of the run, and the presence of its workers."""
         with self._lock:
             return self._protocol.status()
 
     def report(self) -> dict[str, Any]:
-        """The server's part of a run's report."""
+        """The server's part of the run's report."""
         shard, protocol, began_at = self.shard, self._protocol, self._attendance.began_at
         began_at = protocol.changed_at if began_at is None else began_at
         words = "did not fetch its saved state: its memories begin anew"
@@ -277,7 +277,7 @@ class Server(Closable):
         }
 
     def close(self) -> None:
-        """Wake the waiting sessions, close all connections, free the address."""
+        """Wake the waiting sessions, close all connections, and free the address."""
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
@@ -287,7 +287,7 @@ class Server(Closable):
             self._watcher.join()
 
     def _carry_out(self, session: Session[T]) -> T:
-        """Carry out a session. Returns its result. Holds the lock between two needs."""
+        """Carry out a session. Returns its result. Holds the lock while the session runs between two needs."""
         answer, error, lock = None, None, self._lock
         with lock:
             while True:
@@ -314,9 +314,9 @@ class Server(Closable):
                     error = RuntimeError(f"A server's session has no other party, but it needs {need!r}.")
 
     def _wait(self, need: Until) -> Exception | None:
-        """Wait, with the lock held, until ``need.ready()``. Returns an error where that does not happen in time.
+        """Wait, with the lock held, until ``need.ready()``. Returns an error if that does not happen in time.
 
-        It counts the wait in short turns, so that a process that was itself suspended does not blame its workers.
+        It counts the wait in short turns, so that a suspended process does not blame its workers for that time.
         """
         left, shard = self.config.timeout_s, self.shard
         self._attendance.waiting.add(need.worker)
@@ -346,12 +346,12 @@ class Server(Closable):
             self._attendance.waiting.discard(need.worker)
 
     def _wake(self) -> None:
-        """With the lock held, let the waiting sessions check their conditions."""
+        """Let the waiting sessions check their conditions; call it with the lock held."""
         if self._waits:
             self._changed.notify_all()
 
     def _over(self) -> bool:
-        """True once there is nothing left to wait for. RuntimeError where no further round can be completed."""
+        """True once the run is over. RuntimeError if no further round can be completed."""
         with self._lock:
             if self.shard.done:
                 return True
@@ -360,7 +360,7 @@ class Server(Closable):
             return self._attendance.gone()
 
     def _connection_closed(self, connection: Attending) -> None:
-        """Handle a closed connection, with or without a goodbye. For a while its worker may come back."""
+        """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""
         with self._lock:
             lost_at, worker = self._attendance.lost(connection), connection.worker
         if lost_at is not None and outlasts(self.rejoin_s, self._closing):
@@ -370,7 +370,7 @@ class Server(Closable):
         self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
 
     def _watch(self) -> None:
-        """Drop connected workers that are silent."""
+        """Stop counting connected workers that are silent."""
         while not self._closing.wait(self.silence_s / 4):
             with self._lock:
                 silent = self._attendance.silent()

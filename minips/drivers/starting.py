@@ -1,4 +1,4 @@
-"""The wait of servers and workers for each other at the start of a run by hand."""
+"""The wait of servers and workers for each other at the start of a run that is started by hand."""
 
 import logging
 import math
@@ -11,16 +11,16 @@ from minips.stages.transports.patience import Limit
 from minips.words import workers_of
 
 START_S = 600.0
-"""Seconds for which a server and its workers wait for each other by default."""
+"""The seconds for which a server and its workers wait for each other by default."""
 SAY_S = 30.0
-"""Seconds between two log lines about a wait."""
+"""The seconds between two log lines about a wait."""
 LOOK_S = 0.2
-"""Seconds within which a running process looks again."""
+"""The most seconds until a running process looks again."""
 
 
 class StartWait:
-    """The wait of ``who``: at most ``timeout_s`` seconds, or for ever if infinite, counted by a `Limit` whose looks may
-    take ``call_s`` seconds. ValueError for any other ``timeout_s``.
+    """The wait of ``who``: for at most ``timeout_s`` seconds (infinity: for ever), counted by a `Limit` whose looks may
+    take ``call_s`` seconds. ValueError for an invalid ``timeout_s``.
     """
 
     def __init__(self, who: str, timeout_s: float, call_s: float = 0.0) -> None:
@@ -30,11 +30,11 @@ class StartWait:
         self._limit, self._logged_at = Limit(timeout_s, call_s + LOOK_S), time.monotonic()
 
     def over(self) -> bool:
-        """Look at the clock. True once the time has passed."""
+        """Check the clock. True once the time has passed."""
         return self._limit.over()
 
     def log(self, whom: str, at_once: bool = False) -> None:
-        """Log whom this wait is for, every `SAY_S` seconds or ``at_once``."""
+        """Log who is awaited: every `SAY_S` seconds or, with ``at_once``, immediately."""
         now = time.monotonic()
         if at_once or now - self._logged_at >= SAY_S:
             self._logged_at = now
@@ -43,7 +43,7 @@ class StartWait:
             logging.getLogger("minips").warning(f"{self.who} waits for {whom}, {most}.")
 
     def look(self, absent: Sequence[int]) -> str:
-        """The sentence that ends the wait for workers that did not connect in time; until then, log whom it is for."""
+        """Return the sentence that ends the wait if these workers are late, else "". Logs who is awaited."""
         if not absent:
             return ""
         if self.over():
@@ -57,15 +57,15 @@ class StartWait:
 
 
 class ServerStart(StartWait):
-    """The wait of a server for all of its workers."""
+    """A server's wait for all of its workers."""
 
     def __init__(self, protocol: ServerProtocol, timeout_s: float) -> None:
         super().__init__(f"Server {protocol.index}", timeout_s)
         self._protocol = protocol
 
     def check(self) -> None:
-        """From the first call on, the server's status names the workers that it awaits. TimeoutError where one has not
-        connected in time; the run is then stuck, and clients that ask or wait learn why.
+        """Check the wait. After the first call, the server's status names the workers that it awaits. TimeoutError if a
+        worker has not connected in time; the run is then stuck, and clients that ask or wait learn why.
         """
         shard, attendance = self._protocol.shard, self._protocol.attendance
         attendance.awaits = shard.updates is not None

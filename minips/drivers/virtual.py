@@ -1,6 +1,6 @@
-"""The driver in virtual time: tasks of `minips.drivers.events`, not threads, carry out a node's sessions.
+"""The driver in virtual time: it carries out a node's sessions with tasks of `minips.drivers.events`, not threads.
 
-A simulation sends real arrays; in a prediction, sizes stand in for them.
+A simulation sends real arrays; a prediction sends sizes instead.
 """
 
 from abc import abstractmethod
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Node:
-    """A process in virtual time. A ``step`` is a driver's own note on a session, such as its clock."""
+    """A process in virtual time. A ``step`` is a driver's own data about a session, such as its clock."""
 
     _alone: Signal | None = None
-    """The end of work that a session does alone: until then this node's other sessions stand still."""
+    """The end of work that a session does alone; until then, no other session of this node runs."""
 
     def carry_out(self, session: Session[T], step: Any) -> Task[T]:
         """Carry out a session in virtual time. Returns its result."""
@@ -58,14 +58,14 @@ class Node:
 
     @abstractmethod
     def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[float | Signal]:
-        """Spend the time that these spans take for so many values."""
+        """Spend the time that these spans take for this number of values."""
 
     def send(self, message: Send, step: Any) -> Iterable[float | Signal]:
         """Send a message."""
         raise NotImplementedError
 
     def receive(self, wanted: Receive, step: Any) -> Task[Any]:
-        """Wait for a message; returns its content."""
+        """Wait for a message. Returns its content."""
         raise NotImplementedError
 
     def wait(self, wanted: Until, step: Any) -> Iterable[float | Signal]:
@@ -74,7 +74,7 @@ class Node:
 
 
 class TrainingNode(Node):
-    """A worker in virtual time: `train` is its training loop; `carry_out_loop` carries it out."""
+    """A worker in virtual time: `train` is its training loop, which `carry_out_loop` carries out."""
 
     @abstractmethod
     def train(self) -> Task[None]:
@@ -101,7 +101,7 @@ class TrainingNode(Node):
 
     @abstractmethod
     def compute(self, need: Compute) -> Task[Any]:
-        """Spend the time of a gradient. Returns the result for the loop."""
+        """Spend the time of a gradient. Returns its result to the loop."""
 
     def call(self, session: Session[Any]) -> Task[Any]:
         """Carry out a session of this worker. Returns its result."""
@@ -109,24 +109,24 @@ class TrainingNode(Node):
 
     @abstractmethod
     def step(self) -> Any:
-        """The ``step`` of a session that begins now."""
+        """Return the ``step`` of a session that begins now."""
 
     @abstractmethod
     def start(self, steps: Task[Any]) -> Signal:
-        """Begin a task beside the others. Returns the signal of its end."""
+        """Begin a task that runs at the same time as the others. Returns the signal of its end."""
 
     def let_go(self, begun: Signal) -> Iterable[float | Signal]:
-        """The time from the beginning of a session until the loop continues."""
+        """The wait from the beginning of a session until the loop continues."""
         return ()
 
 
 class ServedNode(TrainingNode):
-    """A worker with servers: each message makes a trip to a server and back with the answer. It receives a server's
-    answers in the order of its requests.
+    """A worker with servers. Each message travels to a server, and its answer travels back. The worker receives a
+    server's answers in the order of its requests.
     """
 
     _trips: list[deque[Signal]]
-    """The trips to each server whose answers it has not received yet."""
+    """For each server, the trips whose answers the worker has not received yet."""
 
     def call(self, session: Session[Any]) -> Task[Any]:
         self._sent = Signal()
@@ -134,10 +134,10 @@ class ServedNode(TrainingNode):
 
     @abstractmethod
     def trip(self, server: int, parcel: Any, step: Any) -> Task[Any]:
-        """Bring a message to a server, let it carry out the session, and bring back the answer. Returns it."""
+        """Take a message to a server, let the server carry out the session, and return the answer."""
 
     def let_go(self, begun: Signal) -> Task[None]:
-        """The loop continues once all messages of a push are sent."""
+        """Wait until all messages of a push are sent; then the loop continues."""
         if not begun.triggered:
             yield self._sent
 
