@@ -69,7 +69,7 @@ class EarlyStopping:
         loss = now.validation_loss
         if loss is None:
             raise ValueError(
-                "EarlyStopping watches the loss of held-out rows, and the problem has none. Give it X_validation and "
+                "EarlyStopping needs the loss of held-out rows, but the problem has none. Give it X_validation and "
                 "y_validation."
             )
         if self._last and (now.step <= self._last.step or now.seconds < self._last.seconds):  # a new run has begun

@@ -40,7 +40,7 @@ _NEWUSER, _NEWNET, _PDEATHSIG = 0x10000000, 0x40000000, 1
 _INSTEAD = "Use engine=Simulated(topology=…), which needs no rights; or engine=Processes() and Config.link=Link(…)."
 _REFUSED = {
     "ring": "they do not forward what others send",
-    "fattree": "its links near the root are as fast as all below together, and one machine is not",
+    "fattree": "its links near the root would need more speed than one machine has",
     "own": "its links may have any kind and form loops",
 }
 _FORBIDDING = {
@@ -74,7 +74,7 @@ class Hosts(Engine):
     extra = "hosts"
     topology: StageField[Topology | None] = option(None, "the network; None: a star of 100 Mbit/s")
     buffer_bytes: int = option(
-        4_000_000, "bytes that wait at each end of a link at most", minimum=2 * PACKET_BYTES, step=1, unit="byte"
+        4_000_000, "limit on the bytes queued at each end of a link", minimum=2 * PACKET_BYTES, step=1, unit="byte"
     )
     congestion: str = option("reno", "the congestion control of TCP on every host, by the kernel's name")
 
@@ -194,7 +194,7 @@ class _Network:
                 kernel.tc("add", "netem", _index(kernel, "lo"), delay=1)
                 self._netem = True
             if (topology.loss or topology.latency_s > UNMADE_S) and not self._netem:
-                least = f"without it loss has to be 0, and latency_s at most {UNMADE_S:g}"
+                least = f"without it, loss must be 0 and latency_s at most {UNMADE_S:g}"
                 raise RuntimeError(f"this kernel has no netem, to make {topology!r}: {least}")
             for bridge in self._bridges.values():
                 kernel.link("add", ifname=bridge, kind="bridge", state="up")
@@ -284,7 +284,7 @@ def _unshare(flags: int) -> None:
 
 def _sentence(error: BaseException) -> str:
     """Return a sentence that says why hosts cannot be made and, if rights are lacking, which setting forbids it."""
-    why, number = message_of(error), getattr(error, "errno", None) or getattr(error, "code", None)  # of netlink
+    why, number = message_of(error), getattr(error, "errno", None) or getattr(error, "code", None)  # code: netlink
     if number:
         call = getattr(error, "filename", None) or "netlink"
         why = f"{call}: {os.strerror(number)}"

@@ -61,9 +61,9 @@ class Ray(Engine):
     none exists, or with the address ``local``, Ray starts on this machine, on the loopback only, and ends with the run.
     Every node needs this version of minips and the modules that the problem imports; code from a notebook is sent.
 
-    Workers connect to servers by tcp at their nodes' addresses, on free ports. With ``tls`` each server makes a
-    certificate for the run, unless ``Config.transport`` names certificate files; its key never leaves the server. The
-    run's token travels over Ray, and is as secret as Ray's connections.
+    Workers connect to servers by tcp at their nodes' addresses, on free ports. With ``tls``, unless
+    ``Config.transport`` names certificate files, each server makes a certificate for the run; the certificate's key
+    never leaves it. The run's token travels over Ray, and is as secret as Ray's connections.
 
     The death of a worker or its node is an event; a server's death ends the run with RuntimeError. The times of spans
     and losses follow this machine's clock: the offsets of other machines' clocks are measured once, with an error of at
@@ -74,7 +74,7 @@ class Ray(Engine):
     apart = "network"
     requires: ClassVar[tuple[str, ...]] = ("ray", "cryptography")
     extra = "ray"
-    address: str | None = option(None, "the Ray cluster to join; None: the one that is there; local: a new one, here")
+    address: str | None = option(None, "the Ray cluster to join; None: an existing one, if any; local: a new one")
     tls: bool = option(True, "encrypt what workers and servers exchange")
     cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
 
@@ -144,8 +144,8 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
                 if address == "local":
                     raise RuntimeError(f"Ray cannot start on this machine: {why}.") from error
                 raise RuntimeError(
-                    f"The Ray cluster at {address} cannot be joined: {why}. Have all machines the same token "
-                    "(RAY_AUTH_TOKEN) and the same versions of Ray and Python?"
+                    f"The Ray cluster at {address} cannot be joined: {why}. Do all machines have the same "
+                    "token (RAY_AUTH_TOKEN) and the same versions of Ray and Python?"
                 ) from error
         yield ray
 
@@ -162,7 +162,7 @@ def _to_join(address: str | None) -> str:
     if address != "local" and not (answers if address == found else accepts(address)):
         raise RuntimeError(
             f"No Ray cluster can be joined at {address}: nothing accepts connections there. `ray start --head` on that "
-            "machine starts one; a firewall may be between."
+            "machine starts one; or a firewall may block it."
         )
     return address
 
@@ -232,7 +232,7 @@ class _Placement:
                 total, free = (found.get("CPU", 0) for found in (ray.cluster_resources(), ray.available_resources()))
                 raise RuntimeError(
                     f"The Ray cluster has no room for {self._count} servers and workers of {cpus:g} CPU each: "
-                    f"{free:g} of its {total:g} CPUs are free. Use fewer, or Ray(cpus=…) with less for each."
+                    f"{free:g} of its {total:g} CPUs are free. Use fewer of them, or fewer CPUs for each: Ray(cpus=…)."
                 )
         except BaseException:
             self.__exit__()
@@ -268,8 +268,8 @@ class _Placement:
         bundles = self._bundles()
         if config.link and len({node for _, node in bundles}) > 1:
             raise ValueError(
-                f"{config.link!r} shapes what processes of one machine exchange, by their clock, and these are on "
-                "several. Use link=None."
+                f"{config.link!r} delays messages by the clock that one machine's processes share, and these are on "
+                "several machines. Use link=None."
             )
         actors = []
         for place, (bundle, _) in enumerate(bundles):

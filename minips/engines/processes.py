@@ -100,7 +100,7 @@ class _ProcessChild(Child):
                     left = left[os.write(self.pipe.fileno(), left) :]
         except OSError:
             pass  # the child is gone; the supervisor notices when it reads
-        except BaseException:  # Ctrl-C: the child would read the next word as a part of its assignment
+        except BaseException:  # Ctrl-C: otherwise the child would read the next word as part of its assignment
             self.pipe.close()
             raise
 
@@ -240,8 +240,8 @@ def _fresh_start() -> Iterator[None]:
                 data = prepare(name)
             except FileNotFoundError:
                 raise OSError(
-                    "The working directory has been deleted, and new processes start in it. Go to another one with "
-                    "os.chdir, or use engine=Threads()."
+                    "The working directory has been deleted, and new processes start in it. Change to another one "
+                    "with os.chdir, or use engine=Threads()."
                 ) from None
             return {key: value for key, value in data.items() if not key.startswith("init_main")}
 

@@ -160,7 +160,7 @@ def run_allreduce_worker(
         return decision[0]
 
     def decide(word: str) -> None:
-        if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides, for every rank
+        if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides for every rank
             decision[0] = word != "go on"
             resumed.set()
 

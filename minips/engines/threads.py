@@ -42,7 +42,7 @@ class _ThreadChild(Child):
 
         thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
         thread.start()
-        self._thread = thread  # set only once it has started
+        self._thread = thread  # set only after it has started
 
     def end(self, timeout: float) -> str:
         self.pipe.close()

@@ -46,7 +46,7 @@ def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
     if not (once and all(map(len, parts))):
         raise ValueError(
             f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and each worker some; got "
-            f"shards of {', '.join(str(len(part)) for part in parts)} rows. ps.testing.check says what is wrong."
+            f"shards of {', '.join(str(len(part)) for part in parts)} rows. ps.testing.check names the fault."
         )
     return lambda worker: problem.subset(parts[worker])
 
@@ -126,7 +126,7 @@ def compute(
     time that the delays specify. NonFiniteError if the loss is NaN or infinite.
     """
     began, loss, gradients = time.monotonic(), 0.0, dict[str, Any]()
-    with np.errstate(over="ignore", invalid="ignore"):  # a loss is checked below, and gradients before they are sent
+    with np.errstate(over="ignore", invalid="ignore"):  # losses are checked below, gradients before they are sent
         for turn in range(config.accumulate):
             rng = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
             more, summand = pair(problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **rng))

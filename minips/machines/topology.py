@@ -157,7 +157,7 @@ class Machines(Value):
     """
 
     machines: int = option(
-        4, "machines; in `compare`, one for each worker: servers have machines of their own", minimum=1, step=1
+        4, "machines; in `compare`, one for each worker: servers have separate machines", minimum=1, step=1
     )
     bandwidth_bps: float = option(1e9, "bits per second of each machine's link, each way", above=0, unit="bit/s")
     latency_s: float = option(1e-4, "seconds of a message from one machine to another", minimum=0, unit="s")
@@ -262,7 +262,7 @@ class Network:
         if (source, target) not in self._routes:
             edges = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
             narrow, loss = edges[np.isfinite(self.capacity[edges])], 1 - float(np.prod(1 - self._loss[edges]))
-            if loss == 1:  # as far as a float can tell
+            if loss == 1:  # to a float's precision
                 raise ValueError(
                     f"Nothing gets from {source!r} to {target!r}: together the {len(edges)} links lose everything. "
                     "Lower their loss."

@@ -51,7 +51,7 @@ def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[N
             said = str(error)
         else:
             raise AssertionError(f"expected {kind.__name__}, and nothing was raised.")
-        require(said, f"the {kind.__name__} has no text; state what was got and what to do.")
+        require(said, f"the {kind.__name__} has no text; state what was received and what to do.")
         require(mentions in said, f"the {kind.__name__} should mention {mentions!r}; it says: {said}")
 
 

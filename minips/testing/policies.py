@@ -234,12 +234,12 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def _check_state(optimizer: Optimizer, dtype: Any) -> None:
-    """Check that a run ends the same if it continues from copies, as after a resume, and if gradients change."""
+    """Check that a run ends the same if it is resumed from copies, and if gradients are overwritten."""
     whole, resumed = tensors(0, dtype), tensors(0, dtype)
     state, kept = dict[str, Any](), dict[str, Any]()
     for step in range(1, 4):
         grads = tensors(step, dtype)
-        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # separate, as in files
+        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # separate copies, as in files
         state["clock"] = kept["clock"] = step - 1
         optimizer.step(whole, tensors(step, dtype), state)
         optimizer.step(resumed, grads, kept)

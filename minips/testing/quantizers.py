@@ -204,5 +204,5 @@ def damaged_arrays(array: Array) -> Iterator[tuple[str, Array]]:
         yield f"full of {value}", np.full(array.shape, value)
     yield "full of -1, in integers", np.full(array.shape, -1)
     for shape in [(0, 2**20, 2**20), (2**40, 0), (0, 0, 2**40)]:
-        with suppress(ValueError, OverflowError):  # impossible on a 32-bit machine
+        with suppress(ValueError, OverflowError):  # the size is impossible on a 32-bit machine
             yield f"claiming the shape {shape}", np.empty(shape, array.dtype)

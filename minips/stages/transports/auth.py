@@ -77,7 +77,7 @@ def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> No
         raise ConnectionError(f"The peer at {address} did not answer within {timeout:g} seconds.") from None
     except (EOFError, OSError, ValueError) as error:
         raise ConnectionError(
-            f"The peer at {address} is not a minips server, is closing, or can do no more. {error}".strip()
+            f"The peer at {address} is not a minips server, is closing, or has reached a limit. {error}".strip()
         ) from None
     if tag == ERROR and frames:
         raise PermissionError(f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}")

@@ -64,7 +64,7 @@ class RemoteCaller(Interruptible):
         if self._proof is None:
             tag, frames = split(body)
             if tag != CALL:
-                raise ValueError(f"a message of tag {tag} is not a call")
+                raise ValueError(f"a message with tag {tag} is not a call")
             if not self._connection:
                 self.known.set()
                 self._connection = self._service.connection()

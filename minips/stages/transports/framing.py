@@ -146,7 +146,7 @@ def split(body: memoryview) -> tuple[int, Frames]:
     except struct.error:
         raise ValueError("the head of a message is malformed") from None
     if stream_nbytes(sizes) != len(body):
-        raise ValueError(f"a message of {len(body)} bytes should have {stream_nbytes(sizes)} by its head")
+        raise ValueError(f"a message of {len(body)} bytes should have {stream_nbytes(sizes)} according to its head")
     return tag, cut(body[padded_size(HEAD.size + 8 * count) :], sizes)
 
 
@@ -160,7 +160,7 @@ def memory(nbytes: int) -> memoryview:
         if not hasattr(mmap, "MADV_HUGEPAGE"):
             return memoryview(mmap.mmap(-1, nbytes))
         large = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
-        with suppress(OSError):  # nor has every kernel
+        with suppress(OSError):  # some kernels lack huge pages
             large.madvise(mmap.MADV_HUGEPAGE)
         return memoryview(large)
     block = np.empty(nbytes + ALIGNMENT, np.uint8)

@@ -101,7 +101,7 @@ class Driven(Future[T]):
         try:
             return super().result(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         except TimeoutError:
-            if self.completed() or timeout is None or deadline is None:  # the answer was a TimeoutError
+            if self.completed() or timeout is None or deadline is None:  # the answer itself was a TimeoutError
                 raise
             if time.monotonic() - deadline > TICK_S:  # this process was late, and has not read since
                 return self.result(timeout)

@@ -1,7 +1,7 @@
 """Simulates a slow network on one machine: adds a link's bandwidth and latency to any transport.
 
-A message of S bytes that starts at time t over a link of B bytes per second and a latency of α seconds has left at t +
-S/B and has arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers. A
+A message of S bytes that starts at time t over a link with B bytes per second and a latency of α seconds has left at t
++ S/B and has arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers. A
 message first waits until the sender's earlier messages have left. At the receiver, it then waits for the messages whose
 first byte left earlier. The network does not store messages: the first bytes arrive while the last ones leave. So n
 workers that push S bytes each to one server take nS/B + α.

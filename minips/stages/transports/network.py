@@ -32,7 +32,7 @@ class NetworkTransport(Transport):
                         raise
                     failed = error
             raise failed
-        except (OSError, UnicodeError) as error:  # the latter for an impossible host name
+        except (OSError, UnicodeError) as error:  # UnicodeError for an impossible host name
             raise self.unservable(host, port, error) from None
 
     def free_port(self, address: str | None) -> tuple[str, int]:
@@ -92,7 +92,7 @@ class NetworkTransport(Transport):
         advice = "Name an address that this machine has."
         if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES):
             advice = "Choose another port, or 0 for a free one."
-        why = (getattr(error, "strerror", None) or message_of(error)).partition(" (while")[0]  # of create_server
+        why = (getattr(error, "strerror", None) or message_of(error)).partition(" (while")[0]  # by create_server
         return OSError(f"{self.address(host, port)} cannot be served: {why}. {advice}")
 
 

@@ -56,8 +56,8 @@ def timeval(seconds: float) -> bytes:
 
 
 class Patience:
-    """Limits how slowly a peer may send bytes that are due: each ``seconds`` times 1 kB, or all the rest, must arrive
-    within ``seconds`` of the preceding bytes. Count arriving bytes at least every ``tick`` seconds.
+    """Limits how slow a peer may be: each ``seconds`` times 1 kB of due bytes, or all the rest, must pass within
+    ``seconds`` of the preceding bytes. Count the bytes at least every ``tick`` seconds.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -37,7 +37,7 @@ from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import POOL
 
 KEY_BYTES, MOST = 16, 16
-"""The length of a pool's key, and the maximum number of connections of one pool."""
+"""The length of a pool's key, in bytes, and the maximum number of connections of one pool."""
 SHARED_BYTES = 2**23
 """Smaller messages take longer over several connections than over one, since threads must wake up."""
 COMPLETE_S = 5.0

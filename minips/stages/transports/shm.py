@@ -8,11 +8,11 @@ A segment is unnamed memory (memfd_create). Its descriptor is passed over the so
 the last process that maps it, even after a crash. It is sealed against shrinking, so that a peer cannot remove it while
 it is being read.
 
-    message    head, the frames' lengths (8 bytes each), the segments that the sender gives back (4 bytes each),
-               and the frames themselves where they travel through the socket; all little-endian, the head with
+    message    head, the frames' lengths (8 bytes each), the segments that the sender returns (4 bytes each),
+               and the frames themselves if they travel through the socket; all little-endian, the head with
                its numbers and each frame padded to a multiple of 64 bytes
-    head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, whose descriptor comes along),
-               2 zero bytes, number of frames, number of segments given back, segment (4 bytes each)
+    head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, sent with its descriptor),
+               2 zero bytes, number of frames, number of segments returned, segment (4 bytes each)
 """
 
 import mmap
@@ -113,7 +113,7 @@ class _ShmWire(SocketWire):
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
         if len(self._descriptors) > 1:
-            raise ValueError(f"{len(self._descriptors)} descriptors came where one is expected")
+            raise ValueError(f"{len(self._descriptors)} descriptors came, but one is expected")
         return int(got)
 
     def _map(self, segment: int) -> None:

@@ -43,11 +43,11 @@ class SocketWire(Wire):
     """A wire over a stream socket, whose peer may stall for up to ``stalled_s`` seconds."""
 
     def __init__(self, sock: Any, framer: Framer, stalled_s: float = STALLED_S) -> None:
-        self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or something that behaves like one
+        self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or an object that behaves like one
         self.stalled_s, self._scatters, self._over = stalled_s, hasattr(sock, "sendmsg"), threading.Event()
         self._look_s = Limit(stalled_s).tick
         self.receive_into: Callable[..., int] = sock.recv_into
-        """Receives bytes into a room, with flags."""
+        """The function that receives bytes into a room, with flags."""
         self.pool: SharesLarge | None = None
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)

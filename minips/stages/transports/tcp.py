@@ -27,8 +27,8 @@ from minips.stages.transports.wire import Listener, Wire
 class Tcp(NetworkTransport, PatientTransport):
     """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named.
 
-    With a ``certificate`` and its ``key`` the server uses TLS; with an ``authority`` so does the client, which accepts
-    only a server whose certificate for the host in its address is that authority's or signed by it.
+    With a ``certificate`` and its ``key`` the server uses TLS. With an ``authority`` the client does too: it accepts a
+    server only if its certificate is, or is signed by, that authority and names the host in the address.
     """
 
     name = "tcp"

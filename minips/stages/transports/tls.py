@@ -55,7 +55,7 @@ class TlsSocket:
         self._flush()
 
     def sendmsg(self, buffers: Sequence[memoryview], ancillary: Sequence[Any] = ()) -> int:
-        """Send all of the buffers. Returns the number of their bytes."""
+        """Send all of the buffers, and return the number of their bytes."""
         self.shake_hands()
         total = 0
         for buffer in buffers:

@@ -118,7 +118,7 @@ class _Loop(threading.Thread):
         self._twins: dict[int, _Twin] = {}
         self._strangers: set[_Twin | None] = set()
         if self._is_server:
-            self.socket.router_mandatory = True  # sending to a gone peer is an error
+            self.socket.router_mandatory = True  # makes sending to a gone peer an error
         begins = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_CONNECTED
         self._events: Any = self.socket.get_monitor_socket(begins | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
 
@@ -244,7 +244,7 @@ class _Loop(threading.Thread):
                     peer = part.bytes
                     part = self.socket.recv(zmq.NOBLOCK, copy=False)
                 tag = part.bytes
-                while part.more:  # an empty frame is false
+                while part.more:  # checks the frame's flag, since an empty frame is false
                     part = self.socket.recv(zmq.NOBLOCK, copy=False)
                     frames.append(memoryview(bytearray(part.buffer)) if len(part) < _SMALL_BYTES else part.buffer)
             except zmq.ZMQError:
@@ -300,7 +300,7 @@ def _twin(number: int, port: int) -> socket.socket | None:
     """
     with suppress(OSError):
         twin = socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
-        with suppress(OSError, IndexError):  # the latter for a Unix socket's name
+        with suppress(OSError, IndexError):  # IndexError for a Unix socket's name
             if port in (0, twin.getsockname()[1]):
                 return twin
         twin.close()
@@ -383,7 +383,7 @@ class _ZmqWire(InboxWire):
 
     def close(self) -> None:
         self.shutdown()
-        if self.peer is None:  # a client's loop has only this wire
+        if self.peer is None:  # a client's loop has only one wire
             self._loop.stop()
 
 

@@ -8,7 +8,7 @@ other on several connections.
 
     GET  /    →  200, Minips-Session: its name, then a newline every few seconds
     POST /    Minips-Session, Minips-Call: 0, 1, 2 …; a body (see `framing`)  →  200 and a body
-              403 unknown session   410 it is over   411 413 length missing, or too long   400 nonsense
+              403 unknown session   410 ended session   411 413 length missing, or too long   400 malformed
               429 too many calls wait
 
 A session may have 16 MB of calls outstanding in addition to the one being answered; further bodies are read later.
@@ -452,13 +452,13 @@ class HttpListener(InboxListener[RemoteCaller]):
 
     async def _stop(self) -> None:
         self._closing = True
-        with suppress(OSError):  # a connection wakes `_take`
+        with suppress(OSError):  # this connection wakes `_take`
             socket.create_connection(self._sock.getsockname()[:2], 0.2).close()
         await asyncio.wrap_future(self._taking)
         connections = [connection.transport for connection in self._http.connections]
         await self._http.shutdown(1.0)
         for connection in filter(None, connections):
-            connection.abort()  # even where its peer does not read
+            connection.abort()  # even if its peer does not read
 
 
 async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
