@@ -334,7 +334,7 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (misfits.Reuses(X, Y), "writes into arrays that it returned before"),
         (Sharded(X, Y), "two halves of the rows do not average"),
         (Noisy(X, Y), "other bits the second time"),
-        (WholeBatch(X, Y), r"rows 0 to \d+: the loss is .*, and that of a problem of these rows alone is"),
+        (WholeBatch(X, Y), r"rows 0 to \d+: the loss is .*, and that of a problem of only these rows is"),
         (Unweighted(X, Y, weights=1 + np.arange(len(Y)) % 3), "does not follow the rows' weights"),
         (Scales(X, Y), "other bits the second time|changed the rows, X or y"),
         (Global(X, Y), "uses a global generator"),

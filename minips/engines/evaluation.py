@@ -157,7 +157,7 @@ def evaluation(
     if not all(map(callable, calls)):
         raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")
     if calls and every is None:
-        raise ValueError("on_eval is called after every so many steps: say how many, such as every=20.")
+        raise ValueError("on_eval needs the number of steps between its calls, such as every=20.")
     if every is not None and (not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1):
         raise ValueError(f"every is a number of steps, at least 1; got {every!r}.")
     if every and local:

@@ -1,8 +1,8 @@
 """Runs servers and workers as processes of this machine, which receive their roles over a pipe.
 
 A child is spawned, never forked from the user's process, because it would inherit threads and locks in the middle of
-their work. On Linux several children start as one process, which imports minips once and then forks into all of them
-while it has no thread. An import takes a third of a second of a core, a fork a hundredth.
+their work. On Linux several children start as one process, which imports minips once and then, before it starts any
+thread, forks into all of them. An import takes a third of a second of a core, a fork a hundredth.
 
 A child imports this package and none of the user's modules: not the main module, which might train again, nor modules
 that draw or display. Its role and data are sent by value (`minips.engines.shipping`). It leaves Ctrl-C to its parent,

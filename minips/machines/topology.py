@@ -189,7 +189,7 @@ class Machines(Value):
 def check_one_network(config: Config, cluster: Machines | None) -> None:
     """Raise ValueError if a run would have two networks: the cluster's and the config's link."""
     if cluster and config.link:
-        raise ValueError(f"The cluster has a network of its own, but the config has {config.link!r}. Use link=None.")
+        raise ValueError(f"The cluster has its own network, but the config has {config.link!r}. Use link=None.")
 
 
 @dataclass(frozen=True)

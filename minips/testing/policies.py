@@ -72,7 +72,7 @@ def _check_combined(aggregator: Aggregator, contributions: list[Contribution]) -
             for half in (slice(None, None, 2), slice(1, None, 2)):
                 some = [one._replace(gradients={name: one.gradients[name].reshape(-1)[half]}) for one in contributions]
                 same = same_bits(aggregator.combine(some)[name], y.reshape(-1)[half])
-                require(same, f"elementwise is True, but half of {name!r}, combined alone, gives other values.")
+                require(same, f"elementwise is True, but half of {name!r}, combined separately, gives other values.")
         if len(contributions) < max(WORKERS):
             return
         other_way = aggregator.combine(contributions[::-1])
@@ -247,7 +247,7 @@ def _check_state(optimizer: Optimizer, dtype: Any) -> None:
         require(list(resumed) == list(SHAPES), f"after a step the parameters are {list(resumed)}, not {list(SHAPES)}.")
         for g in grads.values():
             g.fill(np.nan)
-    said = "keeps an array of the caller's, or something outside of the state: with copies a run ends elsewhere"
+    said = "keeps an array of the caller's, or something outside of the state: with copies a run ends differently"
     for name, p in whole.items():
         require(same_bits(p, resumed[name]), f"the optimizer {said}, in {name!r}.")
 

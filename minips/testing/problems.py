@@ -92,7 +92,7 @@ def _check_gradient(problem: Problem, params: Tensors, seed: int | None) -> None
         require(apart, f"the gradient of {name!r} is the parameter's own array, which will change. Copy it.")
     loss, again = evaluate(params)
     same = loss == first[0] and all(map(_same_gradient, again.values(), first[1].values()))
-    hint = "draw from rng alone, and where it is None, not at all" if problem.draws else "draw from rng, a parameter"
+    hint = "draw only from rng, and nothing if it is None" if problem.draws else "draw from rng, a parameter"
     require(same, f"loss_and_gradient gives other bits the second time; {hint}.")
     with without_global_draws("loss_and_gradient"):
         evaluate({name: np.asarray(p / 2, p.dtype) for name, p in params.items()})
@@ -170,10 +170,10 @@ def _check_batches(problem: Problem, params: Tensors) -> None:
             alone, expected = _evaluate(problem.subset(rows), params)
             gradient, expected = _dense(gradient, params), _dense(expected, params)
             alike = _near(np.asarray(loss), np.asarray(alone), params, 0.05)
-            require(alike, f"the loss is {loss:g}, and that of a problem of these rows alone is {alone:g}.")
+            require(alike, f"the loss is {loss:g}, and that of a problem of only these rows is {alone:g}.")
             for name, g in gradient.items():
                 same = _near(g, expected[name], params, 0.05)
-                require(same, f"the gradient of {name!r} is not that of a problem of these rows alone.")
+                require(same, f"the gradient of {name!r} is not that of a problem of only these rows.")
 
 
 def _check_weights(problem: Problem, params: Tensors) -> None:

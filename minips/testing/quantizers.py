@@ -148,7 +148,7 @@ def _check_kept(quantizer: Quantizer, one: _Sent) -> None:
         same = same_bits(one.parts[name], array)
         require(same, f"a later call wrote into the part {name!r}; make new arrays at each call.")
     require(same_bits(one.y, one.y_then), "a later call wrote into the decoded array; make a new one at each call.")
-    with doing("decode needs the parts alone, but other arrays were encoded in between"):
+    with doing("decode needs only the parts, but other arrays were encoded in between"):
         again = _decode(quantizer, one.x, one.parts)
         require(same_bits(again, one.y_then), "it returns other values than before; keep nothing between calls.")
 

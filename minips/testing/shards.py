@@ -47,4 +47,4 @@ def _check_split(shards: Shards, y: Array, workers: int) -> None:
     require(once, f"shards of {counts} rows do not hold each of {len(y)} rows once.")
     require(len(y) < workers or all(counts), f"a worker has no rows: the shards have {counts}.")
     same = all(same_bits(a, b) for a, b in zip(first, again, strict=True))
-    require(same, "the shards differ for the same draws; draw from rng alone.")
+    require(same, "the shards differ for the same draws; draw only from rng.")

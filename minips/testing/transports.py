@@ -204,7 +204,7 @@ def _at_once(gate: _Gate, calls: Callable[[], list[Future[Frames]]]) -> list[Fut
         try:
             return made.result(WAIT_S)
         except TimeoutError:
-            raise AssertionError("call() waits for the answer; it must return at once, with a future.") from None
+            raise AssertionError("call() waits for the answer; it must return a future immediately.") from None
         finally:
             if not made.done():
                 gate.opened.set()

@@ -60,7 +60,7 @@ class Simulated(Engine):
     exponential: bool = option(False, "draw each batch's time from an exponential distribution")
     calibration: ValueField[Calibration | None] = option(None, "the times of stages and transport; None: no time")
     delay_versions: int = option(0, "age of the parameters that a pull returns", minimum=0, step=1)
-    abandon: bool = option(True, "stragglers give up a gradient whose round is over")
+    abandon: bool = option(True, "stragglers give up a gradient whose round has ended")
     traffic: tuple[Traffic, ...] = option((), "competing flows on the network")
     cluster: ValueField[Machines | None] = option(None, "machines with several processes each; None: one process each")
 

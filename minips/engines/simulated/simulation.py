@@ -78,7 +78,7 @@ class Simulation:
         if self.failure:
             raise self.failure
         if not (self._over.triggered or until()):
-            raise RuntimeError("The simulated nodes wait for each other, and nothing is left to happen.")
+            raise RuntimeError("The simulated nodes wait for each other, and no event is left.")
 
     def fail(self, who: str, error: BaseException) -> None:
         """End the run because a node failed."""

@@ -2,8 +2,8 @@
 
 The library's C++ threads do HTTP/2 framing and flow control, with many streams over one connection. The library reports
 that a peer has gone, and pings to find out. It normally uses a .proto and protobuf but does not need them: a generic
-handler accepts functions from bytes to bytes, and here even these do nothing. A channel is one call of the method Talk,
-whose requests and responses are both streams. That keeps their order, and a stream ends when either side does.
+handler accepts functions from bytes to bytes, and none are given here. A channel is one call of the method Talk, whose
+requests and responses are both streams. That keeps their order, and a stream ends when either side does.
 
 On the wire, a message is one body (see `framing`) in HTTP/2 frames of 16 kB. gRPC accepts and returns a message as one
 `bytes`: it is joined (a copy), copied into gRPC's slices and out of them, and once more into writable memory. gRPC

@@ -137,7 +137,7 @@ class Pools:
         with self._changed:
             come = self._come.setdefault(key, {})
             if place in come:
-                raise ValueError(f"there is a connection {place} of this pool already")
+                raise ValueError(f"this pool already has a connection {place}")
             come[place] = wire
             self._changed.notify_all()
             complete, left = False, Limit(COMPLETE_S)

@@ -173,7 +173,7 @@ class _ShmFramer(Framer):
         if place != _SOCKET and limit < self.max_message_bytes:
             raise ValueError("a peer that has not proved itself offers shared memory")
         if done > self._wire.segments:
-            raise ValueError(f"{done} segments are given back, and there are {self._wire.segments}")
+            raise ValueError(f"{done} segments are returned, but only {self._wire.segments} exist")
         end = _HEAD.size + 8 * count
         nbytes = padded_size(end + 4 * done)
         if nbytes > len(here):

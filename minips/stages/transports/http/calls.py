@@ -238,7 +238,7 @@ class _HttpCaller(RemoteCaller):
                 answer = self.answer(body)
                 self._said += size(answer)
                 if self.over.done():
-                    raise ConnectionError("The session is over.")
+                    raise ConnectionError("The session has ended.")
                 future.set_result(answer)
                 while self._said - self.written > OUTSTANDING_BYTES and not self.over.done():
                     time.sleep(_TURN_S)
