@@ -343,7 +343,7 @@ def test_a_run_says_what_loss_and_gradient_returns(problem, said):
         (Renames(X, Y), r"the gradient names \['W', 'B'\], the parameters are \['W', 'b'\]"),
         (Whole(X, Y), "init makes 'w' of int64; parameters must be floats"),
         (DrawnInit(X, Y), "init makes a different 'W' from the same generator"),
-        (DropsAlways(X, Y), "rng not given: .*other bits the second time; .*where it is None, not at all"),
+        (DropsAlways(X, Y), "rng not given: .*other bits the second time; .*nothing if it is None"),
         (DropsGlobally(X, Y), "rng given: .*other bits the second time"),
         (ForgetsTheMask(X, Y), "rng given: the gradient is not that of the loss"),
         (ForgetsARow(), "rows_needed.*the gradient of 'E' has rows that it omits"),

@@ -227,10 +227,9 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
             state["clock"] = step - 1
             optimizer.step(params, {"w": piece.copy()}, state)
     joined = np.concatenate([half["w"] for half in halves])
-    said = (
-        "two servers with half of the values each end elsewhere than one. If that is intended, set elementwise = False"
-    )
-    require(same_bits(joined, whole["w"]), f"{said} in the class.")
+    said = "two servers with half of the values each end with other values than one"
+    advice = "If that is intended, set elementwise = False in the class."
+    require(same_bits(joined, whole["w"]), f"{said}. {advice}")
 
 
 def _check_state(optimizer: Optimizer, dtype: Any) -> None:

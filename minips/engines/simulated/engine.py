@@ -95,8 +95,8 @@ class Simulated(Engine):
         check_one_network(config, self.cluster)
         if job.state is not None and self.delay_versions:
             raise ValueError(
-                f"With delay_versions={self.delay_versions} pulls bring earlier parameters, which a saved run does not "
-                "hold: resume with delay_versions=0."
+                f"With delay_versions={self.delay_versions} pulls return earlier parameters, which a saved run "
+                "does not hold: resume with delay_versions=0."
             )
         simulation = Simulation(self, job)
         if isinstance(config.exchange, AllReduce) and self.delay_versions:
