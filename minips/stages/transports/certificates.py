@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 VALID = timedelta(days=30)
-"""The validity of a certificate before and after its creation; before, because clocks differ."""
+"""A certificate is valid for this long before and after its creation, since clocks differ."""
 
 
 def issue_certificate(host: str) -> tuple[str, str]:
@@ -39,8 +39,8 @@ def issue_certificate(host: str) -> tuple[str, str]:
 
 @contextmanager
 def files(*texts: str) -> Iterator[list[str]]:
-    """Yield a path for each text, of a file that holds it until the block ends. On Linux the file is in this process's
-    memory, so that nothing is left if the process is killed; elsewhere only its owner can read it.
+    """Write each text to a temporary file, and yield the files' paths until the block ends. On Linux the files are in
+    this process's memory, so that nothing is left if the process is killed; elsewhere only their owner can read them.
     """
     with ExitStack() as stack:
         paths = []

@@ -52,7 +52,7 @@ class PatientTransport(StreamTransport):
 
     stranger_s: float = option(STRANGER_S, "longest wait for a peer's first call", above=0, unit="s", operator=True)
     stalled_s: float = option(
-        STALLED_S, "longest that a peer stays below 1 kB/s of a message", above=0, unit="s", operator=True
+        STALLED_S, "longest time that a peer may send a message below 1 kB/s", above=0, unit="s", operator=True
     )
 
 

@@ -7,7 +7,7 @@ The run of bytes is the **body** of a message:
     frames     one after the other
 
 The head and each frame are padded with zeros to a multiple of 64 bytes, so arrays can use the memory that received a
-body. When bodies follow each other in a stream, the kernel's memory and the arrays' share an alignment, which makes
+body. When bodies follow each other in a stream, the kernel's memory has the same alignment as the arrays, which makes
 copies a fifth faster. Memory for incoming messages is aligned too; it is not cleared, and is reused.
 """
 

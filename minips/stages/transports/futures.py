@@ -71,7 +71,7 @@ class Driven(Future[T]):
         return asyncio.wrap_future(self).__await__()
 
     def drive(self, deadline: float | None) -> None:
-        """Work until it is done or ``deadline`` (``time.monotonic``) has passed. Return now if another thread works."""
+        """Work until done or past ``deadline`` (``time.monotonic``). Return immediately if another thread works."""
         raise NotImplementedError
 
     def attend(self) -> None:

@@ -80,7 +80,7 @@ class _Shaped(Transport):
         return f"{self.link!r}.around({self.transport!r})"
 
     def depart(self, frames: Frames) -> Frames:
-        """Return the frames after one that states when their first byte leaves."""
+        """Prepend a frame that states when the first byte of the frames leaves."""
         start, _ = self._out.take(time.monotonic(), size(frames))
         return [_DEPARTURE.pack(start), *frames]
 
