@@ -33,7 +33,7 @@ def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
 
 
 def spreads(seed: int) -> Iterator[tuple[str, Array, bool]]:
-    """Yield named arrays of many values; True if no small number of values dominates the norm, and so the variance."""
+    """Yield a name, an array of many values, and True unless a few values dominate the norm, and so the variance."""
     rng = np.random.default_rng([9, seed])
     yield "ordinary", rng.standard_normal(1000), True
     yield "evenly spread", np.linspace(-1, 1, 1000, dtype=np.float32), True

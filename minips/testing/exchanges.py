@@ -56,7 +56,7 @@ def _check_counts(config: Config, pieces: int) -> None:
 
 
 def _check_sums(config: Config, quantizer: Quantizer) -> None:
-    """Check the error of each piece: n − 1 added messages err, as does passing it on; the mean errs by 1/n of that."""
+    """Check the error of each piece: n − 1 added messages and the final one err; the mean errs by 1/n of that."""
     gradients = [tensors(rank, np.float32) for rank in range(config.workers)]
     means = _means(config, gradients)
     for name, x in means[0].items():

@@ -1,10 +1,10 @@
 """Simulates a slow network on one machine: adds a link's bandwidth and latency to any transport.
 
-A message of S bytes that starts at time t over a link with B bytes per second and a latency of α seconds has left at t
-+ S/B and has arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers. A
-message first waits until the sender's earlier messages have left. At the receiver, it then waits for the messages whose
-first byte left earlier. The network does not store messages: the first bytes arrive while the last ones leave. So n
-workers that push S bytes each to one server take nS/B + α.
+A message of S bytes that starts at t over a link with B bytes per second and a latency of α seconds has left at t + S/B
+and has arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers. A message
+first waits until the sender's earlier messages have left. At the receiver, it then waits for the messages whose first
+byte left earlier. The network does not store messages: the first bytes arrive while the last ones leave. So n workers
+that push S bytes each to one server take nS/B + α.
 
 The send call itself is not slowed. The sender notes when the message would have left, on the clock shared by all
 processes of a machine, and the receiver holds the message back until it would have arrived.

@@ -96,7 +96,7 @@ class Flow:
         self._incoming, self._outgoing = Patience(stalled_s), Patience(stalled_s)
 
     def progress(self) -> tuple[int, int, int]:
-        """Return the bytes that the peer acknowledged, that it sent, and that are still to be sent; 0 if unknown."""
+        """Return how many bytes the peer acknowledged, the peer sent, and are still to be sent; 0 if unknown."""
         with suppress(AttributeError, OSError, struct.error):
             acked, received, waits = _TCP_INFO.unpack(
                 self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
