@@ -37,7 +37,7 @@ def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
         return lambda worker: problem.shard(worker, workers)
     if type(problem).shard is not Problem.shard:
         raise ValueError(
-            f"{type(problem).__name__} shares out its rows by its own shard(worker, workers), so shards={shards!r} "
+            f"{type(problem).__name__} divides its rows with its own shard(worker, workers), so shards={shards!r} "
             "would do nothing. Leave one of them out; to change each part, override subset(rows) in place of shard."
         )
     problem.shard(0, workers)  # raises an error for more workers than rows
@@ -45,7 +45,7 @@ def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
     once = len(parts) == workers and np.array_equal(np.sort(np.concatenate(parts)), np.arange(problem.rows))
     if not (once and all(map(len, parts))):
         raise ValueError(
-            f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and each worker some; got "
+            f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and every worker some; got "
             f"shards of {', '.join(str(len(part)) for part in parts)} rows. ps.testing.check names the fault."
         )
     return lambda worker: problem.subset(parts[worker])

@@ -106,7 +106,7 @@ class Driven(Future[T]):
             if time.monotonic() - deadline > TICK_S:  # this process was late, and has not read since
                 return self.result(timeout)
             raise TimeoutError(
-                f"No answer came within {timeout:g} seconds. Are the other side and whatever it waits for running?"
+                f"No answer came within {timeout:g} seconds. Are the other side and everything it waits for running?"
             ) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
