@@ -251,7 +251,7 @@ def test_a_run_that_an_evaluation_ends_with_an_error_keeps_those_before():
     ("given", "sentence"),
     [
         ({"every": 0}, "every is a number of steps, at least 1; got 0"),
-        ({"on_eval": print}, r"on_eval is called after every so many steps: say how many, such as every=20\."),
+        ({"on_eval": print}, r"on_eval needs the number of steps between its calls, such as every=20\."),
         ({"every": True}, "every is a number of steps, at least 1; got True"),
         ({"every": 0, "on_eval": print}, "every is a number of steps, at least 1; got 0"),
         ({"every": 2, "on_eval": [7]}, "on_eval takes functions"),

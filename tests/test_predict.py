@@ -231,7 +231,7 @@ def test_on_a_cluster_workers_do_not_share_the_cores_of_this_machine():
     assert "8 on each of 4 machines, shared by 8 workers and 1 server" in str(there)
     slower = cost.predict(PROBLEM, config, calibration, cluster=replace(cluster, compute_s=0.3))
     assert 0.3 < slower.seconds_per_step < 0.31
-    with pytest.raises(ValueError, match="The cluster has a network of its own"):
+    with pytest.raises(ValueError, match="The cluster has its own network"):
         cost.predict(PROBLEM, replace(config, link=ps.Link()), calibration, cluster=cluster)
 
 

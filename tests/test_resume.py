@@ -237,7 +237,7 @@ def test_what_does_not_go_together_is_refused():
         resume(ps.LinearRegression(*ps.datasets.diabetes()))
     with pytest.raises(TypeError, match="resume takes a Run, or the path of a saved one; got 7"):
         resume(run=7)
-    with pytest.raises(ValueError, match="delay_versions=2 pulls bring earlier parameters"):
+    with pytest.raises(ValueError, match="delay_versions=2 pulls return earlier parameters"):
         resume(engine=ps.Simulated(delay_versions=2))
     run.state = None
     with pytest.raises(ValueError, match="has no state"):

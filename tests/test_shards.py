@@ -114,7 +114,7 @@ def test_a_problems_own_shard_goes_first_and_takes_no_other_shards():
     problem = Own(*DATA)
     np.testing.assert_array_equal(rows_of(CONFIG, problem)[0].X, PROBLEM.shard(2, 3).X)
     config = replace(CONFIG, shards="bylabel")
-    refused = r"Own shares out its rows by its own shard.*shards=ByLabel\(\) would do nothing.*override subset"
+    refused = r"Own divides its rows with its own shard.*shards=ByLabel\(\) would do nothing.*override subset"
     for engine in ENGINES:
         with pytest.raises(ValueError, match=refused):
             ps.train(problem, config, engine=engine)
@@ -164,7 +164,7 @@ def test_wrong_shards_are_told_why(registry, how, said):
 
 @pytest.mark.parametrize("how", ["losing", "twice", "too many", "empty"])
 def test_wrong_shards_end_a_run_before_it_begins(how):
-    with pytest.raises(ValueError, match=r"must give each of 120 rows to one of 3 workers, and each worker some; got"):
+    with pytest.raises(ValueError, match=r"must give each of 120 rows to one of 3 workers, and every worker some; got"):
         ps.train(PROBLEM, replace(CONFIG, shards=Wrong(how)), engine="simulated")
 
 

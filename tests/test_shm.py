@@ -90,7 +90,7 @@ def test_a_segment_that_could_be_pulled_away_is_refused(ends):
     [
         (_HEAD.pack(0, 1, 1, 0, 7) + struct.pack("<Q", LARGE), "no segment 7"),
         (_HEAD.pack(0, 2, 1, 0, 0) + struct.pack("<Q", LARGE), "without a descriptor"),
-        (_HEAD.pack(0, 0, 0, 9, 0), "9 segments are given back"),
+        (_HEAD.pack(0, 0, 0, 9, 0), "9 segments are returned"),
         (_HEAD.pack(0, 0, 1, 0, 0) + struct.pack("<Q", 2**40), "larger than"),
     ],
 )

@@ -450,7 +450,7 @@ def test_a_cluster_is_the_only_network():
     cluster = cost.Cluster(machines=2)
     with pytest.raises(ValueError, match="has its own topology"):
         ps.Simulated(cluster=cluster, topology="ring")
-    with pytest.raises(ValueError, match="The cluster has a network of its own"):
+    with pytest.raises(ValueError, match="The cluster has its own network"):
         ps.train(SOFTMAX, ps.Config(steps=1, link=LINK), engine=ps.Simulated(cluster=cluster))
 
 

@@ -165,7 +165,7 @@ def test_hosts_are_tuned_on_their_network_whose_latency_is_found_once(calibrated
     ("where", "error", "words"),
     [
         ({}, ValueError, r"tune needs a target_accuracy, such as 0\.9, .*; got None"),
-        ({"link": ps.Link(), "cluster": OFFICE}, ValueError, r"The cluster has a network of its own.*Use link=None"),
+        ({"link": ps.Link(), "cluster": OFFICE}, ValueError, r"The cluster has its own network.*Use link=None"),
         ({"link": ps.Link(), "engine": ps.Hosts(), "candidates": [ps.Config()]}, ValueError, "would be two links"),
         ({"cluster": OFFICE, "engine": ps.Hosts()}, ValueError, r"and Cluster.* each have a network"),
         ({"cluster": OFFICE, "engine": "threads"}, ValueError, r"runs on this machine, not on Cluster.*ps\.Ray"),

@@ -348,7 +348,7 @@ class KeepsTheGradient(Descent):
             p -= self.lr * 0.5 * (grads[name] + last)
 
 
-@refused("keep everything in the state|step_into and step give different values|ends elsewhere")
+@refused("keep everything in the state|step_into and step give different values|ends differently")
 class InTheClass(Descent):
     velocities = {}
 
@@ -356,7 +356,7 @@ class InTheClass(Descent):
         return self.velocities
 
 
-@refused("step_into and step give different values|ends elsewhere")
+@refused("step_into and step give different values|ends differently")
 class ByTheArraysPlace(Descent):
     """Finds the memory of an array by its address."""
 
@@ -399,7 +399,7 @@ class ByLayers(ps.Optimizer):
             p -= p.dtype.type(0.1 / (1 + float(np.linalg.norm(grads[name])))) * grads[name]
 
 
-@refused("end elsewhere than one. If that is intended, set elementwise = False in the class")
+@refused("end with other values than one. If that is intended, set elementwise = False in the class")
 class ByLayersUnsaid(ByLayers):
     pass
 
@@ -410,7 +410,7 @@ class ByLayersSaid(ByLayers):
     elementwise = False
 
 
-@refused("two servers with half of the values each end elsewhere than one")
+@refused("two servers with half of the values each end with other values than one")
 class DividesByTheNorm(Descent):
     def step(self, params, grads, state):
         for name, p in params.items():
@@ -575,7 +575,7 @@ class GivesSlices(InTurn):
         return [range(worker, len(y), workers) for worker in range(workers)]
 
 
-@refused("the shards differ for the same draws; draw from rng alone")
+@refused("the shards differ for the same draws; draw only from rng")
 class ShufflesGlobally(InTurn):
     def split(self, y, workers, rng):
         return np.array_split(np.random.permutation(len(y)), workers)

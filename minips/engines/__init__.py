@@ -1,4 +1,4 @@
-"""Engines: where servers and workers run. One call trains on any of them."""
+"""Engines run servers and workers as threads, processes, hosts or in virtual time; one call trains on any of them."""
 
 from typing import TYPE_CHECKING
 

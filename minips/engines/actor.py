@@ -1,6 +1,6 @@
-"""One server or worker on a Ray cluster: an actor that runs a role in a thread and passes words to and from its pipe.
+"""A server or worker on a Ray cluster: an actor that runs a role in a thread and relays the words on its pipe.
 
-Ray creates the actor in its own process on its node, where minips has to be installed.
+Ray creates the actor in its own process on a node, where minips must be installed.
 """
 
 import gc
@@ -18,7 +18,7 @@ from minips.stages.transports.certificates import files, issue_certificate
 
 
 class ActorInfo(NamedTuple):
-    """The place of an actor, and the certificate of its server: public, empty without TLS."""
+    """An actor's place, and its server's public certificate (empty without TLS)."""
 
     host: str
     pid: int
@@ -26,7 +26,7 @@ class ActorInfo(NamedTuple):
 
 
 class Actor:
-    """The methods that the supervisor calls through Ray. The key of the certificate stays in this process."""
+    """The methods that the supervisor calls through Ray. The certificate's private key stays in this process."""
 
     def __init__(self, serves: bool) -> None:
         import ray
@@ -36,16 +36,16 @@ class Actor:
         self._here, self._there = multiprocess().Pipe()
 
     def info(self) -> ActorInfo:
-        """The place of this actor."""
+        """Return this actor's host, process id and certificate."""
         return ActorInfo(self._host, os.getpid(), self._certificate)
 
     def now(self) -> float:
-        """This machine's clock."""
+        """Return the time on this machine's clock."""
         return time.monotonic()
 
     def begin(self, assignment: bytes, authorities: str, offset_s: float) -> None:
-        """Start the role of the assignment in a thread. With ``authorities``, the certificates of all servers, the role
-        uses TLS. ``offset_s`` is added to the times in its words.
+        """Start the assignment's role in a thread. If ``authorities`` (the certificates of all servers) is not empty,
+        the role uses TLS. The actor adds ``offset_s`` to the times in the role's words.
         """
         arguments = (assignment, authorities, offset_s)
         threading.Thread(target=self._run_role, args=arguments, name="minips-role", daemon=True).start()
@@ -56,19 +56,19 @@ class Actor:
             self._here.send((word, value))
 
     def receive(self, timeout: float) -> list[bytes] | None:
-        """The words that the role has sent, or the first one within ``timeout`` seconds; None after the role's end."""
+        """Return the role's words, waiting up to ``timeout`` seconds for the first; None once the role has ended."""
         words: list[bytes] = []
         try:
             while self._here.poll(0 if words else timeout):
                 words.append(self._here.recv_bytes())
-        except (EOFError, OSError):  # OSError where the role ended before reading a word
+        except (EOFError, OSError):  # OSError if the role ended before reading a word
             return words or None
         return words
 
     def _run_role(self, assignment: bytes, authorities: str, offset_s: float) -> None:
         with self._there, ExitStack() as stack:
             control = _ShiftedPipe(self._there, offset_s)
-            gc.freeze()  # otherwise each collection scans all that Ray has imported
+            gc.freeze()  # otherwise each collection would scan everything that Ray imported
 
             def prepare(parts: dict[str, Any]) -> dict[str, Any]:
                 if not authorities:
@@ -94,7 +94,7 @@ class _ShiftedPipe(ControlPipe):
 
 
 def shift_times(word: str, value: Any, seconds: float) -> Any:
-    """The value of a role's word, with ``seconds`` added to each of its times.
+    """Return the value of a role's word with ``seconds`` added to each of its times.
 
     >>> shift_times("progress", (8, [(1.0, 0, 2.3)]), 0.5)
     (8, [(1.5, 0, 2.3)])

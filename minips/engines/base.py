@@ -1,4 +1,4 @@
-"""The contract of an engine: it runs the servers and workers of a config, and turns their reports into a `Run`."""
+"""The contract of an engine: it runs a config's servers and workers, and builds a `Run` from their reports."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
@@ -10,35 +10,35 @@ from minips.results.run import Run, State, Stop, Watch
 from minips.stage import Stage, Tensors, names, stage_class
 
 REACHES = ("process", "machine", "network")
-"""How far a transport may reach, the nearest first."""
+"""The possible reaches of a transport, nearest first."""
 
 
 class TrainingJob(NamedTuple):
-    """The work of an engine: train ``problem`` as ``config`` says."""
+    """The job of an engine: train ``problem`` as ``config`` says."""
 
     problem: Problem
     config: Config
     params: Tensors
-    """The parameters at the start: fresh ones, or with ``state`` those of a saved run."""
+    """The initial parameters: fresh ones or, with ``state``, those of a saved run."""
     watch: Watch
-    """Called with the progress a few times a second."""
+    """Called with the progress several times a second."""
     stop: Stop
     """Returns True to end the run early."""
     evaluation: Evaluation | None
-    """Called in the pauses."""
+    """Called when the run pauses."""
     state: State | None
-    """The state of a saved run with as many workers and servers, whose updates count too; None for a fresh run."""
+    """A saved run's state, for the same numbers of workers and servers; its updates count too. None for a fresh run."""
 
 
 class Engine(Stage):
-    """The contract."""
+    """The base class of engines."""
 
     kind: ClassVar[str] = "engine"
     apart: ClassVar[str] = "process"
-    """How far apart its servers and workers are, in the terms of `Transport.reach`."""
+    """The distance between its servers and workers, in the terms of `Transport.reach`."""
 
     def check(self, config: Config) -> None:
-        """ValueError where this engine cannot run ``config``; called before anything is started."""
+        """Raise ValueError if this engine cannot run ``config``. Called before anything is started."""
         reach, far = config.transport.reach, REACHES[REACHES.index(self.apart) :]
         if reach not in far:
             classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}
@@ -50,8 +50,8 @@ class Engine(Stage):
 
     @abstractmethod
     def run(self, job: TrainingJob) -> Run:
-        """Train until the config's updates are applied, or until the job's ``stop()`` says so.
+        """Train until the config's updates are applied, or until the job's ``stop()`` returns True.
 
-        The run lacks only validation loss and accuracy. RuntimeError where a worker or a server failed. Whatever
-        happens, nothing that was started is left running.
+        The returned run lacks only validation loss and accuracy. Raise RuntimeError if a worker or a server fails. In
+        every case, end everything that was started.
         """

@@ -1,8 +1,8 @@
-"""Evaluations: functions that a training run calls with its parameters and losses every so many steps.
+"""Evaluations: functions that a training run calls with its parameters and losses at regular steps.
 
-``train(…, every=20, on_eval=[…])`` pauses the run after every 20 steps of all the workers, and at its end; nothing
-moves until each function has had its `Eval`. A function that returns True ends the run there. The run keeps the losses
-of its pauses. So all engines end with the same bits, and the run pays for the time of its evaluations.
+``train(…, every=20, on_eval=[…])`` pauses the run after every 20 steps of all the workers, and at its end. Training
+resumes when each function has processed its `Eval`; a function that returns True ends the run. The run keeps the losses
+of its pauses. So all engines end with the same bits, and evaluations add to the run's time.
 """
 
 import csv
@@ -25,18 +25,18 @@ from minips.stage import Tensors
 
 
 class Eval(NamedTuple):
-    """A run in a pause."""
+    """The state of a run during a pause."""
 
     step: int
-    """Gradient steps of each worker so far, those of an earlier run included."""
+    """Gradient steps of each worker so far, including those of an earlier run that is resumed."""
     params: Tensors
-    """The parameters; a function may keep them."""
+    """The parameters, which a function may keep."""
     loss: float
-    """The training loss of the last step: the mean over the batches of all the workers; NaN before the first step."""
+    """The training loss of the last step, averaged over the batches of all the workers; NaN before the first step."""
     validation_loss: float | None
-    """On held-out rows, without the problem's penalty; None where the problem holds none."""
+    """The loss on held-out rows, without the problem's penalty; None if the problem has no held-out rows."""
     seconds: float
-    """Since the start of the step loop, evaluations included."""
+    """Seconds since the step loop started, including evaluations."""
 
 
 OnEval = Callable[[Eval], bool | None]
@@ -44,18 +44,18 @@ OnEval = Callable[[Eval], bool | None]
 
 @dataclass
 class EarlyStopping:
-    """Ends a run whose loss on held-out rows has not fallen by more than ``min_delta`` below its best for ``patience``
-    evaluations. ``best`` is the evaluation with the best loss: keep its ``params``.
+    """Ends a run when its loss on held-out rows has not fallen by more than ``min_delta`` below its best for
+    ``patience`` evaluations. ``best`` is the evaluation with the lowest loss; its ``params`` are the ones to keep.
 
-    ValueError, in the run, where the problem holds no held-out rows. Source: Prechelt 1998, "Early Stopping – But
-    When?", the class of criteria UP.
+    The run raises ValueError if the problem has no held-out rows. Source: Prechelt 1998, "Early Stopping – But When?",
+    the class of criteria UP.
     """
 
     patience: int = 5
     min_delta: float = 0.0
     best: Eval | None = field(default=None, init=False)
     waited: int = field(default=0, init=False)
-    """Evaluations since the best one."""
+    """The number of evaluations since the best one."""
     _last: Eval | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class EarlyStopping:
         loss = now.validation_loss
         if loss is None:
             raise ValueError(
-                "EarlyStopping watches the loss of held-out rows, and the problem has none. Give it X_validation and "
+                "EarlyStopping needs the loss of held-out rows, but the problem has none. Give it X_validation and "
                 "y_validation."
             )
         if self._last and (now.step <= self._last.step or now.seconds < self._last.seconds):  # a new run has begun
@@ -85,7 +85,7 @@ class EarlyStopping:
 @dataclass
 class CsvLog:
     """Writes a row of step, seconds, loss and validation_loss at each evaluation. The first row replaces an existing
-    file; with ``append`` rows are added to it. A pipe or a device works, too. OSError where writing is impossible.
+    file; with ``append``, rows are added to it. The path may also be a pipe or a device. Raises OSError if it fails.
     """
 
     path: str | Path
@@ -94,7 +94,7 @@ class CsvLog:
 
     def __call__(self, now: Eval) -> None:
         if not self._rows and (stream := files.stream(self.path)):
-            weakref.finalize(self, stream.close)  # until then a pipe's reader sees no end of file
+            weakref.finalize(self, stream.close)  # a pipe's reader sees the end of the file only then
         appends = self._rows > 0 or (self.append and self._holds_rows())
         writer = csv.writer(text := io.StringIO())
         if not appends:
@@ -110,8 +110,8 @@ class CsvLog:
 
 
 class Evaluation:
-    """The pauses of a run, one after ``every`` clocks of ``each`` gradient steps: nothing moves until all functions
-    have had their `Eval`.
+    """Pauses a run every ``every`` clocks, each of ``each`` gradient steps, until all functions have processed their
+    `Eval`.
     """
 
     def __init__(self, problem: Problem, every: int, calls: Sequence[OnEval], began_s: float, each: int = 1) -> None:
@@ -119,11 +119,11 @@ class Evaluation:
         self._held_out, self._calls, self._began_s = problem.held_out(), calls, began_s
         self._clock = -1
         self.rows: Evaluations = []
-        """The losses so far."""
+        """The losses at each pause so far."""
 
     def call(self, clock: int, params: Tensors, losses: Rows, seconds: float) -> bool:
-        """Evaluate the run at a clock, ``seconds`` after its start. True where a function ends it."""
-        if clock == self._clock:  # a round of fewer workers
+        """Evaluate the run at a clock, ``seconds`` after its start. Return True if a function ends it."""
+        if clock == self._clock:  # fewer workers completed another round
             return False
         self._clock = clock
         with np.errstate(over="ignore", invalid="ignore"):
@@ -138,7 +138,7 @@ class Evaluation:
         return any(answers)
 
     def end(self, run: Run) -> None:
-        """Evaluate the run at its end, unless a pause at the same step has done so."""
+        """Evaluate the run at its end, unless it was evaluated in a pause at the same step."""
         if run.clocks > self._clock and run.diverged is None:
             self.call(run.clocks, run.params, run.losses, run.seconds)
 
@@ -150,14 +150,14 @@ def evaluation(
     began_s: float,
     local: LocalSteps | None = None,
 ) -> Evaluation | None:
-    """The pauses after ``every`` so many steps, for these functions; None without ``every``. TypeError or ValueError
-    where they do not fit together.
+    """Return the evaluation that calls these functions every ``every`` steps; None without ``every``. Raise TypeError
+    or ValueError if the arguments do not fit together.
     """
     calls: list[Any] = [on_eval] if callable(on_eval) or not isinstance(on_eval, Iterable) else [*on_eval]
     if not all(map(callable, calls)):
         raise TypeError(f"on_eval takes functions of a ps.Eval; got {on_eval!r}.")
     if calls and every is None:
-        raise ValueError("on_eval is called after every so many steps: say how many, such as every=20.")
+        raise ValueError("on_eval needs the number of steps between its calls, such as every=20.")
     if every is not None and (not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1):
         raise ValueError(f"every is a number of steps, at least 1; got {every!r}.")
     if every and local:

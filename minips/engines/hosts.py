@@ -1,10 +1,10 @@
-"""Servers and workers on hosts of their own: network namespaces of this machine, joined by the kernel's network.
+"""Servers and workers on separate hosts: network namespaces of this machine, joined by the kernel's network.
 
-The fork server of `Processes` makes a user namespace, in which its user may make networks, and there a network with a
-bridge for each switch of the topology. Each child that it forks makes its own network namespace, and a veth pair from
-there to its bridge. A token bucket at both ends of each link holds its rate, each way. TCP and the queues are the
-kernel's. This needs no root, and changes nothing outside these namespaces. They, and everything in them, end with their
-last process.
+The fork server of `Processes` creates a user namespace, in which an ordinary user may create networks. In it, the fork
+server creates a network with a bridge for each switch of the topology. Each forked child creates its own network
+namespace, and a veth pair from it to its bridge. A token bucket at each end of a link enforces its rate in each
+direction. The kernel provides TCP and the queues. This needs no root rights, and changes nothing outside these
+namespaces. They end, with everything in them, with their last process.
 """
 
 import ctypes
@@ -33,14 +33,14 @@ from minips.stages.transports.network import NetworkTransport
 from minips.words import message_of
 
 PACKET_BYTES = 1514
-"""A full Ethernet frame as the kernel counts it: 1,500 bytes, and 14 of header."""
+"""A full Ethernet frame as the kernel counts it: 1,500 bytes plus a header of 14."""
 UNMADE_S = 1e-4
-"""The longest link latency that is left out where the kernel cannot make it."""
+"""The longest link latency, in seconds, that is left out if the kernel cannot simulate it."""
 _NEWUSER, _NEWNET, _PDEATHSIG = 0x10000000, 0x40000000, 1
 _INSTEAD = "Use engine=Simulated(topology=…), which needs no rights; or engine=Processes() and Config.link=Link(…)."
 _REFUSED = {
     "ring": "they do not forward what others send",
-    "fattree": "its links near the root are as fast as all below together, and one machine is not",
+    "fattree": "its links near the root would need more speed than one machine has",
     "own": "its links may have any kind and form loops",
 }
 _FORBIDDING = {
@@ -54,18 +54,18 @@ _FORBIDDING = {
 @register
 @dataclass(frozen=True)
 class Hosts(Engine):
-    """Each server and each worker on a host of its own: a network namespace of this machine, on Linux, without root.
+    """Each server and each worker on its own host, a network namespace of this machine. Needs Linux, but not root.
 
-    The ``topology`` is one that `Simulated` takes, too: `Star`, `Tree` or `TwoRacks`. Its rates are those of whole
-    frames: 1,448 of 1,514 bytes belong to a message. The kernel's TCP runs over it, so queues overflow at
-    ``buffer_bytes``, and flows share a link unfairly at times. With buffers as deep as the default little is lost; a
-    real switch has 50 to 200 kB per port. The kernel's netem makes latency and loss. In a kernel without it, a latency
-    of at most 0.1 ms per link is left out, and anything more is refused. Above some 200 Mbit/s two cores are the limit,
-    not the network, as `cost.predict` (``engine=``) says. The run's events describe the network, and give the
-    round-trip time of a small packet.
+    The ``topology`` is a `Star`, `Tree` or `TwoRacks`, as for `Simulated`. Its rates count whole frames: 1,448 of 1,514
+    bytes belong to a message. The kernel's TCP runs over it, so queues overflow at ``buffer_bytes``, and flows
+    sometimes share a link unfairly. With buffers as large as the default, few packets are lost; a real switch has 50 to
+    200 kB per port. The kernel's netem adds latency and loss. If the kernel lacks netem, a latency of up to 0.1 ms per
+    link is left out, and anything more is refused. Above about 200 Mbit/s two cores limit the speed, not the network,
+    as `cost.predict` (``engine=``) says. The run's events describe the network, and report the round-trip time of a
+    small packet.
 
-    The transport has to work over a network: tcp, http, zmq, grpc, pyro or thrift. This network is private, so it needs
-    no TLS. RuntimeError, in a sentence, where this machine does not allow hosts.
+    The transport must work over a network: tcp, http, zmq, grpc, pyro or thrift. This network is private, so it needs
+    no TLS. Raises RuntimeError, with the reason, if this machine does not allow hosts.
     """
 
     name = "hosts"
@@ -74,7 +74,7 @@ class Hosts(Engine):
     extra = "hosts"
     topology: StageField[Topology | None] = option(None, "the network; None: a star of 100 Mbit/s")
     buffer_bytes: int = option(
-        4_000_000, "bytes that wait at each end of a link at most", minimum=2 * PACKET_BYTES, step=1, unit="byte"
+        4_000_000, "limit on the bytes queued at each end of a link", minimum=2 * PACKET_BYTES, step=1, unit="byte"
     )
     congestion: str = option("reno", "the congestion control of TCP on every host, by the kernel's name")
 
@@ -100,11 +100,11 @@ class Hosts(Engine):
 
     @property
     def network(self) -> Any:
-        """The topology; by default, a star of 100 Mbit/s."""
+        """Return the topology; by default, a star of 100 Mbit/s."""
         return self.topology or Star(1e8)
 
     def transport(self, config: Config) -> NetworkTransport:
-        """The config's transport. ValueError where it is not over a network, or there is a link as well."""
+        """Return the config's transport. Raise ValueError if it does not use a network, or if the config has a link."""
         if not isinstance(config.transport, NetworkTransport):
             over = "Use tcp, http, zmq, grpc, pyro or thrift."
             raise ValueError(f"Only a network joins Hosts; got transport={config.transport!r}. {over}")
@@ -114,13 +114,13 @@ class Hosts(Engine):
         return config.transport
 
     def graph(self, workers: int, servers: int) -> Any:
-        """The network, as `Topology.graph` draws it, with the latency that a link has here beyond the loopback's, as
-        two hosts made for this measure it. RuntimeError, in a sentence, where none can be made.
+        """Return the network as `Topology.graph` draws it, but with the link latency measured between two temporary
+        hosts (beyond the loopback's). Raise RuntimeError, with the reason, if no host can be made.
         """
         return self.measured_topology().graph(workers, servers)
 
     def measured_topology(self) -> Topology:
-        """The topology with its measured latency, as in `graph`. Takes two seconds."""
+        """Return the topology with its measured latency, as in `graph`. Takes two seconds."""
         network = self.network
         pair = replace(self, topology=Star(network.bandwidth_bps, network.latency_s, network.loss))
         with Supervisor(partial(pair.start, "tcp")) as supervisor:
@@ -128,7 +128,7 @@ class Hosts(Engine):
         return cast(Topology, replace(network, latency_s=facts[1][1] / 4))
 
     def start(self, scheme: str, *names: str) -> list[Child]:
-        """A child on a host of its own for each name; its first word is ``host``, with facts about the network."""
+        """Start a child on its own host for each name. Its first word is ``host``, with facts about the network."""
         if sys.platform != "linux":
             raise RuntimeError(f"Hosts are network namespaces of Linux, and this is {sys.platform}. {_INSTEAD}")
         network = _Network(self, names)
@@ -139,7 +139,7 @@ class Hosts(Engine):
 
 
 def lacking() -> str:
-    """A sentence on why hosts cannot be made here; empty where they can. Makes two, and ends them."""
+    """Return a sentence that says why hosts cannot be made here; empty if they can. Makes two hosts, and ends them."""
     try:
         Hosts().graph(1, 1)
     except (RuntimeError, ModuleNotFoundError) as error:
@@ -148,7 +148,7 @@ def lacking() -> str:
 
 
 class _Network:
-    """The network of a run, planned in the run's process, and made in the fork server and its children."""
+    """The network of a run, planned in the run's process, and created in the fork server and its children."""
 
     def __init__(self, hosts: Hosts, names: Sequence[str]) -> None:
         topology: Any = hosts.network
@@ -163,8 +163,8 @@ class _Network:
         self._made = self._netem = False
 
     def fork(self, name: str, pipe: Any) -> int:
-        """In the fork server, fork a child onto its host; the child's first word has facts about the network, or says
-        what failed. RuntimeError, in a sentence, where there can be no network.
+        """In the fork server, fork a child onto its host. The child's first word carries facts about the network, or
+        the error. Raise RuntimeError, with the reason, if the network cannot be created.
         """
         try:
             if not self._made:
@@ -181,7 +181,7 @@ class _Network:
         return pid
 
     def _make(self) -> None:
-        """Make the switches and the links between them, in fresh namespaces."""
+        """Create the switches and the links between them, in fresh namespaces."""
         from pyroute2 import IPRoute, NetlinkError
 
         user, group = os.geteuid(), os.getegid()
@@ -194,7 +194,7 @@ class _Network:
                 kernel.tc("add", "netem", _index(kernel, "lo"), delay=1)
                 self._netem = True
             if (topology.loss or topology.latency_s > UNMADE_S) and not self._netem:
-                least = f"without it loss has to be 0, and latency_s at most {UNMADE_S:g}"
+                least = f"without it, loss must be 0 and latency_s at most {UNMADE_S:g}"
                 raise RuntimeError(f"this kernel has no netem, to make {topology!r}: {least}")
             for bridge in self._bridges.values():
                 kernel.link("add", ifname=bridge, kind="bridge", state="up")
@@ -205,11 +205,11 @@ class _Network:
         self._made = True
 
     def _enter(self, name: str) -> tuple[list[str], float]:
-        """Move this process to a host of its own, and join that to its switch. Returns the result of `_facts`."""
+        """Move this process to its own host, and connect the host to its switch. Return the result of `_facts`."""
         from pyroute2 import IPRoute
 
         number, (switch, bits) = self._names.index(name), self._cables[name]
-        with IPRoute() as switches:  # stays with the namespace in which it was opened
+        with IPRoute() as switches:  # stays in the namespace in which it was opened
             _unshare(_NEWNET)
             _set_tcp(self._hosts.congestion)
             with IPRoute() as kernel:
@@ -224,7 +224,7 @@ class _Network:
     def _plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
         """Set up one end of a link."""
         index, rate, topology, limit = _index(kernel, end), bits / 8, self._topology, self._hosts.buffer_bytes
-        # Two packets pass at once, or as many as a late timer lets through; more would escape the rate.
+        # Room for two packets, or for what a late timer lets pass in one step; a larger bucket would exceed the rate.
         burst = max(2 * PACKET_BYTES, int(rate * 1e-4))
         kernel.tc("add", "tbf", index, handle="1:", rate=int(rate), burst=burst, limit=limit)
         if self._netem and (topology.latency_s or topology.loss):
@@ -234,8 +234,8 @@ class _Network:
         kernel.link("set", index=index, state="up", master=_index(kernel, bridge) if bridge else 0)
 
     def _facts(self, switches: Any) -> tuple[list[str], float]:
-        """Facts about the network, some measured by the last host once the first is there; and the round trip of a
-        packet to the first, in seconds, beyond that of a packet to this host itself.
+        """Return facts about the network, and the round-trip time of a packet to the first host, in seconds, beyond
+        that of a packet to this host itself. Only the last host measures, once the first host is ready.
         """
         topology, first, last = self._topology, self._names[0], self._names[-1]
         deadline = time.monotonic() + START_S / 2
@@ -251,7 +251,7 @@ class _Network:
 
 
 def _round_trip_s(address: str) -> float:
-    """Seconds of a packet to a host and back: nothing listens at its port 1, so it refuses at once."""
+    """Return a packet's round-trip time, in seconds: nothing listens at port 1, so the host refuses immediately."""
     began = time.perf_counter()
     with suppress(ConnectionRefusedError):
         socket.create_connection((address, 1), FAREWELL_S).close()
@@ -259,12 +259,12 @@ def _round_trip_s(address: str) -> float:
 
 
 def _index(kernel: Any, name: str) -> int:
-    """The number of a network interface."""
+    """Return the number of a network interface."""
     return int(kernel.link_lookup(ifname=name)[0])
 
 
 def _set_tcp(congestion: str) -> None:
-    """Set the congestion control of this namespace, and spare it the packets of IPv6's neighbour discovery."""
+    """Set this namespace's congestion control, and suppress the packets of IPv6's neighbour discovery."""
     with suppress(OSError):
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     try:
@@ -275,7 +275,7 @@ def _set_tcp(congestion: str) -> None:
 
 
 def _unshare(flags: int) -> None:
-    """Enter fresh namespaces of these kinds, and end as soon as the parent does. OSError where that is forbidden."""
+    """Enter fresh namespaces of these kinds, and end as soon as the parent does. Raise OSError if that is forbidden."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(flags):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "unshare")
@@ -283,8 +283,8 @@ def _unshare(flags: int) -> None:
 
 
 def _sentence(error: BaseException) -> str:
-    """The reason why hosts cannot be made and, where rights are lacking, the setting that forbids it."""
-    why, number = message_of(error), getattr(error, "errno", None) or getattr(error, "code", None)  # of netlink
+    """Return a sentence that says why hosts cannot be made and, if rights are lacking, which setting forbids it."""
+    why, number = message_of(error), getattr(error, "errno", None) or getattr(error, "code", None)  # code: netlink
     if number:
         call = getattr(error, "filename", None) or "netlink"
         why = f"{call}: {os.strerror(number)}"
@@ -295,7 +295,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _setting(name: str) -> str:
-    """One of the kernel's settings; empty where there is none of that name."""
+    """Return the value of a kernel setting; empty if it does not exist."""
     with suppress(OSError):
         return Path("/proc/sys", *name.split(".")).read_text().strip()
     return ""

@@ -1,4 +1,4 @@
-"""A worker's local steps (`LocalSteps`): the inner loop, which replaces `minips.engines.worker.compute`; its state."""
+"""The inner loop of a worker's local steps (`LocalSteps`), which replaces `minips.engines.worker.compute`."""
 
 import copy
 from collections.abc import Mapping
@@ -17,28 +17,28 @@ from minips.stage import Tensors
 
 
 class Inner:
-    """The inner optimizer of one worker, called like `compute`; ``kept`` is the `state` of a saved run."""
+    """The inner optimizer of one worker, called like `compute`. ``kept`` is the `state` from a saved run."""
 
     def __init__(self, kept: Mapping[int, Any] | None = None) -> None:
         self._before = dict(kept or {})
-        """The optimizer's state, by the clock that uses it: a difference that did not enter the run (it came after the
-        end, say) is computed again when the run goes on.
+        """Maps each clock to the optimizer's state before it: a difference that did not enter the run (for example,
+        because it came after the end) is computed again when the run is resumed.
         """
 
     @classmethod
     def of(cls, state: Mapping[str, Any] | None) -> Self:
-        """The inner optimizer of a worker with this ``state`` in a saved run."""
+        """Build the inner optimizer of a worker that has this ``state`` in a saved run."""
         return cls({**(state or {}), **((state or {}).get("links") or [{}])[0]}.get("inner"))
 
     def state(self) -> dict[int, Any]:
-        """The state for a saved run."""
+        """Return the state for a saved run."""
         return dict(self._before)
 
     def __call__(
         self, problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: Event | None = None
     ) -> tuple[float, Tensors]:
-        """The mean loss of the gradient steps of this clock, and the difference start − end. NonFiniteError, with its
-        gradient ``step``, where one of them is not finite. With servers ``stop`` ends the steps: nothing is sent then.
+        """Return the mean loss of this clock's gradient steps, and the difference start − end. NonFiniteError, with the
+        failing gradient's ``step``, if one is not finite. With servers, ``stop`` ends the steps and nothing is sent.
         """
         assert config.local
         known = sorted(at for at in self._before if at <= clock)
@@ -54,11 +54,11 @@ class Inner:
                     state["clock"], loss = step, loss + more
                     config.local.optimizer.step(end, check_gradients(gradients, end), state)
                 difference = {name: np.asarray(p - end[name]) for name, p in params.items()}
-                step += 1  # all of this clock's have been made
+                step += 1  # all steps of this clock are done
             check_finite(difference, "The difference of local steps, of")
         except NonFiniteError as error:
             error.step = step  # type: ignore[attr-defined]
             raise
-        kept = known[-1 - config.overlap :]  # with overlap one more difference may come too late
+        kept = known[-1 - config.overlap :]  # with overlap, one more difference may arrive too late
         self._before = {at: self._before[at] for at in kept} | {clock + 1: state}
         return loss / each, difference

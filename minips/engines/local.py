@@ -1,6 +1,6 @@
-"""A run: its servers and workers as children of a supervisor, from their start to the run's results.
+"""Runs the servers and workers of a training run as a supervisor's children, from their start to the results.
 
-`Threads`, `Processes` and `Ray` each start and end children in their own way; everything else is here.
+`Threads`, `Processes` and `Ray` start and end children differently; this module does everything else.
 """
 
 import secrets
@@ -21,19 +21,19 @@ from minips.results.run import Progress, Rows, Run, State, state_of
 from minips.results.trace import Trace
 
 START_S = 60.0
-"""How long the children may take to be ready."""
+"""The longest time in which all children must be ready, in seconds."""
 REPORT_S = 60.0
-"""How long the holders of the parameters may take to report them; nothing else could replace these reports."""
+"""The longest wait for the parameters' holders to report, in seconds; nothing else could replace these reports."""
 GRACE_S = 2.0
-"""How long a worker's failure may take to arrive after another worker has found it gone."""
+"""How long to wait for the failure report of a worker that another worker has found gone, in seconds."""
 
 
 class LocalEngine(Engine):
-    """An engine whose servers and workers live on this machine."""
+    """An engine that runs servers and workers on this machine."""
 
     @abstractmethod
     def start(self, *names: str) -> list[Child]:
-        """Start children, which wait for their roles. Where one cannot start, none is left."""
+        """Start children that wait for their roles. If one cannot start, end all of them."""
 
     def run(self, job: TrainingJob) -> Run:
         with RunSupervisor(self.start, job) as supervisor:
@@ -45,7 +45,7 @@ class _StoppedError(Exception):
 
 
 class RunSupervisor(Supervisor):
-    """A run's supervisor. ``holders`` are the children that hold parameters and know when the run is over; the
+    """The supervisor of a run. ``holders`` are the children that hold parameters and know when the run has ended; the
     ``reporters`` among them count the updates.
     """
 
@@ -54,15 +54,15 @@ class RunSupervisor(Supervisor):
         self.job, self.config, self.watch = job, job.config, job.watch
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.made: dict[Child, tuple[int, int, int]] = {}
-        """By reporter: its applied pushes, those expected at the run's end, and the clocks of all the workers."""
+        """Maps each reporter to its applied pushes, those expected at the run's end, and the clocks of all workers."""
         self.losses: Rows = []
         self.events: list[tuple[float, str]] = []
         self.began = time.monotonic()
         self.stopped = self.going = False
         self.ending = self.hopeless = False
-        """``ending``: children may leave. ``hopeless``: a server has left, and its parameters are lost."""
+        """``ending``: children may leave. ``hopeless``: a server has left, so its parameters are lost."""
         self.lost_peer: tuple[float, str] | None = None
-        """When a worker first found another one gone, and its error."""
+        """The time at which a worker first found another one gone, and its error."""
         self.diverged: str | None = None
 
     def run(self) -> Run:
@@ -73,10 +73,10 @@ class RunSupervisor(Supervisor):
             self.wait(lambda: all("finished" in holder.received for holder in self.holders))
         except _StoppedError:
             self._end_at_a_clock()
-        except Exception as error:  # of a child, or of a callback
+        except Exception as error:  # from a child or a callback
             if self.going and not self.hopeless:
                 with suppress(Exception):
-                    self.stopped, self.watch = True, lambda progress: None  # it may have raised
+                    self.stopped, self.watch = True, lambda progress: None  # the callback may have raised the error
                     if not self.ending:
                         self._end_at_a_clock()
                     error.run = self._ended()  # type: ignore[attr-defined]
@@ -84,17 +84,17 @@ class RunSupervisor(Supervisor):
         return self._ended()
 
     def _ended(self) -> Run:
-        """The results, once all children have sent their reports."""
+        """Collect the reports of all children, and return the results."""
         limit = FAREWELL_S if self.servers or self.ending else REPORT_S
         self.ending = True
-        send_all(self.servers, "end")  # no worker then waits for another; before a goodbye can complete a round
+        send_all(self.servers, "end")  # so no worker waits for another; sent before a goodbye can complete a round
         self.wait(lambda: all("finished" in server.received or server.gone for server in self.servers), limit)
         self._collect(self.workers, limit)
         self._collect(self.servers, REPORT_S)
         return self._results()
 
     def _end_at_a_clock(self) -> None:
-        """End all holders with the parameters of one clock, unless the workers take too long to reach it."""
+        """End all holders at one clock, unless the workers take too long to reach it."""
         if not self.servers:
             self._halt()
         elif self.going:
@@ -107,14 +107,14 @@ class RunSupervisor(Supervisor):
                 self._note(f"{words}: a run resumed from here may differ from an undisturbed one")
 
     def _assign_roles(self) -> None:
-        """Start all children, and give them their roles."""
+        """Start all children, and assign them their roles."""
         config, state, workers = self.config, self.job.state, range(self.config.workers)
         shards = [*map(shards_of(self.job.problem, config), workers)]
         servers = [f"server {index}" for index in range(config.servers) if isinstance(config.exchange, PS)]
         self.start(*servers, *(f"worker {worker}" for worker in workers))
         self.servers, self.workers = self.children[: len(servers)], self.children[len(servers) :]
         self.holders = self.servers or self.workers
-        self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes; a worker, its own steps
+        self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes; a worker only its steps
         every = self.job.evaluation.every if self.job.evaluation else None
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
         whole, held = {**common, "params": self.job.params}, [secrets.token_hex(16) for _ in workers]
@@ -138,7 +138,7 @@ class RunSupervisor(Supervisor):
         send_all(self.workers, "go")
 
     def _halt(self) -> None:
-        """End all workers after the same step, so that their replicas stay the same."""
+        """End all workers after the same step, so that their replicas stay identical."""
         send_all(self.workers, "halt")
         limit = self.config.timeout_s + FAREWELL_S
         words = f"did not end their step within {limit:g} seconds after the run was stopped."
@@ -151,13 +151,13 @@ class RunSupervisor(Supervisor):
             self._note(f"{', '.join(late)} sent no report within {limit:g} seconds after the end")
 
     def _all(self, children: list[Child], word: str, limit: float, words: str) -> None:
-        """Wait until all children have sent the word. RuntimeError with the names of those that have not."""
+        """Wait until all children have sent the word. Raise RuntimeError that names those that have not."""
         if not self.wait(lambda: all(word in child.received for child in children), limit):
             late = ", ".join(child.who for child in children if word not in child.received)
             raise RuntimeError(f"{late} {words}")
 
     def _check_end(self) -> None:
-        """Raise where the run was stopped, or where a worker found another one gone and no failure has arrived."""
+        """Raise if the run was stopped, or if a worker found another one gone and no failure report has arrived."""
         if not (self.stopped or self.ending) and self.job.stop():
             self.stopped = True
             raise _StoppedError
@@ -182,10 +182,10 @@ class RunSupervisor(Supervisor):
 
     def _evaluate(self, pauses: list[Any]) -> None:
         """Evaluate the parameters that all paused holders have sent, and send go on or end."""
-        if self.stopped and self.servers:  # servers end by themselves, at the clock that all of them reach
+        if self.stopped and self.servers:  # servers end without being told, at the clock that all of them reach
             return
         assert self.job.evaluation
-        parts = [pause for pause in pauses if pause]  # of replicas, the first one's
+        parts = [pause for pause in pauses if pause]  # among replicas, only the first sends its parameters
         params = join([part for part, _ in parts], [layout for _, layout in parts])
         step = self.made[self.reporters[0]][2]
         seconds = time.monotonic() - self.began
@@ -216,7 +216,7 @@ class RunSupervisor(Supervisor):
         self.watch(Progress.of(self.config, applied, expected, self.losses))
 
     def _means(self, reported: list[Rows]) -> Rows:
-        """A row for each step that all reporters have made: when the last one made it, and the mean loss."""
+        """Return a row for each step that all reporters have completed: when the last one did, and the mean loss."""
         return [
             (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))
             for rows in zip(*reported, strict=False)
@@ -229,7 +229,7 @@ class RunSupervisor(Supervisor):
         workers: list[Any] = [(child.received.get("result") or {}).get("state") for child in self.workers]
         if self.servers:
             return state_of([child.received["result"]["state"] for child in self.servers], workers)
-        shard = self.workers[0].received["result"]["shard"]  # of all replicas alike
+        shard = self.workers[0].received["result"]["shard"]  # the same at all replicas
         return state_of([], [{**worker, "replica": shard} for worker in workers])
 
     def _results(self) -> Run:
@@ -237,7 +237,7 @@ class RunSupervisor(Supervisor):
             [report for child in children if (report := child.received.get("result"))]
             for children in (self.holders, self.workers, self.reporters, self.children)
         )
-        whole = len(reports) == len(self.holders)  # of replicas the first report is enough
+        whole = len(reports) == len(self.holders)  # from replicas, the first report is enough
         if not whole and (self.servers or "params" not in (reports or [{}])[0]):
             who = "server" if self.servers else "worker"
             raise RuntimeError(f"A {who} ended without its report, so the parameters are lost.")

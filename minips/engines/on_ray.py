@@ -1,8 +1,8 @@
-"""Servers and workers on the machines of a Ray cluster.
+"""Runs servers and workers on the machines of a Ray cluster.
 
 Ray places the processes, starts them and reports which ones have died. Each server and each worker is an actor that
-runs the same role as a process of `Processes`. Ray carries the roles with each worker's rows, once, the words between a
-role and its supervisor, and the reports; minips' own tcp carries gradients and parameters.
+runs the same role as a process of `Processes`. Ray carries the roles (once, with each worker's rows), the words between
+a role and its supervisor, and the reports. minips' own tcp carries gradients and parameters.
 """
 
 import logging
@@ -40,41 +40,41 @@ from minips.stages.transports.patience import Limit
 from minips.words import message_of
 
 PLACED_S, READY_S = 60.0, 60.0
-"""How long Ray may take to reserve CPUs for all the actors, and then to start them."""
+"""The seconds that Ray may take to reserve CPUs for all the actors, and then to start them."""
 POLL_S = 1.0
-"""How long one call for an actor's words waits for the first of them."""
+"""The seconds that one call for an actor's words waits for the first word."""
 SILENCE_S, CONNECT_S = 2.0, 2.0
-"""Seconds that an actor may be silent before its node is tried, and that a connection to it may take."""
+"""The seconds that an actor may be silent before its node is tested, and that a connection to the node may take."""
 TRIPS = 10
-"""Round trips by which the offset of a machine's clock is measured."""
+"""The number of round trips that measure the offset of a machine's clock."""
 _TOKEN = secrets.token_hex(32)
-"""The token of every Ray that this process starts."""
+"""The authentication token of every Ray instance that this process starts."""
 
 
 @register
 @dataclass(frozen=True)
 class Ray(Engine):
-    """Each server and each worker in an actor on a Ray cluster, spread over its nodes, servers apart from each other.
+    """Each server and each worker in its own actor on a Ray cluster, spread over the nodes to keep servers apart.
 
-    An ``address`` names a cluster to join, ``host:port`` or ``auto``; it is left as it was. None joins the cluster that
-    this process is connected to, that ``RAY_ADDRESS`` names, or that was started on this machine. Where there is none,
-    or with the address ``local``, a Ray starts on this machine, on the loopback only, and ends with the run. Every node
-    needs this version of minips, and the modules that the problem imports; code from a notebook cell travels.
+    An ``address`` (``host:port`` or ``auto``) names a cluster to join, which the run leaves as it was. None joins the
+    cluster to which this process is connected, which ``RAY_ADDRESS`` names, or which was started on this machine. If
+    none exists, or with the address ``local``, Ray starts on this machine, on the loopback only, and ends with the run.
+    Every node needs this version of minips and the modules that the problem imports; code from a notebook is sent.
 
-    Workers reach servers by tcp at their nodes' addresses, on free ports. With ``tls`` each server makes a certificate
-    for the run, whose key never leaves it, unless ``Config.transport`` names files of its own. The run's token travels
-    over Ray, and is as secret as Ray's own connections.
+    Workers connect to servers by tcp at their nodes' addresses, on free ports. With ``tls``, unless
+    ``Config.transport`` names certificate files, each server makes a certificate for the run; the certificate's key
+    never leaves it. The run's token travels over Ray, and is as secret as Ray's connections.
 
-    A worker's death, or its node's, is an event; a server's ends the run with RuntimeError. The times of spans and
-    losses are those of this machine's clock: the offsets of other machines' clocks are measured once, to half of a
-    short round trip.
+    The death of a worker or its node is an event; a server's death ends the run with RuntimeError. The times of spans
+    and losses follow this machine's clock: the offsets of other machines' clocks are measured once, with an error of at
+    most half a short round trip.
     """
 
     name = "ray"
     apart = "network"
     requires: ClassVar[tuple[str, ...]] = ("ray", "cryptography")
     extra = "ray"
-    address: str | None = option(None, "the Ray cluster to join; None: the one that is there; local: a new one, here")
+    address: str | None = option(None, "the Ray cluster to join; None: an existing one, if any; local: a new one")
     tls: bool = option(True, "encrypt what workers and servers exchange")
     cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
 
@@ -100,8 +100,8 @@ class Ray(Engine):
 
 @contextmanager
 def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
-    """The module ray, connected to the cluster at ``address``, as `Ray` says, or to one that starts here with room for
-    so many actors and ends with the block. An existing connection is used, and left as it was.
+    """Connect the module ray to the cluster at ``address`` (see `Ray`), or to one that starts here with room for
+    ``actors`` actors and ends with the block. An existing connection is used, and left open.
     """
     import ray
 
@@ -126,17 +126,17 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
             stack.callback(_reload_environment)
             stack.enter_context(_environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=_TOKEN, RAY_worker_niceness="0"))
             _reload_environment()
-            # Ray listens on the loopback only if clusters are disabled; it reads that at its import.
+            # Ray listens on the loopback only if clusters are disabled; it reads that setting at its import.
             stack.enter_context(_environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0"))
             stack.callback(setattr, ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
             ray_constants.ENABLE_RAY_CLUSTER = False
             cores = math.ceil(max(actors * cpus, os.cpu_count() or 1))
             given |= {"num_cpus": cores, "include_dashboard": False}
-            if sys.platform == "linux":  # elsewhere the paths of its sockets may become too long
+            if sys.platform == "linux":  # elsewhere its sockets' paths may become too long
                 folder = tempfile.TemporaryDirectory(prefix="minips-", ignore_cleanup_errors=True)
                 given["_temp_dir"] = stack.enter_context(folder)
         stack.callback(ray.shutdown)
-        with handling(None, signal.SIGINT, signal.SIGTERM):  # Ray sets a handler of its own
+        with handling(None, signal.SIGINT, signal.SIGTERM):  # Ray sets its own handler
             try:
                 ray.init(log_to_driver=False, **given)
             except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
@@ -144,14 +144,14 @@ def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
                 if address == "local":
                     raise RuntimeError(f"Ray cannot start on this machine: {why}.") from error
                 raise RuntimeError(
-                    f"The Ray cluster at {address} cannot be joined: {why}. Have all machines the same token "
-                    "(RAY_AUTH_TOKEN) and the same versions of Ray and Python?"
+                    f"The Ray cluster at {address} cannot be joined: {why}. Do all machines have the same "
+                    "token (RAY_AUTH_TOKEN) and the same versions of Ray and Python?"
                 ) from error
         yield ray
 
 
 def _to_join(address: str | None) -> str:
-    """The address of a cluster, or ``local``. RuntimeError where no cluster answers: Ray would try for minutes."""
+    """Return a cluster's address, or ``local``. RuntimeError if no cluster answers: Ray would try for minutes."""
     found, answers = found_cluster()
     if address is None:
         address = os.environ.get("RAY_ADDRESS") or (found if answers else "local")
@@ -162,14 +162,14 @@ def _to_join(address: str | None) -> str:
     if address != "local" and not (answers if address == found else accepts(address)):
         raise RuntimeError(
             f"No Ray cluster can be joined at {address}: nothing accepts connections there. `ray start --head` on that "
-            "machine starts one; a firewall may be between."
+            "machine starts one; or a firewall may block it."
         )
     return address
 
 
 @contextmanager
 def _environment(**wanted: str) -> Iterator[None]:
-    """Set those variables that are not set, for this process and its children, until the block ends."""
+    """Set those variables that are not yet set, for this process and its children, until the block ends."""
     added = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -180,16 +180,16 @@ def _environment(**wanted: str) -> Iterator[None]:
 
 
 def _reload_environment() -> None:
-    """Let Ray, after its import, read its token and authentication mode from the environment again."""
-    with suppress(ImportError, AttributeError):  # versions without tokens
+    """Make Ray, which is already imported, read its token and authentication mode from the environment again."""
+    with suppress(ImportError, AttributeError):  # Ray versions without tokens
         raylet: Any = import_module("ray._raylet")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
         raylet.Config.initialize("")
 
 
 def found_cluster() -> tuple[str, bool]:
-    """The address of the Ray cluster that ``RAY_ADDRESS`` names, or that this user has started on this machine, and
-    whether it accepts connections; empty where there is none. Does not ask or import Ray.
+    """Return the address of the Ray cluster that ``RAY_ADDRESS`` names or that this user started on this machine, and
+    whether it accepts connections; the address is empty if none is found. Does not query or import Ray.
     """
     places = [os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), "/tmp", tempfile.gettempdir()]
     address = os.environ.get("RAY_ADDRESS", "")
@@ -204,7 +204,7 @@ def found_cluster() -> tuple[str, bool]:
 
 
 def accepts(address: str) -> bool:
-    """True where something accepts connections at ``host:port``."""
+    """Return True if something accepts connections at ``host:port``."""
     host, _, port = address.rpartition(":")
     with suppress(OSError, ValueError):
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
@@ -213,7 +213,7 @@ def accepts(address: str) -> bool:
 
 
 class _Placement:
-    """CPUs reserved on a Ray cluster, within a ``with`` block, for a run's servers and workers, and their actors."""
+    """Reserves CPUs on a Ray cluster for a run's servers and workers, and starts their actors, in a ``with`` block."""
 
     def __init__(self, ray: Any, engine: Ray, job: TrainingJob, servers: int) -> None:
         self.ray, self._engine, self._config, self._servers, self._stop = ray, engine, job.config, servers, job.stop
@@ -232,7 +232,7 @@ class _Placement:
                 total, free = (found.get("CPU", 0) for found in (ray.cluster_resources(), ray.available_resources()))
                 raise RuntimeError(
                     f"The Ray cluster has no room for {self._count} servers and workers of {cpus:g} CPU each: "
-                    f"{free:g} of its {total:g} CPUs are free. Use fewer, or Ray(cpus=…) with less for each."
+                    f"{free:g} of its {total:g} CPUs are free. Use fewer of them, or fewer CPUs for each: Ray(cpus=…)."
                 )
         except BaseException:
             self.__exit__()
@@ -243,11 +243,11 @@ class _Placement:
         from ray.util.placement_group import remove_placement_group
 
         with suppress(self.ray.exceptions.RayError):
-            remove_placement_group(self._group)  # and the actors in it
+            remove_placement_group(self._group)  # this also ends its actors
 
     def _wait(self, done: Callable[[float], Any], limit: float) -> bool:
-        """Call ``done`` until it returns True. False after ``limit`` seconds. Each call waits at most a second, as
-        Ctrl-C is handled in between. RuntimeError where the run is stopped.
+        """Call ``done`` until it returns True. Return False after ``limit`` seconds. Each call waits at most a second,
+        so that Ctrl-C can be handled. Raise RuntimeError if the run is stopped.
         """
         left = Limit(limit)
         while not done(left.tick):
@@ -258,7 +258,7 @@ class _Placement:
         return True
 
     def start(self, *names: str) -> "list[Child]":
-        """An actor for each name, servers first. RuntimeError where one cannot start."""
+        """Start an actor for each name, servers first. Raise RuntimeError if one cannot start."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         ray, config, transport = self.ray, self._config, self._config.transport
@@ -268,8 +268,8 @@ class _Placement:
         bundles = self._bundles()
         if config.link and len({node for _, node in bundles}) > 1:
             raise ValueError(
-                f"{config.link!r} shapes what processes of one machine exchange, by their clock, and these are on "
-                "several. Use link=None."
+                f"{config.link!r} delays messages by the clock that one machine's processes share, and these are on "
+                "several machines. Use link=None."
             )
         actors = []
         for place, (bundle, _) in enumerate(bundles):
@@ -292,7 +292,7 @@ class _Placement:
         ]
 
     def _bundles(self) -> list[tuple[int, str]]:
-        """A bundle and its node for each server, then each worker: all nodes in turn, to keep servers apart."""
+        """Return a bundle and its node for each server, then each worker; cycle through nodes to keep servers apart."""
         from ray.util.placement_group import placement_group_table
 
         of_node = defaultdict(list)
@@ -301,7 +301,7 @@ class _Placement:
         return [bundle for turn in zip_longest(*of_node.values()) for bundle in turn if bundle]
 
     def _started(self, names: Sequence[str], answers: list[Any]) -> list[Any]:
-        """The first answer of each new actor. RuntimeError where one could not start."""
+        """Return the first answer of each new actor. Raise RuntimeError if one could not start."""
         ray = self.ray
         self._wait(lambda seconds: not ray.wait(answers, num_returns=len(answers), timeout=seconds)[1], READY_S)
         found = []
@@ -318,9 +318,9 @@ class _Placement:
         return found
 
     def _clock_offsets(self, actors: dict[str, Any]) -> dict[str, float]:
-        """The seconds by which this machine's clock is ahead of each node's. It assumes that the node reads its clock
-        in the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an offset
-        within the error of that is 0.
+        """Return the seconds by which this machine's clock is ahead of each node's. Assumes that the node reads its
+        clock in the middle of the shortest round trip (Cristian 1989, "Probabilistic clock synchronization"); an offset
+        that is within this method's error counts as 0.
         """
         ray, offsets, error_s = self.ray, dict.fromkeys(actors, 0.0), 0.0
         here = ray.get_runtime_context().get_node_id()
@@ -340,7 +340,7 @@ class _Placement:
 
 
 class _ActorChild(Child):
-    """An actor, and a thread that passes its words to the supervisor's pipe."""
+    """An actor, with a thread that relays its words to the supervisor's pipe."""
 
     def __init__(
         self, placement: _Placement, who: str, actor: Any, info: ActorInfo, node: str, arguments: tuple[str, float]
@@ -373,11 +373,11 @@ class _ActorChild(Child):
         return self._how
 
     def _collect(self) -> None:
-        """Pass on the actor's words until it ends."""
+        """Relay the actor's words until it ends."""
         try:
             while (words := self._next()) is not None:
                 for word in words:
-                    with suppress(OSError):  # the supervisor reads no more: drop words until the actor ends
+                    with suppress(OSError):  # the supervisor has stopped reading: drop words until the actor ends
                         self._there.send_bytes(word)
         except self._placement.ray.exceptions.RayError as error:
             self._how = f"its actor was lost, {self._place}: {_last_line(error)}"
@@ -387,7 +387,7 @@ class _ActorChild(Child):
             self._there.close()
 
     def _next(self) -> list[bytes] | None:
-        """The next words, possibly none; None at the end. OSError where the node is gone."""
+        """Return the next words, possibly none; None at the end. Raise OSError if the node is gone."""
         ray = self._placement.ray
         answer = self._actor.receive.options(concurrency_group="receive").remote(POLL_S)
         while not ray.wait([answer], timeout=POLL_S + SILENCE_S)[0]:
@@ -399,7 +399,7 @@ class _ActorChild(Child):
 
 
 def _last_line(error: BaseException) -> str:
-    """The line of one of Ray's long error texts that gives the reason, without advice."""
+    """Return the line of a long Ray error text that states the reason, without advice."""
     line = str(error).strip().splitlines()[-1].strip()
     line = line.rpartition("Worker exit detail: ")[2] or line
     line = re.sub(r"The actor \w{32} is unavailable: ", "", line)

@@ -1,12 +1,12 @@
-"""Servers and workers as processes of this machine, which get their roles over a pipe.
+"""Runs servers and workers as processes of this machine, which receive their roles over a pipe.
 
-A child is spawned, never forked from the user's process, whose threads and locks it would inherit in the middle of
-their work. On Linux several children start as one process, which imports minips once and, while it has no thread, forks
-into all of them: an import takes a third of a second of a core, a fork a hundredth.
+A child is spawned, never forked from the user's process, because it would inherit threads and locks in the middle of
+their work. On Linux several children start as one process, which imports minips once and then, before it starts any
+thread, forks into all of them. An import takes a third of a second of a core, a fork a hundredth.
 
-A child imports this package and nothing of the user's: not the main module, which might train again, nor anything that
-draws or shows. Its role and data come by value (`minips.engines.shipping`). It leaves Ctrl-C to its parent, and ends
-when its parent is gone. It never prints: the output of user code travels to its supervisor.
+A child imports this package and none of the user's modules: not the main module, which might train again, nor modules
+that draw or display. Its role and data are sent by value (`minips.engines.shipping`). It leaves Ctrl-C to its parent,
+and ends when its parent is gone. It never prints: the output of user code is sent to its supervisor.
 """
 
 import io
@@ -31,23 +31,23 @@ from minips.stages.transports.framing import memory
 from minips.words import message_of
 
 FORKS = hasattr(os, "fork") and sys.platform != "darwin"
-"""True where a process that has imported NumPy may fork; macOS's own libraries do not survive it."""
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has one kind of end
+"""True if a process that has imported NumPy may fork; on macOS, the system's libraries do not survive a fork."""
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has only one way to end a process
 _starting = threading.Lock()
 _ONE_THREAD = tuple(f"{name}_THREADS" for name in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM"))
 
 
 Fork = Callable[[str, Any], int]
-"""A function that forks the child with this name and this end of its pipe. Returns 0 in the child, else its number.
+"""A function that forks the child with this name and pipe end. Returns 0 in the child, and its process id otherwise.
 
-OSError, or RuntimeError in a sentence, where it cannot.
+Raises OSError, or RuntimeError with a sentence, if it cannot.
 """
 
 
 @register
 @dataclass(frozen=True)
 class Processes(LocalEngine):
-    """Each server and worker in a process with one thread of arithmetic, so that workers do not compete for cores."""
+    """Each server and worker in a process with one arithmetic thread, so that workers do not compete for cores."""
 
     name = "processes"
     apart = "machine"
@@ -57,8 +57,8 @@ class Processes(LocalEngine):
 
 
 def start_children(names: Sequence[str], fork: Fork | None = None) -> list[Child]:
-    """Start a child for each name, in a process that ``fork`` forks or (None) in the usual way. Where one cannot start,
-    none is left.
+    """Start a child for each name, in a process made by ``fork`` or (None) in the usual way. If one cannot start, end
+    all of them.
     """
     if multiprocess().current_process().daemon:
         raise RuntimeError(
@@ -99,13 +99,13 @@ class _ProcessChild(Child):
                 while left:
                     left = left[os.write(self.pipe.fileno(), left) :]
         except OSError:
-            pass  # the child is gone; the supervisor learns that when it reads
-        except BaseException:  # Ctrl-C: the child would read the next word as a part of its assignment
+            pass  # the child is gone; the supervisor notices when it reads
+        except BaseException:  # Ctrl-C: otherwise the child would read the next word as part of its assignment
             self.pipe.close()
             raise
 
     def end(self, timeout: float) -> str:
-        self.pipe.close()  # a child that has read half of a word reads the end, and leaves
+        self.pipe.close()  # a child that has read half of a word then reads the end, and exits
         self._process.join(timeout)
         for number in (signal.SIGTERM, KILL):
             if self._process.exitcode is None:
@@ -125,7 +125,7 @@ def _signal(pid: int | None, number: int) -> None:
 
 
 def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
-    """A started process. RuntimeError, in a sentence, where none can be started."""
+    """Start and return a process. Raise RuntimeError, with a sentence, if none can be started."""
     context = multiprocess().get_context("spawn")
     python = os.fsdecode(multiprocess().spawn.get_executable())
     if not os.access(python, os.X_OK):
@@ -140,7 +140,7 @@ def _spawn(target: Callable[..., None], name: str, *arguments: Any) -> Any:
 
 
 class _ForkServer:
-    """A process that forks once for each child and, as the parent of all, reports how each has ended."""
+    """A process that forks once for each child and, as the parent of all, reports how each one ended."""
 
     def __init__(self, names: Sequence[str], pipes: list[Any], fork: Fork | None) -> None:
         self._report, there = multiprocess().Pipe(duplex=False)
@@ -154,12 +154,12 @@ class _ForkServer:
         self.forks = [_Fork(self) for _ in names]
 
     def receive(self, timeout: float) -> None:
-        """Learn the number of a child's process, or how it ended, within ``timeout`` seconds."""
+        """Wait up to ``timeout`` seconds for news from the fork server: a child's process id, or how it ended."""
         try:
             if self._report.poll(timeout):
                 index, word, value = self._report.recv()
                 setattr(self.forks[index], word, value)
-        except (EOFError, OSError):  # it could not fork, or was killed
+        except (EOFError, OSError):  # the fork server could not fork, or was killed
             self.close()
 
     def close(self) -> None:
@@ -175,12 +175,12 @@ class _ForkServer:
             if fork.exitcode is None:
                 _signal(fork.pid, KILL)
                 fork.exitcode = self._process.exitcode
-        with suppress(ValueError):  # where not even that ended it
+        with suppress(ValueError):  # if not even that ended it
             self._process.close()
 
 
 class _Fork:
-    """A process that the fork server forked, with the part of multiprocess's interface that `_ProcessChild` uses."""
+    """A process made by the fork server, with the part of multiprocess's interface that `_ProcessChild` uses."""
 
     def __init__(self, server: _ForkServer) -> None:
         self._server = server
@@ -196,7 +196,7 @@ class _Fork:
 
 
 def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork | None = None) -> None:
-    """The program of the fork server; its children continue with `_child`."""
+    """Run the fork server; its children continue with `_child`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     indices: dict[int, int] = {}
     for index, (name, pipe) in enumerate(zip(names, pipes, strict=True)):
@@ -211,13 +211,13 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork
                 if other is not pipe:
                     other.close()
             multiprocess().current_process().name = f"minips-{name}"
-            np.random.seed()  # user code may draw from this generator, differently in each child
+            np.random.seed()  # so that user code draws different numbers in each child
             _child(pipe)
             return
         indices[pid] = index
     for pipe in pipes:
         pipe.close()
-    with suppress(OSError):  # the parent is gone, and the children end by themselves
+    with suppress(OSError):  # the parent is gone, so the children end without being told
         for pid, index in indices.items():
             report.send((index, "pid", pid))
         for _ in indices:
@@ -227,7 +227,7 @@ def _serve_forks(report: Any, names: Sequence[str], pipes: list[Any], fork: Fork
 
 @contextmanager
 def _fresh_start() -> Iterator[None]:
-    """The surroundings of a child's start: one arithmetic thread, no main module, Ctrl-C held back."""
+    """Prepare the start of children: one arithmetic thread, no main module, Ctrl-C held back."""
     from multiprocess import resource_tracker, spawn
 
     with _starting:
@@ -240,14 +240,14 @@ def _fresh_start() -> Iterator[None]:
                 data = prepare(name)
             except FileNotFoundError:
                 raise OSError(
-                    "The working directory has been deleted, and new processes start in it. Go to another one with "
-                    "os.chdir, or use engine=Threads()."
+                    "The working directory has been deleted, and new processes start in it. Change to another one "
+                    "with os.chdir, or use engine=Threads()."
                 ) from None
             return {key: value for key, value in data.items() if not key.startswith("init_main")}
 
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         spawn.get_preparation_data = prepare_without_main
-        resource_tracker.ensure_running()  # starting later, it would let Ctrl-C through to the first child
+        resource_tracker.ensure_running()  # if it started later, it would let Ctrl-C reach the first child
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
         try:
             yield
@@ -261,9 +261,9 @@ def _fresh_start() -> Iterator[None]:
 
 
 def _child(pipe: Any) -> None:
-    """The program of a child process."""
+    """Run a child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError):  # on Linux only: the name that ps and top show, of 15 letters
+    with suppress(OSError):  # only on Linux: the name of up to 15 letters that ps and top show
         Path("/proc/self/comm").write_text(multiprocess().current_process().name.replace(" ", ""))
     control = ControlPipe(pipe)
     try:
@@ -280,7 +280,7 @@ def run_assignment(
     buffers: Iterable[memoryview] = (),
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda parts: parts,
 ) -> None:
-    """Run the role of an ``assignment`` with its arguments, which ``prepare`` may change; prints go to ``control``."""
+    """Run an ``assignment``'s role with its arguments, which ``prepare`` may change; output goes to ``control``."""
     sys.stdout = sys.stderr = Forward(control)
     try:
         parts = prepare(unship(assignment, buffers))
@@ -293,7 +293,7 @@ def run_assignment(
 
 
 def _read(pipe: Any, nbytes: int) -> memoryview:
-    """Read so many bytes off the pipe, straight into memory for an array."""
+    """Read this many bytes from the pipe directly into memory for an array."""
     block = left = memory(nbytes)
     while left:
         count = os.readv(pipe.fileno(), [left])

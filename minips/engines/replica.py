@@ -1,4 +1,4 @@
-"""A worker without servers: an all-reduce averages gradients, and each worker applies them to its own parameters."""
+"""A worker without servers: an all-reduce averages gradients, and each worker applies the mean to its parameters."""
 
 import hashlib
 import math
@@ -28,16 +28,16 @@ from minips.stages.aggregators import Contribution
 
 SAMPLES = 8
 SAMPLE_BYTES = 2**23
-"""A replica keeps the gradients of so many steps, spread evenly over a run, or of fewer, if they exceed so many bytes,
-but at least one. The error of the exchange is measured from them after the run, when that delays nothing.
+"""A replica keeps the gradients of up to ``SAMPLES`` steps, spread evenly over a run: at least one step, and otherwise
+no more than ``SAMPLE_BYTES`` bytes. The exchange's error is computed from them after the run, when that delays nothing.
 """
 
 
 class Replica:
-    """A `Shard` that holds all the parameters and takes one push per step, the mean of all the workers' gradients.
+    """A `Shard` that holds all the parameters and receives one push per step, the mean of all the workers' gradients.
 
-    ``trace`` records its steps. The shard pauses after ``every`` so many steps. ``state`` is the worker's in a saved
-    run. ``inner`` makes local steps, if there are any.
+    ``trace`` records its steps. The shard pauses every ``every`` steps. ``state`` is the worker's state in a saved run.
+    ``inner`` makes local steps, if the config has any.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Replica:
         self._samples: list[tuple[Tensors, Tensors]] = []
 
     def copy(self) -> tuple[Tensors, int]:
-        """A copy of the parameters, and their version."""
+        """Return a copy of the parameters, and their version."""
         return {name: p.copy() for name, p in self.shard.params.items()}, self.shard.version
 
     def exchange(
@@ -75,8 +75,8 @@ class Replica:
         paused: Callable[[], Session[bool]],
         stepped: Callable[[], None] = nothing,
     ) -> Session[bool]:
-        """One step of all the workers, with this one's ``contribution``. Returns True after the last step. Calls
-        ``stepped()`` afterwards; ``paused`` is the session of a pause, which returns True where the run ends there.
+        """Make one step of all the workers, with this worker's ``contribution``, then call ``stepped()``. Return True
+        after the last step. ``paused`` makes the session of a pause, which returns True if the run ends there.
         """
         reduction.begin(contribution.clock, contribution.gradients, ending, diverged)
         self.step(contribution, (yield from all_reduce(reduction)))
@@ -88,9 +88,9 @@ class Replica:
         return ending
 
     def step(self, contribution: Contribution, mean: Tensors) -> None:
-        """One step along ``mean``, which includes this worker's ``contribution``.
+        """Make one step along ``mean``, which includes this worker's ``contribution``.
 
-        DivergedError, with the parameters unchanged, where the step would make them NaN or infinite.
+        DivergedError, with the parameters unchanged, if the step would make them NaN or infinite.
         """
         if self.shard.version in self._sampled:
             means = {name: g.copy() for name, g in mean.items() if self.rank == 0}
@@ -104,14 +104,14 @@ class Replica:
         self.losses.append((self.changed_at, self.shard.version * self._each, contribution.loss))
 
     def kept(self) -> dict[str, Any]:
-        """The part of the worker's state that only this replica holds."""
+        """Return the part of the worker's state that only this replica holds."""
         return {"inner": self.inner.state()} if self.inner else {}
 
     def report(self) -> dict[str, Any]:
-        """The replica's part of a run's report: the parameters at rank 0, their digest at every rank."""
+        """Return the replica's part of a run's report: the parameters only at rank 0, their digest at every rank."""
         shard, params = self.shard, self.shard.params
         whole: dict[str, Any] = {}
-        if self.rank == 0:  # all replicas are the same
+        if self.rank == 0:  # all replicas are identical
             whole = {"params": params, "layout": partition(params, 1)[0], "shard": shard.state()}
         counts = {"applied": shard.applied, "missing": shard.missing, "late": shard.late}
         pulls = {"staleness": shard.staleness, "grants": shard.grants}
@@ -132,13 +132,12 @@ def train_allreduce(
     seen: tuple[Tensors, int] | None = None,
     pause: Callable[[], bool] = lambda: False,
 ) -> tuple[Tensors, int]:
-    """Train on ``problem``, this worker's shard of the rows, by `train_together`, until the config's steps are made;
-    where ``stop`` is set at any worker, all workers end after the same step. ``trace`` records the computing. After a
-    step at which the replica pauses, it calls ``pause()``; the run ends where that returns True, which it does at every
-    worker or at none. Returns the parameters for the next gradient, and their version; ``seen`` are those of a saved
-    run.
+    """Train on ``problem``, this worker's shard of the rows, by `train_together`, until the config's steps are done. If
+    ``stop`` is set at any worker, all workers end after the same step. ``trace`` records the computing. After a step at
+    which the replica pauses, it calls ``pause()``, which returns True at every worker or at none; True ends the run.
+    Return the parameters for the next gradient, and their version; ``seen`` holds those of a saved run.
 
-    DivergedError, at all the workers, where a worker's gradient, or the parameters after the mean, are not finite.
+    DivergedError, at all the workers, if a worker's gradient, or the parameters after the mean, are not finite.
     """
 
     def compute_timed(need: Compute) -> tuple[Contribution, str]:
@@ -165,15 +164,14 @@ def train_allreduce(
 def contribute(
     problem: Problem, config: Config, replica: Replica, clock: int, seen: tuple[Tensors, int], stop: Event | None = None
 ) -> tuple[Contribution, str]:
-    """A rank's contribution to the sum of a step, computed from the copy of its replica that it has ``seen``; and why
-    its gradient is not finite, or an empty text. In place of such a gradient the rank adds zeros, so that every rank
-    reaches the end of the step. NonFiniteError before the first update, where only the data or the problem can be at
-    fault.
+    """Compute a rank's contribution to the sum of a step from ``seen``, the copy of its replica. Also return the reason
+    if the gradient is not finite, or an empty text. In place of such a gradient the rank adds zeros, so that every rank
+    completes the step. NonFiniteError before the first update, when only the data or the problem can be at fault.
     """
     params, version = seen
     try:
         loss, gradients = (replica.inner or compute)(problem, config, params, replica.rank, clock, stop)
-        # copies, since the problem may reuse its own
+        # copies, since the problem may reuse its arrays
         gradients = {name: np.array(native(g, f"The gradient of {name!r}")) for name, g in gradients.items()}
         check_gradients(gradients, params)
     except NonFiniteError as error:
@@ -185,7 +183,7 @@ def contribute(
 
 
 def check_replicas(digests: Sequence[str]) -> None:
-    """RuntimeError where the replicas' digests, by rank, differ."""
+    """Raise RuntimeError if the replicas' digests, listed by rank, differ."""
     for rank, digest in enumerate(digests):
         if digest != digests[0]:
             raise RuntimeError(
@@ -195,8 +193,8 @@ def check_replicas(digests: Sequence[str]) -> None:
 
 
 def requantization_error(samples: Sequence[Sequence[tuple[Tensors, Tensors]]]) -> float | None:
-    """The error of the exchanged means against the exact ones: ``|mean − exact| / |exact|`` over all tensors, averaged
-    over the sampled steps; None without samples. ``samples`` has a list for each worker; the first one holds the means.
+    """Return the relative error of the exchanged means, ``|mean − exact| / |exact|`` over all tensors, averaged over
+    the sampled steps; None without samples. ``samples`` has a list for each worker; the first list holds the means.
     """
     errors = []
     for step in zip(*samples, strict=True):

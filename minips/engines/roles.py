@@ -1,14 +1,14 @@
 """The roles of a run's children: serving or working. The same code runs in a thread and in a process.
 
-Besides the words of every child (`minips.engines.supervisor`) a role and the supervisor exchange:
+In addition to every child's words (`minips.engines.supervisor`), a role and the supervisor exchange:
 
     role → supervisor   ready (with its address, if it serves), connected, progress, paused, pausing, diverged,
                         finished, alone
-    supervisor → role   connect (the addresses of those who serve), go, go on, end, diverged, halt, pause
+    supervisor → role   connect (the addresses of those that serve), go, go on, end, diverged, halt, pause
 
-With an all-reduce there is no server, and the workers serve each other. The holders of parameters pause after ``every``
-so many clocks of all the workers, until the supervisor sends go on or end. All servers of a stopped run end at one
-clock: the supervisor asks each for the count of pushes at which it could pause, and sends the largest to all. A
+With an all-reduce, no servers exist, and the workers serve each other. The holders of parameters pause every ``every``
+clocks of all the workers, until the supervisor sends go on or end. All servers of a stopped run end at one clock: the
+supervisor asks each server for the count of pushes at which it could pause, and sends the largest count to all. A
 ``state`` is the value of that name in the same role's report of a saved run.
 """
 
@@ -35,11 +35,11 @@ from minips.stage import Tensors
 
 TICK_S = 0.01
 NEWS_TICKS = 10
-"""A server checks every ``TICK_S`` seconds for the end, and reports its progress at every so many checks."""
+"""A server checks for the end every ``TICK_S`` seconds; every ``NEWS_TICKS`` checks it also reports its progress."""
 CROWD = 8
-"""With more servers than this, each checks less often: all together as often as so many."""
+"""If more servers than this run, each checks less often, so that together they check as often as this number would."""
 LISTEN_S = 0.05
-"""A worker reads the supervisor's words, and without servers reports its progress, every so many seconds."""
+"""The seconds between a worker's checks for words; without servers it also reports its progress each time."""
 
 Report = dict[str, Any]
 
@@ -54,7 +54,7 @@ def serve(
     address: str | None = None,
     **more: Any,
 ) -> Report:
-    """Run one server on the engine's own network until the supervisor sends stop. Returns its report."""
+    """Run one server on the engine's network until the supervisor sends stop. Return its report."""
     rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
     updates, tick_s = config.workers * config.clocks, TICK_S * max(1.0, config.servers / CROWD)
     server = Server(params, config, index=index, updates=updates, **more)
@@ -92,7 +92,7 @@ def serve(
 def run_ps_worker(
     control: ControlPipe, *, config: Config, problem: Problem, worker: int, every: int | None, state: Any, **known: Any
 ) -> Report:
-    """Run one worker until the run is done or the supervisor sends stop. Returns its report."""
+    """Run one worker until the run is done or the supervisor sends stop. Return its report."""
     word, addresses = control.wait("connect")
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
@@ -104,14 +104,14 @@ def run_ps_worker(
         control.send("connected")
         if control.wait("go")[0] == "go":
             with _listening(control, worker) as halt:
-                restored, seen = seen, None  # after an error the next gradient is computed from a pull
+                restored, seen = seen, None  # after an error, the next gradient is computed from a fresh pull
                 try:
                     seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0, inner)
                 except SystemExit:
                     raise
                 except BaseException as error:
-                    # Sent before the goodbye, which completes the round without this worker: else the others could end
-                    # the run before the reason is known.
+                    # Sent before the goodbye, which completes the round without this worker. Otherwise the others could
+                    # end the run before the reason is known.
                     if not isinstance(error, NonFiniteError):
                         control.failed(error)
                     elif has_moved(error, client.versions):
@@ -135,10 +135,10 @@ def run_allreduce_worker(
     every: int | None = None,
     state: Any = None,
 ) -> Report:
-    """Run one worker of an all-reduce until the supervisor sends stop. Returns its report.
+    """Run one worker of an all-reduce until the supervisor sends stop. Return its report.
 
-    The worker stays reachable until then, so that no rank finds it gone in the middle of a hop. Where another rank is
-    gone it sends ``alone``, and the supervisor finds out why.
+    The worker stays reachable until then, so that no rank finds it gone in the middle of a hop. If another rank is
+    gone, the worker sends ``alone``, and the supervisor finds the cause.
     """
     rows_sent, state = 0, state or {}
     seen = state.get("seen") and tuple(state["seen"])
@@ -152,7 +152,7 @@ def run_allreduce_worker(
         control.send("progress", (applied, config.clocks, applied, rows))
 
     def pause() -> bool:
-        """Wait until the supervisor sends go on or end. True for end."""
+        """Wait until the supervisor sends go on or end. Return True for end."""
         resumed.clear()
         report_progress()
         control.send("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
@@ -160,7 +160,7 @@ def run_allreduce_worker(
         return decision[0]
 
     def decide(word: str) -> None:
-        if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides, for every rank
+        if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides for every rank
             decision[0] = word != "go on"
             resumed.set()
 
@@ -199,7 +199,7 @@ def _listening(
     report_progress: Callable[[], None] = lambda: None,
     handle: Callable[[str], None] = lambda word: None,
 ) -> Iterator[threading.Event]:
-    """The event that halt and stop set; a thread passes the supervisor's words to ``handle`` and reports progress."""
+    """Yield an event that halt and stop set; a thread passes supervisor words to ``handle`` and reports progress."""
     halt, over = threading.Event(), threading.Event()
 
     def listen() -> None:

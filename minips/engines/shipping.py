@@ -1,7 +1,7 @@
-"""User code by value: a problem or stage written in a notebook cell or a script works in another process.
+"""Ships user code by value: a problem or stage written in a notebook cell or a script works in another process.
 
-`dill` with ``recurse=True`` takes along only what the code refers to. An error names a value that cannot travel, a
-warning one that is surprisingly large.
+`dill` with ``recurse=True`` includes only what the code refers to. Errors name values that cannot be sent; warnings
+name values that are surprisingly large.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ LARGE_BYTES = 1_000_000
 
 
 def ship(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
-    """``thing`` as bytes; the memory of large arrays is not copied but listed in ``buffers``, unless that is None.
+    """Return ``thing`` as bytes. Memory of large arrays is listed in ``buffers``, not copied, unless that is None.
 
-    TypeError names a value that cannot travel; a captured global of over a megabyte brings a warning.
+    TypeError names a value that cannot be sent. Warns about a captured global of over a megabyte.
     """
     for owner, name, value in _captured(thing):
         size = len(_packed(f"{owner} uses {name!r}", value))
@@ -37,21 +37,21 @@ def ship(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
             )
     try:
         return _dumps(thing, buffers)
-    except Exception:  # find the part that cannot travel
+    except Exception:  # find the part that cannot be sent
         for name, value in _attributes(thing):
             _packed(f"{name} holds", value)
         return _packed("It holds", thing)
 
 
 def unship(data: bytes, buffers: Iterable[memoryview] = ()) -> Any:
-    """The parts that `ship` packed."""
+    """Return the parts that `ship` packed."""
     import dill
 
     return dill.loads(data, buffers=buffers)
 
 
 def register_shipped_stages(value: Any) -> None:
-    """Register the class of each stage within ``value``, as its cell did in the original process."""
+    """Register the class of each stage within ``value``, as its notebook cell did in the original process."""
     if isinstance(value, Stage) and type(value).__module__ == "__main__" and "name" in vars(type(value)):
         register(type(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -63,7 +63,7 @@ def register_shipped_stages(value: Any) -> None:
 
 
 def _packed(where: str, value: Any) -> bytes:
-    """The pickled value. TypeError where it cannot travel; ``where`` begins the sentence."""
+    """Return the pickled value. TypeError if it cannot be sent; ``where`` begins the error's sentence."""
     try:
         return _dumps(value)
     except Exception as error:
@@ -74,8 +74,8 @@ def _packed(where: str, value: Any) -> bytes:
 
 
 def _dumps(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
-    """As ``dill.dumps``, with modules by name: dill would take along the whole of a module outside site-packages, such
-    as minips installed with ``-e``.
+    """Like ``dill.dumps``, but pickles modules by name: dill would include the whole of a module outside site-packages,
+    such as minips installed with ``-e``.
     """
     import dill
 
@@ -93,7 +93,7 @@ def _dumps(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
 
 
 def _reduced(thing: Any) -> Any:
-    """The reduction of an importable module, or of an array without a copy; NotImplemented leaves the rest to dill."""
+    """Reduce an importable module, or an array without a copy; return NotImplemented to leave the rest to dill."""
     if type(thing) is np.ndarray:
         return thing.__reduce_ex__(5)
     if isinstance(thing, ModuleType) and thing.__name__ != "__main__" and sys.modules.get(thing.__name__) is thing:
@@ -102,7 +102,7 @@ def _reduced(thing: Any) -> Any:
 
 
 def _attributes(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The attributes within a problem or a config, with their paths, leaves first."""
+    """Yield the attributes within a problem or a config, with their paths, leaves first."""
     inner = thing.items() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).items()
     for name, value in inner:
         if isinstance(value, Value) or (isinstance(thing, dict) and hasattr(value, "__dict__")):
@@ -111,7 +111,7 @@ def _attributes(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _captured(thing: Any) -> Iterator[tuple[str, str, Any]]:
-    """The globals that classes of ``__main__`` within ``thing`` use: class name, global's name, value."""
+    """Yield the globals that classes of ``__main__`` within ``thing`` use, as (class name, global's name, value)."""
     from dill.detect import globalvars
 
     visited: set[type] = set()

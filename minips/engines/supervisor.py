@@ -1,8 +1,8 @@
-"""The supervisor of children for runs, calibrations and benches: it starts them, listens to them and ends them.
+"""Supervises children for runs, calibrations and benches: starts them, reads their words and ends them.
 
 A child is a process or a thread that runs a role: a function of a control pipe. Both sides send pairs of a word and a
-value. Every child sends ``result``, with its role's result, or ``failed``, with its exception and the traceback, and
-``log``, with a line for standard error; every child gets ``stop``. Other words belong to the role.
+value. Every child sends ``result`` with its role's result, or ``failed`` with its exception and the traceback; ``log``
+carries a line for standard error. Every child receives ``stop``. Other words belong to the role.
 """
 
 import selectors
@@ -21,24 +21,24 @@ from minips.stages.transports.patience import Limit
 from minips.words import message_of
 
 FAREWELL_S = 5.0
-"""How long a child may take to leave after ``stop``."""
+"""The seconds that a child may take to leave after ``stop``."""
 TICK_S = 0.1
-"""The seconds between two calls of a waiting supervisor's ``check``."""
+"""The seconds between two calls of ``check`` while the supervisor waits."""
 
 
 class ControlPipe:
-    """A child's end of its pipe, for several threads. It drops words to a closed end."""
+    """A child's end of its pipe, safe for several threads. It drops words sent to a closed end."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe, self._lock, self.stopped = pipe, threading.Lock(), False
 
     def send(self, word: str, value: Any = None) -> None:
-        """Send the supervisor a word and a value."""
+        """Send a word and a value to the supervisor."""
         with self._lock, suppress(OSError):
             self._pipe.send((word, value))
 
     def receive(self, timeout: float) -> tuple[str, Any]:
-        """The supervisor's next word and value: ``silence`` after ``timeout`` seconds, ``stop`` if it is gone."""
+        """Return the supervisor's next word and value: ``silence`` after ``timeout`` seconds, ``stop`` if gone."""
         word, value = "stop", None
         with suppress(EOFError, OSError):
             if not self.stopped:
@@ -47,23 +47,23 @@ class ControlPipe:
         return word, value
 
     def wait(self, *wanted: str) -> tuple[str, Any]:
-        """Wait for one of the ``wanted`` words, or stop, however long it takes; drop other words."""
+        """Wait without a time limit for one of the ``wanted`` words, or stop; drop other words."""
         while (received := self.receive(1.0))[0] not in ("stop", *wanted):
             pass
         return received
 
     def failed(self, error: BaseException) -> None:
-        """Send the exception of a role, and its traceback."""
-        print(end="", flush=True)  # a last line without an end, from user code
+        """Send a role's exception and its traceback."""
+        print(end="", flush=True)  # flushes user code's last line, which may lack an end
         self.send("failed", (f"{type(error).__name__}: {message_of(error)}", traceback.format_exc()))
 
 
 def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, Any]) -> None:
-    """Run a role and send the supervisor its result or exception. SystemExit ends the child."""
+    """Run a role, and send its result or exception to the supervisor. SystemExit ends the child."""
     try:
         register_shipped_stages(parts)
         report = role(control, **parts)
-        print(end="", flush=True)  # a last line without an end, from user code
+        print(end="", flush=True)  # flushes user code's last line, which may lack an end
         control.send("result", report)
     except SystemExit:
         raise
@@ -72,10 +72,10 @@ def run_role(role: Callable[..., Any], control: ControlPipe, parts: dict[str, An
 
 
 class Child(ABC):
-    """A started process or thread, and the supervisor's end of its pipe.
+    """A started process or thread, with the supervisor's end of its pipe.
 
-    ``received`` holds the child's values by their words, until they are taken out. ``address`` is where the child
-    serves, if it does; None for a fresh local address.
+    ``received`` maps each word to the value that the child sent, until it is taken out. ``address`` is the address at
+    which the child serves, if it does; None for a fresh local address.
     """
 
     def __init__(self, who: str, pipe: Any, address: str | None = None) -> None:
@@ -85,33 +85,33 @@ class Child(ABC):
 
     @abstractmethod
     def assign(self, role: Callable[..., Any], parts: dict[str, Any]) -> None:
-        """Give the child its role, and the role's arguments."""
+        """Assign the child its role, and the role's arguments."""
 
     def send(self, word: str, value: Any = None) -> None:
-        """Send the child a word and a value. If it is gone, the supervisor learns that from the pipe."""
+        """Send a word and a value to the child. If the child is gone, the supervisor notices it at the pipe."""
         with suppress(OSError):
             self.pipe.send((word, value))
 
     @abstractmethod
     def end(self, timeout: float) -> str:
-        """Wait for the child's end, enforce it after ``timeout`` seconds, free its resources. Returns how it ended."""
+        """Wait for the child's end, enforce it after ``timeout`` seconds, free its resources. Return how it ended."""
 
 
 def send_all(children: Iterable[Child], word: str, value: Any = None) -> None:
-    """Send several children the same word and value."""
+    """Send the same word and value to several children."""
     for child in children:
         child.send(word, value)
 
 
 Start = Callable[..., list[Child]]
-"""An engine's function that starts a child for each name."""
+"""The engine's function that starts a child for each name."""
 
 
 class Supervisor:
-    """Children that have all ended when the ``with`` block ends, whatever happens.
+    """Manages children, all of which have ended when the ``with`` block ends, even after an error.
 
-    ``start`` is the method of that name of `Processes` or `Threads`. The supervisor calls ``check`` several times a
-    second while it waits; an exception from it ends the wait.
+    ``start`` is the method of that name of `Processes` or `Threads`. While the supervisor waits, it calls ``check``
+    several times a second; an exception from ``check`` ends the wait.
     """
 
     def __init__(self, start: Start, check: Callable[[], None] = lambda: None) -> None:
@@ -120,16 +120,16 @@ class Supervisor:
         self.farewell_s = FAREWELL_S
 
     def start(self, *names: str) -> list[Child]:
-        """Start children, which wait for their roles."""
+        """Start children that wait for their roles."""
         with ctrl_c_later():
             started = self._start(*names)
             self.children += started
         return started
 
     def receive(self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda _: None) -> Any:
-        """The value of the child's word ``wanted``; ``progress`` is called with the values of progress before it.
+        """Return the value of the child's word ``wanted``. Until then, call ``progress`` with progress values.
 
-        RuntimeError where a child fails or leaves early, and after ``limit`` seconds without a word.
+        RuntimeError if a child fails or leaves early, or after ``limit`` seconds without a word.
         """
         while self.wait(lambda: bool(child.received), limit):
             if "progress" in child.received:
@@ -141,7 +141,7 @@ class Supervisor:
         raise RuntimeError(f"{child.who} sent nothing for {limit:g} seconds. Is the machine overloaded?")
 
     def wait(self, until: Callable[[], bool], limit: float = float("inf")) -> bool:
-        """Listen to the children until ``until()`` holds. False where it does not within a `Limit` of seconds."""
+        """Read the children's words until ``until()`` holds. Return False after a `Limit` of ``limit`` seconds."""
         left = Limit(limit)
         with closing(_Pipes(child for child in self.children if not child.gone)) as pipes:
             while not until():
@@ -168,22 +168,22 @@ class Supervisor:
             self.handle(child, word, value)
 
     def handle(self, child: Child, word: str, value: Any) -> None:
-        """Keep a child's word and value."""
+        """Store a child's word and value."""
         if word != "log":
             child.received[word] = value
 
     def failed(self, child: Child, text: str, details: str) -> None:
-        """Raise the error of the child's role, with its traceback as a note."""
+        """Raise the error of a child's role, with its traceback as a note."""
         error = RuntimeError(f"{child.who} failed: {text}")
         error.add_note(details)
         raise error
 
     def lost(self, child: Child) -> None:
-        """Raise for a child that left before its role had ended."""
+        """Raise an error for a child that left before its role had ended."""
         raise RuntimeError(f"{child.who} left before its work was done: {child.end(self.farewell_s)}.")
 
     def stop(self) -> None:
-        """Ask all children to stop, without waiting; the end of the block waits."""
+        """Ask all children to stop, without waiting; the ``with`` block waits at its end."""
         send_all(self.children, "stop")
 
     def __enter__(self) -> Self:
@@ -192,17 +192,17 @@ class Supervisor:
     def __exit__(self, *error: object) -> None:
         with ctrl_c_later():
             self.stop()
-            deadline = time.monotonic() + self.farewell_s  # for all together
-            for child in self.children:  # show their last lines, where one of them failed
+            deadline = time.monotonic() + self.farewell_s  # one deadline for all children
+            for child in self.children:  # show their last lines, even if one of them failed
                 with suppress(EOFError, OSError):
                     while child.pipe.poll() and time.monotonic() < deadline:
                         _show(child, *child.pipe.recv())
-            for child in reversed(self.children):  # those that serve started first
+            for child in reversed(self.children):  # children that serve were started first
                 child.end(max(deadline - time.monotonic(), 0.0))
 
 
 class _Pipes:
-    """The pipes of children, registered once for many waits, since each of many children sends a word."""
+    """The pipes of children, registered once for many waits because each of many children sends words."""
 
     def __init__(self, children: Iterable[Child]) -> None:
         self._children = {child.pipe.fileno(): child for child in children}
@@ -212,7 +212,7 @@ class _Pipes:
                 self._selector.register(number, selectors.EVENT_READ)
 
     def ready(self, timeout: float) -> Iterator[Child]:
-        """The children that have sent a word, or are gone; none after ``timeout`` seconds."""
+        """Yield the children that have sent a word or are gone; none after ``timeout`` seconds."""
         if self._selector is None:
             present = {child.pipe: child for child in self._children.values() if not child.gone}
             yield from map(present.__getitem__, multiprocess().connection.wait(list(present), timeout))
@@ -228,17 +228,17 @@ class _Pipes:
 
 
 def _show(child: Child, word: str, value: Any) -> None:
-    """Write a child's line to standard error."""
+    """Print a child's line to standard error."""
     if word == "log" and sys.stderr:
-        with suppress(OSError, ValueError):  # where it is closed
+        with suppress(OSError, ValueError):  # if it is closed
             print(f"{child.who}: {value}", file=sys.stderr)
 
 
 def multiprocess() -> Any:
-    """The library multiprocess. RuntimeError where it does not work, as in a browser's Python."""
+    """Import and return the library multiprocess. Raise RuntimeError if it does not work, as in a browser's Python."""
     try:
         import multiprocess.connection
-        import multiprocess.resource_tracker  # from Python 3.13 on the first import can work where this one cannot
+        import multiprocess.resource_tracker  # since Python 3.13 the first import can work although this one fails
     except ImportError as error:
         raise RuntimeError(
             f"Servers and workers need the library multiprocess, and here it does not work: {error}. "
@@ -249,7 +249,7 @@ def multiprocess() -> Any:
 
 @contextmanager
 def ctrl_c_later() -> Iterator[None]:
-    """Hold back a Ctrl-C or a SIGTERM until the block has ended, so that no child is left half started."""
+    """Hold back Ctrl-C and SIGTERM until the block has ended, so that no child is left half started."""
     signals: list[int] = []
     try:
         with handling(lambda number, _: signals.append(number), signal.SIGINT, signal.SIGTERM):
@@ -261,8 +261,8 @@ def ctrl_c_later() -> Iterator[None]:
 
 @contextmanager
 def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iterator[None]:
-    """Call ``handle`` (None: the previous handler) on these signals until the block has ended; then restore the
-    handlers. Does nothing outside the main thread, the only one that Python interrupts.
+    """Call ``handle`` (None: the previous handler) on these signals until the block ends; then restore the handlers.
+    Does nothing outside the main thread, the only thread that Python interrupts.
     """
     main = threading.current_thread() is threading.main_thread()
     before = {number: handler for number in numbers if main and (handler := signal.getsignal(number)) is not None}
@@ -277,11 +277,11 @@ def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iter
 
 @contextmanager
 def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
-    """Keep the first KeyboardInterrupt from the handler of Ctrl-C or SIGTERM, so that the block can end in order. The
-    second one is raised at once.
+    """Keep the first KeyboardInterrupt from the handler of Ctrl-C or SIGTERM, so that the block can end in order. Raise
+    the second one immediately.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():  # in a run within a run: the handler before both
+    for number, handler in before.items():  # in a run within a run: the handler from before both
         before[number] = getattr(handler, "before", before)[number]
     kept: list[KeyboardInterrupt] = []
 

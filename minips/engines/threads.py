@@ -1,4 +1,4 @@
-"""Servers and workers as threads of this process: quick to start, easy to debug, with one interpreter's lock."""
+"""Runs servers and workers as threads of this process: quick to start, easy to debug, but with one interpreter lock."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from minips.stage import register
 @register
 @dataclass(frozen=True)
 class Threads(LocalEngine):
-    """All servers and workers in this process. Any transport works; the times include the cost of one interpreter."""
+    """All servers and workers in this process. Any transport works; times include the cost of a shared interpreter."""
 
     name = "threads"
 
@@ -34,7 +34,7 @@ class _ThreadChild(Child):
                 control = ControlPipe(self._there)
                 try:
                     run_role(role, control, parts)
-                except SystemExit as end:  # from user code: it would end a process
+                except SystemExit as end:  # from user code; in a process it would end the process
                     is_status = isinstance(end.code, int | None)
                     self._how = f"its exit code was {end.code or 0 if is_status else 1}"
                     if not is_status:
@@ -42,7 +42,7 @@ class _ThreadChild(Child):
 
         thread = threading.Thread(target=run, name=f"minips-{self.who}", daemon=True)
         thread.start()
-        self._thread = thread  # set only once it has started
+        self._thread = thread  # set only after it has started
 
     def end(self, timeout: float) -> str:
         self.pipe.close()

@@ -1,4 +1,4 @@
-"""A worker with servers in a run: its training loop in a thread, and its gradients."""
+"""A worker that uses servers: its training loop in a thread, and its gradients."""
 
 import math
 import reprlib
@@ -29,24 +29,24 @@ from minips.stages.shards import Contiguous
 
 
 def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
-    """The function that gives each worker its part of ``problem``, by `Config.shards` or the problem's own ``shard``.
-    ValueError where there are both, or where the parts break the rules of `Shards`.
+    """Return the function that gives each worker its part of ``problem``, by `Config.shards` or the problem's
+    ``shard``. ValueError if both are set, or if the parts break the rules of `Shards`.
     """
     shards, workers = config.shards, config.workers
     if shards == Contiguous():
         return lambda worker: problem.shard(worker, workers)
     if type(problem).shard is not Problem.shard:
         raise ValueError(
-            f"{type(problem).__name__} shares out its rows by its own shard(worker, workers), so shards={shards!r} "
+            f"{type(problem).__name__} divides its rows with its own shard(worker, workers), so shards={shards!r} "
             "would do nothing. Leave one of them out; to change each part, override subset(rows) in place of shard."
         )
-    problem.shard(0, workers)  # refuses more workers than rows
+    problem.shard(0, workers)  # raises an error for more workers than rows
     parts = [as_array(part, "A shard") for part in shards.split(problem.y, workers, seeds.shards(config.seed))]
     once = len(parts) == workers and np.array_equal(np.sort(np.concatenate(parts)), np.arange(problem.rows))
     if not (once and all(map(len, parts))):
         raise ValueError(
-            f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and each worker some; got "
-            f"shards of {', '.join(str(len(part)) for part in parts)} rows. ps.testing.check says what is wrong."
+            f"{shards!r} must give each of {problem.rows} rows to one of {workers} workers, and every worker some; got "
+            f"shards of {', '.join(str(len(part)) for part in parts)} rows. ps.testing.check names the fault."
         )
     return lambda worker: problem.subset(parts[worker])
 
@@ -63,8 +63,8 @@ def train_ps(
     """Train on ``problem``, this worker's shard of the rows, by `train_served`, until the servers end the run or
     ``stop`` is set.
 
-    NonFiniteError where a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
-    ``patience_s`` where that is more. ``inner`` is the `Inner` of a config with local steps.
+    NonFiniteError if a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
+    ``patience_s`` if that is longer. ``inner`` is the `Inner` of a config with local steps.
     """
     timeout, trace, gradient = max(2 * config.timeout_s, patience_s), client.trace, inner or compute
 
@@ -82,7 +82,7 @@ def train_ps(
 
 
 def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerProtocol:
-    """The worker's side for its training loop; of tables it pulls only the rows that the batches read."""
+    """Return the worker's side for its training loop; from tables it pulls only the rows that the batches read."""
     if not problem.tables:
         return worker
 
@@ -95,8 +95,8 @@ def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerP
 
 
 def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None) -> dict[str, Any]:
-    """A worker's part of a run's state; without the parameters that it has ``seen`` where a pull brings them again. The
-    state of local steps is stored with the link to the first server.
+    """Return a worker's part of a run's state, without the parameters that it has ``seen`` if a pull returns them
+    again. The state of local steps is stored with the link to the first server.
     """
     pulled_again = not config.overlap and config.pull.lossless
     if inner:
@@ -105,28 +105,28 @@ def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None)
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
-    """A sentence: at which step a run diverged, why, and what to do."""
+    """Return a sentence that states at which step a run diverged, why, and what to do."""
     return f"At step {getattr(error, 'step', clock)} of worker {worker}: {error} {ADVICE}"
 
 
 def before_updates(error: NonFiniteError) -> NonFiniteError:
-    """The error of a worker that computes with the first parameters: the learning rate is not the cause."""
+    """Return the error for a worker that used the first parameters: the learning rate is not the cause."""
     return NonFiniteError(f"{error} {AT_FIRST}")
 
 
 def has_moved(error: NonFiniteError, versions: Iterable[int]) -> bool:
-    """False at the first parameters or the first step, where the data or the problem must be at fault."""
+    """Return False at the first parameters or the first step, when the data or the problem must be at fault."""
     return bool(any(versions) or getattr(error, "step", 0))
 
 
 def compute(
     problem: Problem, config: Config, params: Tensors, worker: int, clock: int, stop: Event | None = None
 ) -> tuple[float, Tensors]:
-    """Training loss and gradients of one step: the average over ``accumulate`` batches. It takes at least as long as
-    the delays say. NonFiniteError where the loss is NaN or infinite.
+    """Return the training loss and gradients of one step, averaged over ``accumulate`` batches. It takes at least the
+    time that the delays specify. NonFiniteError if the loss is NaN or infinite.
     """
     began, loss, gradients = time.monotonic(), 0.0, dict[str, Any]()
-    with np.errstate(over="ignore", invalid="ignore"):  # a loss is checked below, and gradients before they are sent
+    with np.errstate(over="ignore", invalid="ignore"):  # losses are checked below, gradients before they are sent
         for turn in range(config.accumulate):
             rng = {"rng": seeds.gradient(config.seed, worker, clock, turn)} if problem.draws else {}
             more, summand = pair(problem.loss_and_gradient(params, batch(problem, config, worker, clock, turn), **rng))
@@ -149,18 +149,18 @@ def compute(
 
 
 def _summand(name: str, g: Any) -> Any:
-    """A copy of a gradient, to add others to, with half floats as float32: the problem may reuse its own array."""
+    """Copy a gradient so that others can be added, with half floats as float32: the problem may reuse its array."""
     copied = deepcopy(g)
     return widen(copied if isinstance(g, Rows) else native(copied, f"The gradient of {name!r}"))
 
 
 def _mean(total: Any, count: int, like: Any) -> Any:
-    """A sum of so many gradients, divided by their number, in the dtype of one of them."""
+    """Divide a sum of ``count`` gradients by their number, in the dtype of one of them."""
     return as_dtype(total / count, getattr(like, "dtype", float))
 
 
 def pair(returned: Any) -> tuple[float, Tensors]:
-    """The loss and the gradients that ``loss_and_gradient`` returned. TypeError where it returned something else."""
+    """Return the loss and gradients that ``loss_and_gradient`` returned. TypeError if it returned something else."""
     match returned:
         case [loss, Mapping() as gradients]:
             return as_number(loss, "The loss"), cast(Tensors, gradients)
@@ -168,9 +168,9 @@ def pair(returned: Any) -> tuple[float, Tensors]:
 
 
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
-    """The rows of one batch, drawn without replacement; None for the whole shard.
+    """Return the row numbers of one batch, drawn without replacement; None for the whole shard.
 
-    The rows depend only on the seed, the worker and its clock: the same in every engine, and in any order of draws.
+    They depend only on the seed, the worker and its clock: they are the same in every engine and any order of draws.
     """
     size = config.batch_size
     if size is None or size >= problem.rows:
@@ -184,7 +184,7 @@ def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) 
 
 @lru_cache(maxsize=16)
 def _order(seed: int, worker: int, epoch: int, rows: int) -> Array:
-    """The order in which a worker passes over its rows in one epoch."""
+    """Return the order in which a worker visits its rows in one epoch."""
     order = seeds.epoch(seed, worker, epoch).permutation(rows)
     order.flags.writeable = False
     return order

@@ -1,1 +1,1 @@
-"""Machines and networks: values that simulation and prediction share."""
+"""Descriptions of machines and networks that simulation and prediction share."""

@@ -1,4 +1,4 @@
-"""Calibrations: lines fitted to measurements, in files and as tables."""
+"""Calibrations: lines fitted to measurements, stored in files and shown as tables."""
 
 import json
 import os
@@ -16,50 +16,50 @@ from minips.words import message_of
 
 @dataclass(frozen=True)
 class Calibration(Value):
-    """Measurements of one machine. Lines give seconds by values, bytes or rows; each has its quartiles."""
+    """Measurements of one machine. Each line gives seconds as a function of values, bytes or rows, with quartiles."""
 
-    worker: dict[str, Line] = option(dict, "by span name: the worker's part of a push and its pull, by values")
-    server: dict[str, Line] = option(dict, "by span name: the server's part, by values; aggregate: per round")
+    worker: dict[str, Line] = option(dict, "the worker's spans in a push and a pull, by name: time by values")
+    server: dict[str, Line] = option(dict, "the server's spans, by name: time by values; aggregate: per round")
     transfer: Line = option(Line(), "the span transfer, there and back, by values")
     worker_rest: Line = option(Line(), "the worker's processor time outside spans, per push and pull, by values")
     server_rest: Line = option(Line(), "the server's processor time outside spans, by values")
-    idle: Line = option(Line(), "time in which neither side works, per push and pull, by values")
-    worker_crowd: float = option(1.0, "the factor of the worker's rest when four push at once", minimum=1)
-    server_crowd: float = option(1.0, "the factor of the server's rest when four push at once", minimum=1)
-    hop_rest: Line = option(Line(), "processor time of a hop outside spans, both ends, by values")
-    hop_idle: Line = option(Line(), "time of a hop in which neither end works, by values")
-    message: Line = option(Line(), "a message over the bare transport, one way: α, plus β for each byte")
+    idle: Line = option(Line(), "time during which both sides are idle, per push and pull, by values")
+    worker_crowd: float = option(1.0, "the factor on worker_rest while four workers push", minimum=1)
+    server_crowd: float = option(1.0, "the factor on server_rest while four workers push", minimum=1)
+    hop_rest: Line = option(Line(), "processor time of a hop outside spans at both ends, by values")
+    hop_idle: Line = option(Line(), "time of a hop during which both ends are idle, by values")
+    message: Line = option(Line(), "one message over only the transport, one way: α, plus β for each byte")
     late_s: float = option(0.0, "the delay of a shaped link beyond what it promises", minimum=0, unit="s")
-    gradient: Line | None = option(None, "a batch's gradient of ``problem``, by rows")
+    gradient: Line | None = option(None, "the time of a batch's gradient of ``problem``, by rows")
     next_gradient: Line | None = option(None, "a gradient right after another one, as in local steps; None: the same")
     together: int = option(1, "contributions to a round", minimum=1)
     ratios: dict[str, float] = option(dict, "by stage of the push codec: bytes out over bytes in")
     cores: int = option(1, "cores of this machine", minimum=1)
-    others: float = option(0.0, "other processes that needed a core at the same time", minimum=0)
+    others: float = option(0.0, "other processes that needed a core at that time", minimum=0)
     problem: str = option("", "the problem that was calibrated; empty: normal float32 values")
     subject: str = option("", "the stages and the transport that were measured")
     note: str = option("", "a sentence if other programs kept the machine busy")
 
     @property
     def alpha_s(self) -> float:
-        """Seconds of a message, however small."""
+        """The seconds that even the smallest message takes."""
         return self.message.fixed_s
 
     @property
     def beta_s(self) -> float:
-        """Seconds for each byte of a message."""
+        """The seconds that each byte of a message takes."""
         return self.message.each_s
 
     def with_gradient(self, line: Line) -> Self:
-        """This calibration with this line for the time of all gradients."""
+        """Return this calibration with ``line`` as the time of all gradients."""
         return replace(self, gradient=line, next_gradient=None)
 
     def gradient_of(self, step: int, config: Config) -> Line | None:
-        """The line of a worker's ``step``: with local steps, only the first after an exchange takes ``gradient``."""
+        """The line of a worker's ``step``; with local steps, only the first after an exchange takes ``gradient``."""
         return self.next_gradient or self.gradient if step % config.local_steps else self.gradient
 
     def bound(self, which: Bound) -> Self:
-        """The calibration with all lower quartiles, or all upper ones."""
+        """Return the calibration with all lower quartiles, or all upper quartiles."""
         lines = ["transfer", "worker_rest", "server_rest", "idle", "hop_rest", "hop_idle", "message"]
         lines += ["gradient", "next_gradient"]
         return replace(
@@ -70,7 +70,7 @@ class Calibration(Value):
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the calibration as JSON. OSError, which names the file, if it cannot be written."""
+        """Write the calibration as JSON. Raise OSError, which names the file, if it cannot be written."""
         try:
             files.write(path, json.dumps(self.to_dict(), indent=1))
         except OSError as error:
@@ -81,7 +81,7 @@ class Calibration(Value):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file that `save` wrote. ValueError if the file holds something else."""
+        """Read a file that `save` wrote. Raise ValueError if the file contains something else."""
         try:
             return cls.from_dict(json.loads(Path(path).read_text()))
         except (ValueError, TypeError, RecursionError) as error:
@@ -91,7 +91,7 @@ class Calibration(Value):
             ) from error
 
     def __str__(self) -> str:
-        """A text table: α and β, then each stage with its time per message and per float32, and its ratio."""
+        """Return a text table: α and β, then each stage with its time per message and per float32, and its ratio."""
         lines = [
             f"α  {_interval(self.message.fixed_s * 1e6, self.message)} µs for a message",
             f"β  {_interval(self.message.each_s * 1e9, self.message)} ns for a byte",
@@ -112,12 +112,12 @@ class Calibration(Value):
 
 
 def _interval(value: float, line: Line) -> str:
-    """A value of a line, with its quartiles."""
+    """Format a value of a line, with its quartiles."""
     return f"{value:.3g} ({value * line.low:.3g} to {value * line.high:.3g})"
 
 
 def rank_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
-    """The lines of an all-reduce's rank: it encodes like a worker, decodes like a server, aggregates each message."""
+    """Return the lines of an all-reduce's rank: a worker's encoding, a server's decoding and updates."""
     lines = {name: calibration.worker[name] for name in ENCODE if name in calibration.worker}
     lines |= {name: calibration.server[name] for name in DECODE if name in calibration.server}
     lines |= update_lines(calibration, config)
@@ -125,14 +125,14 @@ def rank_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
 
 
 def inner_s(calibration: Calibration, config: Config, values: float) -> float:
-    """Seconds of one inner optimizer step on this many values; 0 without local steps. The inner optimizer is assumed to
-    take as long as the outer one, which was measured.
+    """Return the seconds of one inner optimizer step on this many values; 0 without local steps. The inner optimizer is
+    assumed to take as long as the outer optimizer, which was measured.
     """
     return calibration.server.get("apply", Line()).at(values) if config.local else 0.0
 
 
 def update_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
-    """The server's lines of a round with this config's number of contributions."""
+    """Return the server's lines for a round with this config's number of contributions."""
     together = (config.consistency.quorum(config.workers) or 1) / calibration.together
     lines = {name: calibration.server[name] for name in UPDATE if name in calibration.server}
     return {name: line.times(together) if name == "aggregate" else line for name, line in lines.items()}

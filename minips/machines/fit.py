@@ -1,4 +1,4 @@
-"""Lines fitted to timings, ``fixed + each · x`` seconds, so that a few outliers do not matter."""
+"""Lines ``fixed + each · x`` seconds, fitted to timings in such a way that a few outliers do not matter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ Bound = Literal["low", "high"]
 
 @dataclass(frozen=True)
 class Line(Value):
-    """``fixed_s + each_s · x`` seconds for x values, bytes or rows.
+    """A line of ``fixed_s + each_s · x`` seconds for x values, bytes or rows.
 
-    Half of the fitted timings lie between ``low`` and ``high`` times the line's seconds. The factors cover the
+    Half of the fitted timings lie between ``low`` and ``high`` times the line's seconds. These factors reflect the
     machine's noise, and timings that do not lie on a straight line.
 
     >>> Line(1e-3, 1e-6).at(500)
@@ -28,30 +28,30 @@ class Line(Value):
     high: float = option(1.0, "the upper quartile, as a factor", minimum=0)
 
     def at(self, x: float) -> float:
-        """Seconds for x, never below zero."""
+        """Return the seconds for x, never below zero."""
         return max(0.0, self.fixed_s + self.each_s * x)
 
     def bound(self, which: Bound) -> "Line":
-        """The line of the lower or the upper quartile."""
+        """Return the line of the lower or the upper quartile."""
         return self.times(self.low if which == "low" else self.high)
 
     def times(self, factor: float) -> "Line":
-        """The line with this many times the seconds."""
+        """Return the line with ``factor`` times the seconds."""
         return replace(self, fixed_s=self.fixed_s * factor, each_s=self.each_s * factor)
 
     def less(self, *others: "Line") -> "Line":
-        """This line minus the others; neither part below zero."""
+        """Return this line minus the others; neither part is below zero."""
         fixed = self.fixed_s - sum(other.fixed_s for other in others)
         each = self.each_s - sum(other.each_s for other in others)
         return replace(self, fixed_s=max(0.0, fixed), each_s=max(0.0, each))
 
     @classmethod
     def fit(cls, timings: Sequence[tuple[float, float]]) -> Self:
-        """The line through pairs of (x, seconds), several for each x.
+        """Fit a line through pairs of (x, seconds), several for each x.
 
-        First the median m for each x, then least squares of the relative errors, ``Σ((fixed + each·x − m)/m)²``, with
-        neither part below zero: one slow timing does not move a median, and small sizes count as much as large ones.
-        A single x gives its median, all of it fixed; medians of zero give the zero line.
+        First, take the median m for each x. Then minimize the squared relative errors, ``Σ((fixed + each·x − m)/m)²``,
+        with neither part below zero. So one slow timing does not move a median, and small sizes count as much as large
+        ones. For a single x, the whole median is fixed; if all medians are zero, the result is the zero line.
         """
         x, y = np.array(timings, float).reshape(-1, 2).T
         sizes = np.unique(x)

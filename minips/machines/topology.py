@@ -1,10 +1,10 @@
-"""Networks and machines for the simulated engine: nodes, links, routes, fair shares, and places of processes.
+"""Networks and machines for the simulated engine: nodes, links, routes, fair shares, and placement of processes.
 
-A topology is a value that draws a networkx graph for a number of workers and servers. Its nodes are the hosts, named as
-in a trace ("worker 0", "server 0"), and the switches between them. Its edges are the links, each with ``bandwidth_bps``
-(bits per second each way: links are full duplex), ``latency_s`` and perhaps ``loss`` (the share of packets that it
-drops). A message takes the path with the fewest links (with the least ``weight``, if edges have one). Switches store
-nothing: S bytes over links of B bytes per second and α₁, α₂ seconds arrive after S/B + α₁ + α₂.
+A topology is a value that draws a networkx graph for given numbers of workers and servers. Its nodes are the hosts,
+named as in a trace ("worker 0", "server 0"), and the switches between them. Its edges are the links. Each has
+``bandwidth_bps`` (bits per second each way: links are full duplex), ``latency_s`` and perhaps ``loss`` (the share of
+packets dropped). A message takes the path with the fewest links (or with the least ``weight``, if edges have one).
+Switches store nothing: S bytes over two links of B bytes per second and latencies α₁ and α₂ take S/B + α₁ + α₂.
 """
 
 from abc import abstractmethod
@@ -24,7 +24,7 @@ from minips.stages.transports import Link
 __all__ = ["FatTree", "Ring", "Star", "Topology", "Traffic", "Tree", "TwoRacks"]
 
 Edges = NDArray[np.intp]
-"""Numbers of a network's links, one for each direction."""
+"""The numbers of a network's links; each direction of a link has its own number."""
 
 
 class Topology(Stage):
@@ -36,18 +36,18 @@ class Topology(Stage):
 
     @abstractmethod
     def graph(self, workers: int, servers: int) -> Any:
-        """A ``networkx.Graph`` with a node for each of the `hosts`. In a ``DiGraph`` each link has one direction."""
+        """Return a ``networkx.Graph`` with a node for each of the `hosts`; a ``DiGraph`` has one-way links."""
 
 
 def hosts(workers: int, servers: int) -> list[str]:
-    """The nodes that send and receive: "worker 0", …, "server 0", …"""
+    """Return the nodes that send and receive: "worker 0", …, "server 0", …"""
     return [f"{role} {i}" for role, count in (("worker", workers), ("server", servers)) for i in range(count)]
 
 
 @dataclass(frozen=True)
 class _Alike(Topology):
-    """A topology whose links have the same latency and loss. ``links`` yields each link's ends, and its bandwidth if
-    that is not ``bandwidth_bps``.
+    """A topology whose links have the same latency and loss. ``links`` yields the ends of each link, and its bandwidth
+    if that differs from ``bandwidth_bps``.
     """
 
     bandwidth_bps: float = option(1e9, "bits per second of each link, each way", above=0, unit="bit/s")
@@ -56,7 +56,7 @@ class _Alike(Topology):
 
     @abstractmethod
     def links(self, workers: int, servers: int) -> Iterator[tuple[str, str] | tuple[str, str, float]]:
-        """The links, in the order of their numbers."""
+        """Yield the links in the order of their numbers."""
 
     def graph(self, workers: int, servers: int) -> Any:
         import networkx as nx
@@ -71,7 +71,7 @@ class _Alike(Topology):
 @register
 @dataclass(frozen=True)
 class Star(_Alike):
-    """One switch with a link to every host: a message passes two links.
+    """One switch with a link to every host; a message crosses two links.
 
     >>> sorted(Star().graph(workers=2, servers=1)["switch"])
     ['server 0', 'worker 0', 'worker 1']
@@ -86,7 +86,7 @@ class Star(_Alike):
 @register
 @dataclass(frozen=True)
 class Ring(_Alike):
-    """The hosts form a circle, workers before servers, each with a link to the next. They forward messages."""
+    """The hosts form a circle, workers before servers, each with a link to the next. Hosts forward messages."""
 
     name = "ring"
 
@@ -98,13 +98,13 @@ class Ring(_Alike):
 @register
 @dataclass(frozen=True)
 class Tree(_Alike):
-    """Switches in a tree, with the hosts as leaves. All links are alike, so those near the root are bottlenecks."""
+    """A tree of switches with the hosts as leaves. All links are alike, so those near the root are bottlenecks."""
 
     name = "tree"
     fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
 
     def links(self, workers: int, servers: int) -> Iterator[tuple[str, str, float]]:
-        leaves = dict.fromkeys(hosts(workers, servers), 1)  # the number below each node of one level
+        leaves = dict.fromkeys(hosts(workers, servers), 1)  # the number of leaves below each node of one level
         level = 0
         while len(leaves) > 1 or not level:
             above: dict[str, int] = {}
@@ -115,17 +115,17 @@ class Tree(_Alike):
             leaves, level = above, level + 1
 
     def width(self, leaves: int) -> int:
-        """The bandwidth of the link above this many hosts, over that of a host's link."""
+        """Return the bandwidth of the link above this many hosts, relative to a host's link."""
         return 1
 
 
 @register
 @dataclass(frozen=True)
 class FatTree(Tree):
-    """A tree whose links widen towards the root: each has the bandwidth of all hosts below it together.
+    """A tree whose links widen towards the root: each has the combined bandwidth of all hosts below it.
 
     Source: Leiserson 1985, "Fat-Trees: Universal Networks for Hardware-Efficient Supercomputing". Data centres build
-    such a tree from many equal switches (Al-Fares et al. 2008); with ideal routing that is the same.
+    such a tree from many equal switches (Al-Fares et al. 2008), which is equivalent if routing is ideal.
     """
 
     name = "fattree"
@@ -150,14 +150,14 @@ class TwoRacks(_Alike):
 
 @dataclass(frozen=True)
 class Machines(Value):
-    """Equal machines around one switch.
+    """Equal machines connected to one switch.
 
     >>> Machines(machines=2).places(workers=3, servers=1)
     {'server 0': 0, 'worker 0': 1, 'worker 1': 0, 'worker 2': 1}
     """
 
     machines: int = option(
-        4, "machines; in `compare`, one for each worker: servers have machines of their own", minimum=1, step=1
+        4, "machines; in `compare`, one for each worker: servers have separate machines", minimum=1, step=1
     )
     bandwidth_bps: float = option(1e9, "bits per second of each machine's link, each way", above=0, unit="bit/s")
     latency_s: float = option(1e-4, "seconds of a message from one machine to another", minimum=0, unit="s")
@@ -166,17 +166,17 @@ class Machines(Value):
 
     @property
     def link(self) -> Link:
-        """Each machine's link to the switch, as a `Config.link`."""
+        """Return each machine's link to the switch, as a `Config.link`."""
         return Link(self.bandwidth_bps, self.latency_s)
 
     def places(self, workers: int, servers: int) -> dict[str, int]:
-        """The machine of each server and each worker: in turn, servers first, as the Ray engine places them."""
+        """Return the machine of each server and worker: in rotation, servers first, as the Ray engine places them."""
         names = [*hosts(0, servers), *hosts(workers, 0)]
         return {name: number % self.machines for number, name in enumerate(names)}
 
     def graph(self, workers: int, servers: int) -> Any:
-        """The network as a ``networkx.Graph``. Messages within one machine are not delayed by a link."""
-        graph = Star().graph(workers=0, servers=0)  # empty; an error that says what to install if networkx is missing
+        """Return the network as a ``networkx.Graph``. Messages within one machine are not delayed by a link."""
+        graph = Star().graph(workers=0, servers=0)  # empty; if networkx is missing, the error says what to install
         for who, number in self.places(workers, servers).items():
             graph.add_edge(who, f"machine {number}", bandwidth_bps=inf, latency_s=0.0)
         for number in range(self.machines):
@@ -187,9 +187,9 @@ class Machines(Value):
 
 
 def check_one_network(config: Config, cluster: Machines | None) -> None:
-    """ValueError if a run would have two networks: the cluster's and the config's link."""
+    """Raise ValueError if a run would have two networks: the cluster's and the config's link."""
     if cluster and config.link:
-        raise ValueError(f"The cluster has a network of its own, but the config has {config.link!r}. Use link=None.")
+        raise ValueError(f"The cluster has its own network, but the config has {config.link!r}. Use link=None.")
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Own(Topology):
 
 @dataclass(frozen=True)
 class Traffic(Value):
-    """A competing transfer between two nodes, which shares the links with all others while it lasts."""
+    """A competing transfer between two nodes, which shares the links with all other flows while it lasts."""
 
     source: str = option("worker 0", "the node that sends")
     target: str = option("server 0", "the node that receives")
@@ -223,7 +223,7 @@ class Traffic(Value):
 
 
 class Route(NamedTuple):
-    """A route between two nodes: its links of finite bandwidth, and its total latency and packet loss."""
+    """A route between two nodes: its links of finite bandwidth, its total latency and its packet loss."""
 
     edges: Edges
     latency_s: float
@@ -233,7 +233,7 @@ class Route(NamedTuple):
 class Network:
     """The numbered links of a graph, one for each direction, and the routes over them.
 
-    ``capacity`` has the bytes per second of each link. ValueError for an edge that lacks a link's attributes.
+    ``capacity`` contains the bytes per second of each link. ValueError for an edge that lacks a link's attributes.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -258,11 +258,11 @@ class Network:
         self._latency_s, self._loss = table[:, 1], table[:, 2]
 
     def route(self, source: Hashable, target: Hashable) -> Route:
-        """The route from ``source`` to ``target``. ValueError if there is none, or if it loses all packets."""
+        """Return the route from ``source`` to ``target``. ValueError if none exists, or if it loses all packets."""
         if (source, target) not in self._routes:
             edges = np.array([self._numbers[hop] for hop in pairwise(self.path(source, target))], np.intp)
             narrow, loss = edges[np.isfinite(self.capacity[edges])], 1 - float(np.prod(1 - self._loss[edges]))
-            if loss == 1:  # as far as a float can tell
+            if loss == 1:  # to a float's precision
                 raise ValueError(
                     f"Nothing gets from {source!r} to {target!r}: together the {len(edges)} links lose everything. "
                     "Lower their loss."
@@ -271,8 +271,8 @@ class Network:
         return self._routes[source, target]
 
     def path(self, source: Hashable, target: Hashable) -> list[Hashable]:
-        """The nodes on the route. Nodes with the same only neighbour share a search: a thousand hosts on one switch
-        take one.
+        """Return the nodes on the route. Nodes with the same only neighbour share one search, so a thousand hosts on
+        one switch need only one search.
         """
         import networkx as nx
 
@@ -293,12 +293,12 @@ class Network:
 
 
 def fair_shares(routes: Edges, capacity: Array) -> Array:
-    """The max-min fair bytes per second of each flow: a flow can have more only if a slower one gets less.
+    """Return the max-min fair bytes per second of each flow: a flow can have more only if a slower flow gets less.
 
     ``routes`` of shape (hops, flows) holds each flow's links, padded with the number of a link of infinite
     ``capacity``. Progressive filling: a link that is the narrowest for all its flows is divided equally among them;
-    their rates are subtracted from their other links; and so on with the flows that have no rate yet.
-    Source: Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
+    their rates are subtracted from their other links. This repeats for the flows that have no rate yet. Source:
+    Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
 
     Three flows share a link of 6 bytes per second, and one of them also passes a link of 1:
 
@@ -313,7 +313,7 @@ def fair_shares(routes: Edges, capacity: Array) -> Array:
         share = np.full(len(left), np.inf)
         np.divide(left, flows, out=share, where=flows > 0)
         tightest = share.argmin()
-        if flows[tightest] == rest.size:  # one link limits all flows: the common case, which is then done
+        if flows[tightest] == rest.size:  # one link limits all flows, which is the common case: done
             rates[rest] = share[tightest]
             break
         narrowest = share[routes].min(axis=0)
@@ -331,7 +331,7 @@ def fair_shares(routes: Edges, capacity: Array) -> Array:
 
 
 def _link(edge: dict[str, Any]) -> tuple[float, float, float]:
-    """Bytes per second, seconds and loss of an edge."""
+    """Return the bytes per second, seconds and loss of an edge."""
     lacking = [name for name in ("bandwidth_bps", "latency_s") if name not in edge]
     if lacking:
         raise ValueError(f"it needs {' and '.join(lacking)}.")

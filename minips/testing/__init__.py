@@ -1,11 +1,11 @@
-"""Conformance checks for every stage, ours or a learner's, and every problem.
+"""Conformance checks for every stage, whether minips' or a learner's, and every problem.
 
     >>> import minips as ps
     >>> ps.testing.check(ps.TopK(fraction=0.5))
 
-A check returns None if all is well, else it raises AssertionError with a sentence that names the input that failed.
-`check` selects the check by the stage's kind; each kind's check is in its own module, a table of inputs and a few short
-functions.
+A check returns None if all is well. Otherwise it raises AssertionError with a sentence that names the input that
+failed. `check` selects the check by the stage's kind. The check of each kind is in its own module: a table of inputs
+and a few short functions.
 """
 
 from minips.problems import Problem
@@ -27,7 +27,7 @@ __all__ += ["check_shards"]
 
 
 def check(stage: Stage | Problem) -> None:
-    """Check a stage against the contract of its kind (or, if the kind has none, of all stages), or a problem."""
+    """Check a stage against its kind's contract (or, if its kind has none, that of all stages), or check a problem."""
     if isinstance(stage, Problem):
         return check_problem(stage)
     given = (

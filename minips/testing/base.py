@@ -1,4 +1,4 @@
-"""Common parts of the checks: failing with a sentence, and comparing to the bit."""
+"""Common parts of the checks: failing with a sentence, and comparing values to the bit."""
 
 import random
 import warnings
@@ -10,20 +10,20 @@ import numpy as np
 from minips.stage import Array
 
 WAIT_S = 30.0
-"""The longest wait of any check."""
+"""The longest wait of any check, in seconds."""
 
 UNUSUAL_SEED = 1_618_033_988
 
 
 def require(truth: object, sentence: str) -> None:
-    """AssertionError with the sentence unless ``truth`` is true. Unlike ``assert`` it also works under -O."""
+    """Raise AssertionError with the sentence unless ``truth`` is true. Unlike ``assert``, this also works under -O."""
     if not truth:
         raise AssertionError(sentence)
 
 
 @contextmanager
 def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
-    """Turn an error in the block into an AssertionError: ``what``, ``outcome``, and the error's type and text."""
+    """Turn an error in the block into an AssertionError with ``what``, ``outcome``, and the error's type and text."""
     try:
         yield
     except AssertionError as error:
@@ -35,7 +35,7 @@ def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
 
 @contextmanager
 def strictly(what: str) -> Iterator[None]:
-    """The same, with warnings as errors."""
+    """Do the same as `doing`, with warnings turned into errors."""
     with doing(what), warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -43,7 +43,7 @@ def strictly(what: str) -> Iterator[None]:
 
 @contextmanager
 def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[None]:
-    """Require that the block raises ``kind``, with a sentence that contains ``mentions``."""
+    """Require that the block raises ``kind`` with a sentence that contains ``mentions``."""
     with doing(what, f"expected {kind.__name__}, got"):
         try:
             yield
@@ -51,13 +51,13 @@ def refusing(what: str, kind: type[Exception], mentions: str = "") -> Iterator[N
             said = str(error)
         else:
             raise AssertionError(f"expected {kind.__name__}, and nothing was raised.")
-        require(said, f"the {kind.__name__} has no text; state what was got and what to do.")
+        require(said, f"the {kind.__name__} has no text; state what was received and what to do.")
         require(mentions in said, f"the {kind.__name__} should mention {mentions!r}; it says: {said}")
 
 
 @contextmanager
 def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
-    """Require that the block raises nothing but ``kind``."""
+    """Require that the block raises no exception other than ``kind``."""
     with doing(what, f"expected {kind.__name__}, got"), suppress(kind), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -65,9 +65,9 @@ def failing_only_with(kind: type[Exception], what: str) -> Iterator[None]:
 
 @contextmanager
 def without_global_draws(what: str) -> Iterator[None]:
-    """Require that the block does not use the global generators of NumPy and Python, whose states are restored."""
+    """Require that the block does not use the global generators of NumPy and Python; then restore their states."""
     states = np.random.get_state(), random.getstate()
-    np.random.seed(UNUSUAL_SEED)  # a state that no block sets by chance
+    np.random.seed(UNUSUAL_SEED)  # a state that a block is unlikely to set by chance
     random.seed(UNUSUAL_SEED)
     before = _global_generators()
     try:
@@ -85,18 +85,18 @@ def _global_generators() -> tuple[object, ...]:
 
 
 def same_bits(a: Array, b: Array) -> bool:
-    """True where dtype, shape and every bit agree; NaN equals itself, and −0 differs from 0."""
+    """Return True if dtype, shape and every bit agree; NaN equals itself, and −0 differs from 0."""
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def unwritable(x: Array) -> Array:
-    """A read-only view of ``x``; an array from a received message may be read-only, too."""
+    """Return a read-only view of ``x``; an array from a received message may also be read-only."""
     view = x.view()
     view.flags.writeable = False
     return view
 
 
 def described(x: Array) -> str:
-    """Dtype and shape in words, and up to four values."""
+    """Describe an array's dtype and shape in words, with up to four values."""
     values = f" {np.array2string(x, threshold=8)}" if x.size <= 4 else ""
     return f"{x.dtype} of shape {x.shape}{values}"

@@ -1,4 +1,4 @@
-"""The contracts of the stages around a quantizer: memories, serializers and compressors."""
+"""The contracts of the codec's stages other than the quantizer: memories, serializers and compressors."""
 
 import copy
 import math
@@ -42,7 +42,7 @@ BOMB_BYTES, BOMB_LIMIT = 10_000_000, 1000
 
 
 def check_memory(memory: Memory) -> None:
-    """Check a memory against its contract: it keeps everything in the state that is passed to it."""
+    """Check that a memory keeps everything in the state that is passed to it, and the rest of its contract."""
     check_stage(memory)
     rng = np.random.default_rng(3)
     for dtype in (np.float32, np.float64):
@@ -55,7 +55,7 @@ def check_memory(memory: Memory) -> None:
 
 
 def _check_state(memory: Memory, xs: list[Array]) -> None:
-    """Compare one link with another that resumes from copies of its states, while a third sends another tensor."""
+    """Compare one link with another that resumes from copies of its states, while a third sends a different tensor."""
     for quantizer in (TopK(fraction=0.5), Exact()):
         link, again, stranger = (_Link(memory, quantizer) for _ in range(3))
         first = [link.send(x) for x in xs]
@@ -67,7 +67,7 @@ def _check_state(memory: Memory, xs: list[Array]) -> None:
 
 
 class _Link:
-    """One tensor's sender, and receivers that do not know the sender's fields."""
+    """The sender of one tensor, and receivers that do not know the sender's fields."""
 
     def __init__(self, memory: Memory, quantizer: Quantizer) -> None:
         self.memory, self.quantizer = memory, quantizer
@@ -80,7 +80,7 @@ class _Link:
         self.receivers = [(other, copy.deepcopy(theirs)) for other, theirs in self.receivers]
 
     def send(self, x: Array) -> tuple[Array, Array]:
-        """Quantize and send one array. Returns the quantized array, and the one that the receivers restored."""
+        """Quantize and send one array. Return the quantized array, and the array that the receivers restored."""
         before = x.copy()
         p = self.memory.compensate(unwritable(x), self.ours)
         _check_like(p, x, "compensate")
@@ -94,7 +94,7 @@ class _Link:
             said = f"restore reads the memory's own fields: {other.stage!r}, a receiver with {other.fields}, restores"
             require(same_bits(y, restored[0]), f"{said} other values.")
         self._check_stateless(meant, x, restored[0], sent)
-        for state in (self.ours, *(theirs for _, theirs in self.receivers)):  # a failed push goes back to these
+        for state in (self.ours, *(theirs for _, theirs in self.receivers)):  # a failed push returns to these
             state |= {name: unwritable(np.asarray(remembered)) for name, remembered in state.items()}
         return meant, restored[0]
 
@@ -113,7 +113,7 @@ class _Link:
 
 
 def _check_state_is_new(state: dict[str, Array], *others: Array) -> None:
-    """Check that the state holds no array of the caller, who may write into it after sending or receiving."""
+    """Check that the state holds no array of the caller, which may write into its arrays after sending or receiving."""
     for name, remembered in state.items():
         is_array = isinstance(remembered, np.ndarray | np.generic)
         require(is_array, f"the state keeps a {type(remembered).__name__} as {name!r}, not an array.")
@@ -122,10 +122,10 @@ def _check_state_is_new(state: dict[str, Array], *others: Array) -> None:
 
 
 def _check_halves(memory: Memory, xs: list[Array]) -> None:
-    """Check that a sender whose receiver keeps state, too, always knows the receiver's array, to the bit.
+    """Check that a sender whose receiver also keeps state always knows the receiver's array to the bit.
 
-    A new connection has two empty states, so both start anew together. The receiver is a fresh instance with default
-    fields, and may write into the arrays that it gets.
+    A new connection has two empty states, so both sides start again together. The receiver is a fresh instance with
+    default fields, and may write into the arrays that it receives.
     """
     rng, receiver = np.random.default_rng(7), type(memory)()
     for quantizer in (TopK(fraction=0.5), Uniform(bits=2), QSGD()):
@@ -153,7 +153,7 @@ def _check_like(y: Any, x: Array, what: str) -> None:
 
 
 def check_serializer(serializer: Serializer) -> None:
-    """Check a serializer against its contract: packets come back to the bit, malformed ones raise ValueError."""
+    """Check a serializer's contract: packets come back to the bit, malformed packets raise ValueError."""
     check_stage(serializer)
     dumped = []
     for name, packet in packets():
@@ -180,7 +180,7 @@ def check_serializer(serializer: Serializer) -> None:
 
 
 def packets() -> Iterator[tuple[str, Packet]]:
-    """Named packets: headers with all plain values, parts of all dtypes and shapes."""
+    """Yield named packets: headers with all plain values, and parts of all dtypes and shapes."""
     yield "an empty packet", Packet({}, {})
     yield "a header of every plain value", Packet(copy.deepcopy(HEADER), {})
     rng = np.random.default_rng(4)
@@ -221,7 +221,7 @@ def _check_same_packet(got: Packet, sent: Packet) -> None:
 
 
 def same_plain(a: Any, b: Any) -> bool:
-    """True for equal plain values of equal types: 1 is neither 1.0 nor True, −0.0 is not 0.0, and NaN is NaN."""
+    """Return True for equal plain values of equal types: 1 is neither 1.0 nor True, −0.0 is not 0.0, and NaN is NaN."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -232,7 +232,7 @@ def same_plain(a: Any, b: Any) -> bool:
 
 
 def _check_malformed(serializer: Serializer) -> None:
-    """Check that shortened frames raise ValueError, and garbled ones at most that: frames come from the network."""
+    """Check that shortened frames raise ValueError, and garbled frames no other error: they come from the network."""
     arrays: Parts = {"values": np.arange(5, dtype=np.float32), "codes": np.arange(7, dtype=np.uint8)}
     packet = Packet({"kind": "push", "loss": 0.5}, {"w": ("topk", arrays), "b": ("topk", arrays)})
     whole = [bytes(frame) for frame in serializer.dumps(packet)]
@@ -246,7 +246,7 @@ def _check_malformed(serializer: Serializer) -> None:
 
 
 class _Trap:
-    """Detects a format that runs code on reading: `pickle` calls the one method, ``eval`` the other."""
+    """Detects a format that runs code when it reads a message: `pickle` calls one of its methods, ``eval`` another."""
 
     sprung: ClassVar[list[bool]] = []
 
@@ -258,12 +258,12 @@ class _Trap:
 
 
 def spring() -> None:
-    """Record that a message ran code."""
+    """Record that a message has run code."""
     _Trap.sprung.append(True)
 
 
 def _check_trusted(serializer: Serializer) -> None:
-    """Check that a format whose reader can run code sets ``trusted_only``."""
+    """Check that a serializer sets ``trusted_only`` if its reader can run code."""
     _Trap.sprung.clear()
     with suppress(Exception):
         serializer.loads([bytes(frame) for frame in serializer.dumps(Packet({"trap": _Trap()}, {}))])
@@ -272,7 +272,7 @@ def _check_trusted(serializer: Serializer) -> None:
 
 
 def shortened_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
-    """The frames with some bytes missing."""
+    """Yield the frames with some bytes missing."""
     yield "no frames", []
     for i, frame in enumerate(frames):
         yield f"frame {i} of {len(frames)} missing", [*frames[:i], *frames[i + 1 :]]
@@ -281,7 +281,7 @@ def shortened_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
 
 
 def garbled_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
-    """The frames with other bytes."""
+    """Yield the frames with some bytes replaced."""
     rng = np.random.default_rng(5)
     yield "its frames in reverse", [*reversed(frames)]
     for length in (1, 2, 10, 100, 1000):
@@ -294,7 +294,7 @@ def garbled_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
 
 
 def check_compressor(compressor: Compressor) -> None:
-    """Check a compressor against its contract: the same bytes back, never above the limit, ValueError for damage."""
+    """Check a compressor's contract: the same bytes come back, never above the limit, and damage raises ValueError."""
     check_stage(compressor)
     packed = []
     for name, data in buffers():
@@ -334,10 +334,10 @@ def _plain(buffer: Any, what: str) -> Any:
 
 
 def _check_bomb(compressor: Compressor) -> None:
-    """Check that a bomb, few bytes that would become many, is refused before it takes memory."""
+    """Check that a bomb, a few bytes that would expand to many, is refused before it takes memory."""
     what = f"{compressor!r}, a bomb of {BOMB_BYTES} zeros with a limit of {BOMB_LIMIT} bytes"
     bomb, small = (bytes(compressor.compress(bytes(size))) for size in (BOMB_BYTES, BOMB_LIMIT))
-    usual = _peak(lambda: compressor.decompress(small, BOMB_LIMIT))  # a library's own memory
+    usual = _peak(lambda: compressor.decompress(small, BOMB_LIMIT))  # the memory that the library itself needs
 
     def refused() -> None:
         with refusing(what, ValueError):
@@ -348,7 +348,7 @@ def _check_bomb(compressor: Compressor) -> None:
 
 
 def _peak(call: Callable[[], object]) -> int:
-    """The peak memory that a call allocates through Python."""
+    """Return the peak memory, in bytes, that a call allocates through Python."""
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
@@ -363,7 +363,7 @@ def _peak(call: Callable[[], object]) -> int:
 
 
 def buffers() -> Iterator[tuple[str, Buffer]]:
-    """Named bytes to compress: none, few, repetitive and random ones, in every kind of buffer."""
+    """Yield named bytes to compress: none, few, repetitive and random bytes, in every kind of buffer."""
     rng = np.random.default_rng(6)
     yield "nothing", b""
     yield "one byte", b"a"
@@ -381,7 +381,7 @@ def _check_damaged(compressor: Compressor) -> None:
     packed, limit = bytes(compressor.compress(data)), 10 * len(data)
     for left in (0, 1, 3, len(packed) // 2, len(packed) - 1):
         what = f"{compressor!r}, {len(packed)} compressed bytes cut to {left}"
-        with nullcontext() if packed == data else refusing(what, ValueError):  # uncompressed bytes cannot show a cut
+        with nullcontext() if packed == data else refusing(what, ValueError):  # uncompressed bytes hide a cut
             compressor.decompress(packed[:left], limit)
     for _ in range(50):
         flipped = bytearray(packed)

@@ -1,4 +1,4 @@
-"""Checks of a random quantizer's mean and variance against its promises."""
+"""Checks that a random quantizer's mean and variance are as promised."""
 
 import math
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from minips.testing.base import described, require, strictly
 
 DRAWS = 200
 STANDARD_ERRORS = 6.0
-"""Standard errors by which a mean over the draws may be off; by the central limit theorem, 1 in 500 million is."""
+"""Maximum deviation of a mean over the draws, in standard errors; by chance, 1 mean in 500 million exceeds it."""
 FORMULA = 0.01
-"""The share by which a stated variance may be off, since probabilities are rounded."""
+"""The relative amount by which a stated variance may be off, since probabilities are rounded."""
 
 
 def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
-    """Check a random quantizer's promised mean, variance and largest error, in draws from ``seed``."""
+    """Check a random quantizer's promised mean, variance and largest error with draws from ``seed``."""
     for name, x, light in spreads(seed):
         with strictly(f"{quantizer!r} with {name} values, {described(x)}, over {DRAWS} draws"):
             omega = quantizer.relative_variance(x)
@@ -33,7 +33,7 @@ def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
 
 
 def spreads(seed: int) -> Iterator[tuple[str, Array, bool]]:
-    """Named arrays of many values, and True where no few values dominate the norm, and so the variance."""
+    """Yield a name, an array of many values, and True unless a few values dominate the norm, and so the variance."""
     rng = np.random.default_rng([9, seed])
     yield "ordinary", rng.standard_normal(1000), True
     yield "evenly spread", np.linspace(-1, 1, 1000, dtype=np.float32), True
@@ -49,7 +49,7 @@ def _draws(quantizer: Quantizer, x: Array) -> bool:
 
 
 def require_bound(quantizer: Quantizer, x: Array, error: float) -> None:
-    """AssertionError if the error exceeds the quantizer's bound by more than rounding."""
+    """Raise AssertionError if the error exceeds the quantizer's bound by more than rounding."""
     bound = quantizer.error_bound(x)
     if bound is None:
         return
@@ -60,17 +60,17 @@ def require_bound(quantizer: Quantizer, x: Array, error: float) -> None:
 
 
 def _errors(quantizer: Quantizer, x: Array, seed: int) -> Array:
-    """The errors of the draws, flat, shape (draws, values)."""
+    """Return the errors of the draws, flattened, with shape (draws, values)."""
     generators = (np.random.default_rng([seed, draw]) for draw in range(DRAWS))
     drawn = [quantizer.decode(quantizer.encode(x, rng)) for rng in generators]
     return np.stack(drawn).reshape(DRAWS, -1).astype(float) - x.reshape(-1)
 
 
 def _check_mean(errors: Array) -> None:
-    """Check that the errors have mean 0: products of two draws' errors, which are independent, then have mean 0, too.
+    """Check that the errors have mean 0. Then the products of two independent draws' errors also have mean 0.
 
     The sum over all pairs is compared with its standard deviation. It is distributed like ``(χ² − 1) / √2`` with one
-    degree of freedom if all errors lie on one line, and has lighter tails otherwise.
+    degree of freedom if all errors lie on one line, and otherwise has lighter tails.
     """
     products = errors @ errors.T
     np.fill_diagonal(products, 0)

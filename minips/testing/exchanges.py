@@ -1,4 +1,4 @@
-"""The contract of exchanges: each gradient once in each sum, errors within the codec's bound, bytes as predicted."""
+"""The contract of exchanges: each gradient once in each sum, errors within the codec's bound, the predicted bytes."""
 
 from dataclasses import replace
 
@@ -20,9 +20,9 @@ from minips.training.train import train
 
 
 def check_exchange(exchange: Exchange) -> None:
-    """Check an exchange against its contract; for an all-reduce, all messages, sums and bytes.
+    """Check an exchange against its contract; for an all-reduce, check all messages, sums and bytes.
 
-    It may raise ValueError for some numbers of workers, but not for all of 2, 3, 4, 5 and 8.
+    The exchange may raise ValueError for some numbers of workers, but not for all of 2, 3, 4, 5 and 8.
     """
     check_stage(exchange)
     if not isinstance(exchange, AllReduce):
@@ -46,7 +46,7 @@ def check_exchange(exchange: Exchange) -> None:
 
 
 def _check_counts(config: Config, pieces: int) -> None:
-    """Rank r adds 4^r: the base-4 digits of a sum count each rank's gradient in it."""
+    """Check each sum's members: rank r adds 4^r, so the base-4 digits of a sum count each rank's gradient in it."""
     ranks = range(config.workers)
     for rank, mean in enumerate(_means(config, [{"w": np.full(pieces, 4.0**rank)} for rank in ranks])):
         for piece, total in enumerate(mean["w"] * config.workers):
@@ -56,7 +56,7 @@ def _check_counts(config: Config, pieces: int) -> None:
 
 
 def _check_sums(config: Config, quantizer: Quantizer) -> None:
-    """Each piece errs in n − 1 added messages and once when it is passed on; the mean errs by 1/n of that."""
+    """Check the error of each piece: n − 1 added messages and the final one err; the mean errs by 1/n of that."""
     gradients = [tensors(rank, np.float32) for rank in range(config.workers)]
     means = _means(config, gradients)
     for name, x in means[0].items():
@@ -68,7 +68,7 @@ def _check_sums(config: Config, quantizer: Quantizer) -> None:
 
 
 def _means(config: Config, gradients: list[Tensors]) -> list[Tensors]:
-    """The means at all ranks, after each has carried out its schedule."""
+    """Return the means at all ranks after each rank has executed its schedule."""
     ranks = [AllReduceState(config, rank, own, UNTIMED) for rank, own in enumerate(gradients)]
     lengths = {len(one.hops) for one in ranks}
     require(len(lengths) == 1, f"the ranks have {lengths} hops; all need the same number: Hop() does nothing.")

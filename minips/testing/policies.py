@@ -21,15 +21,15 @@ CLOCKS = [*range(8), 100, 1001]
 
 
 def tensors(seed: int, dtype: Any) -> Tensors:
-    """Named arrays of a few shapes, at random."""
+    """Return named random arrays of a few shapes."""
     rng = np.random.default_rng(seed)
     return {name: np.asarray(rng.standard_normal(shape), dtype) for name, shape in SHAPES.items()}
 
 
 def check_aggregator(aggregator: Aggregator) -> None:
-    """Check an aggregator against its contract: it returns arrays like the workers', and does not change theirs.
+    """Check an aggregator's contract: it returns arrays like the workers' arrays, which it does not change.
 
-    One that needs several workers sets ``least``, and may raise ValueError for fewer.
+    An aggregator that needs several workers sets ``least``, and may raise ValueError for fewer workers.
     """
     check_stage(aggregator)
     least = aggregator.least
@@ -49,7 +49,7 @@ def _contributions(workers: int, dtype: Any) -> list[Contribution]:
 
 
 def _contribution(i: int, gradients: Tensors) -> Contribution:
-    """One of several pushes, which differ in age and shard size; some workers have left the run."""
+    """Return one of several pushes, which differ in age and shard size; some of the workers have left the run."""
     return Contribution(2 * i + 1, 5, 5 - i % 3, gradients, 0.5, staleness=i % 3, rows=i + 1)
 
 
@@ -72,7 +72,7 @@ def _check_combined(aggregator: Aggregator, contributions: list[Contribution]) -
             for half in (slice(None, None, 2), slice(1, None, 2)):
                 some = [one._replace(gradients={name: one.gradients[name].reshape(-1)[half]}) for one in contributions]
                 same = same_bits(aggregator.combine(some)[name], y.reshape(-1)[half])
-                require(same, f"elementwise is True, but half of {name!r}, combined alone, gives other values.")
+                require(same, f"elementwise is True, but half of {name!r}, combined separately, gives other values.")
         if len(contributions) < max(WORKERS):
             return
         other_way = aggregator.combine(contributions[::-1])
@@ -99,7 +99,7 @@ def _check_combined_shapes(combined: Tensors, contributions: list[Contribution],
 
 
 def check_consistency(consistency: Consistency) -> None:
-    """Check a consistency model against its contract: rounds that can be completed, and waits that end."""
+    """Check a consistency model's contract: rounds can be completed, and waits end."""
     check_stage(consistency)
     able = [workers for workers in (*WORKERS, 1000) if _check_quorum(consistency, workers)]
     require(able, f"{consistency!r}.quorum raises ValueError for every number of workers up to 1000.")
@@ -110,7 +110,7 @@ def check_consistency(consistency: Consistency) -> None:
 
 
 def _check_quorum(consistency: Consistency, workers: int) -> bool:
-    """True if the model can work with this number of workers."""
+    """Return True if the model can work with this number of workers."""
     with failing_only_with(ValueError, f"{consistency!r}.quorum({workers})"):
         quorum = consistency.quorum(workers)
         number = isinstance(quorum, int) and not isinstance(quorum, bool)
@@ -123,7 +123,7 @@ def _check_quorum(consistency: Consistency, workers: int) -> bool:
 
 
 def _check_may_pull(consistency: Consistency, clock: int, slowest: int) -> None:
-    """Check that the slowest worker never waits and, for models that see two clocks, that answers repeat."""
+    """Check that the slowest worker never waits and that, for models that see two clocks, answers repeat."""
     if takes_view(consistency):
         clocks = (clock, max(clock, slowest), slowest)
         for worker, own in enumerate(clocks):
@@ -146,7 +146,7 @@ def _check_answer(may: Any, clock: int, slowest: int) -> None:
 
 def _check_view(consistency: Consistency, workers: int) -> None:
     """Check that the slowest worker never waits, and that a model keeps its memory of a run in the view's ``state``: a
-    second run has the same answers.
+    second run must get the same answers.
     """
 
     def run() -> list[bool]:
@@ -165,8 +165,8 @@ def _check_view(consistency: Consistency, workers: int) -> None:
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Check an optimizer against its contract: steps in place, memory only in the state, no other effect, and value by
-    value unless its class sets ``elementwise = False``.
+    """Check an optimizer's contract: it steps in place, keeps its memory only in the state, has no other effect, and
+    treats each value separately unless its class sets ``elementwise = False``.
     """
     check_stage(optimizer)
     for dtype in (np.float32, np.float64):
@@ -212,12 +212,12 @@ def _check_gradients(grads: Tensors, before: Tensors) -> None:
 
 
 def _says_elementwise(optimizer: Optimizer) -> bool:
-    """True if its class, or a base class, sets ``elementwise``."""
+    """Return True if its class, or a base class, sets ``elementwise``."""
     return any("elementwise" in vars(cls) for cls in type(optimizer).__mro__ if cls not in Optimizer.__mro__)
 
 
 def _check_split(optimizer: Optimizer, dtype: Any) -> None:
-    """Check that two servers with half of the values each get the same result as one."""
+    """Check that two servers with half of the values each get the same result as one server."""
     whole = {"w": tensors(0, dtype)["weights"].reshape(-1)}
     halves = [{"w": whole["w"][:8].copy()}, {"w": whole["w"][8:].copy()}]
     states: list[dict[str, Any]] = [{}, {}, {}]
@@ -227,19 +227,18 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
             state["clock"] = step - 1
             optimizer.step(params, {"w": piece.copy()}, state)
     joined = np.concatenate([half["w"] for half in halves])
-    said = (
-        "two servers with half of the values each end elsewhere than one. If that is intended, set elementwise = False"
-    )
-    require(same_bits(joined, whole["w"]), f"{said} in the class.")
+    said = "two servers with half of the values each end with other values than one"
+    advice = "If that is intended, set elementwise = False in the class."
+    require(same_bits(joined, whole["w"]), f"{said}. {advice}")
 
 
 def _check_state(optimizer: Optimizer, dtype: Any) -> None:
-    """Check that a run ends the same if it continues from copies, as after a resume, and gradients are overwritten."""
+    """Check that a run ends the same if it is resumed from copies, and if gradients are overwritten."""
     whole, resumed = tensors(0, dtype), tensors(0, dtype)
     state, kept = dict[str, Any](), dict[str, Any]()
     for step in range(1, 4):
         grads = tensors(step, dtype)
-        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # separate, as in files
+        resumed, kept = copy.deepcopy(resumed), copy.deepcopy(kept)  # separate copies, as in files
         state["clock"] = kept["clock"] = step - 1
         optimizer.step(whole, tensors(step, dtype), state)
         optimizer.step(resumed, grads, kept)
@@ -247,13 +246,13 @@ def _check_state(optimizer: Optimizer, dtype: Any) -> None:
         require(list(resumed) == list(SHAPES), f"after a step the parameters are {list(resumed)}, not {list(SHAPES)}.")
         for g in grads.values():
             g.fill(np.nan)
-    said = "keeps an array of the caller's, or something outside of the state: with copies a run ends elsewhere"
+    said = "keeps an array of the caller's, or something outside of the state: with copies a run ends differently"
     for name, p in whole.items():
         require(same_bits(p, resumed[name]), f"the optimizer {said}, in {name!r}.")
 
 
 def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
-    """Check that on |p|²/2, whose gradient is p, it comes closer to zero."""
+    """Check that it approaches zero on |p|²/2, whose gradient is p."""
     params, state = {"p": np.array([1.0, -2.0, 0.5], dtype)}, {}  # type: Tensors, dict[str, Any]
     start = float(params["p"] @ params["p"])
     for clock in range(200):
@@ -264,7 +263,7 @@ def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Check a schedule against its contract: for each clock a factor from 0, which depends on the clock alone."""
+    """Check a schedule's contract: for each clock a factor of at least 0, which depends only on the clock."""
     check_stage(schedule)
     clocks = [*range(60), 199, 200, 201, 10_000, 10**6]
     with strictly(f"{schedule!r}.factor"):

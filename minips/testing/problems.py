@@ -1,4 +1,4 @@
-"""The contract of a problem: the gradient is that of the loss, shards add up to the whole, results repeat."""
+"""The contract of a problem: the gradient is that of the loss, shards add up to the whole, and results repeat."""
 
 import copy
 import math
@@ -17,17 +17,17 @@ from minips.testing.base import doing, require, same_bits, strictly, without_glo
 
 DIRECTIONS, WORKERS, SEED = 5, 2, 5
 NEAR = {2: 0.2, 4: 2e-2, 8: 1e-4}
-"""The relative error of a slope that rounding may cause, by the bytes of a parameter."""
+"""Maps the size of a parameter's dtype, in bytes, to the relative error of a slope that rounding may cause."""
 FILLS = ((3.0, 0.0), (-5.0, 0.0), (0.0, 1e4))
-"""Mean and deviation of the values filled into table rows that a worker did not ask for. NaN would not do: a zero times
-a worker's value is zero."""
+"""Mean and deviation of the values filled into table rows that a worker did not request. NaN would be too strict: zero
+times any finite value is zero."""
 
 
 def check_problem(problem: Problem) -> None:
-    """Check a problem: gradients against finite differences, names, shapes and dtypes, equal shards whose gradients
-    average to that of the whole, batches against problems of their rows alone, and the same bits every time.
+    """Check a problem: gradients agree with finite differences; names, shapes and dtypes fit; the gradients of equal
+    shards average to that of the whole; batches agree with problems of only their rows; and results repeat to the bit.
 
-    A problem that draws is checked without a generator and with one. The table rows that a batch does not need are
+    A problem that draws is checked both with and without a generator. The table rows that a batch does not need are
     filled with other numbers, which must change neither loss nor gradient.
     """
     with strictly(f"{problem!r}"):
@@ -53,14 +53,14 @@ def check_problem(problem: Problem) -> None:
 
 
 def _evaluate(problem: Problem, params: Tensors, rows: Any = None, seed: int | None = None) -> tuple[float, Any]:
-    """The loss and the gradient; a problem that draws gets a generator with that seed, or None."""
+    """Return the loss and the gradient; a problem that draws receives a generator with that seed, or None."""
     drawn = {} if seed is None else {"rng": np.random.default_rng(seed)}
     loss, gradient = pair(problem.loss_and_gradient(params, rows, **drawn))
     return loss, gradient
 
 
 def _dense(gradient: Any, params: Tensors) -> Tensors:
-    """The gradient with `Rows` written into zeros; rows that occur twice are added up."""
+    """Return the gradient with `Rows` written into zeros; rows that occur twice are added up."""
     dense = {}
     for name, g in gradient.items():
         if isinstance(g, Rows):
@@ -92,7 +92,7 @@ def _check_gradient(problem: Problem, params: Tensors, seed: int | None) -> None
         require(apart, f"the gradient of {name!r} is the parameter's own array, which will change. Copy it.")
     loss, again = evaluate(params)
     same = loss == first[0] and all(map(_same_gradient, again.values(), first[1].values()))
-    hint = "draw from rng alone, and where it is None, not at all" if problem.draws else "draw from rng, a parameter"
+    hint = "draw only from rng, and nothing if it is None" if problem.draws else "draw from rng, a parameter"
     require(same, f"loss_and_gradient gives other bits the second time; {hint}.")
     with without_global_draws("loss_and_gradient"):
         evaluate({name: np.asarray(p / 2, p.dtype) for name, p in params.items()})
@@ -101,7 +101,7 @@ def _check_gradient(problem: Problem, params: Tensors, seed: int | None) -> None
 
 
 def _check_fits(name: str, g: Any, p: Array, table: bool) -> None:
-    """Check that a parameter's gradient has its shape and dtype or, for a table, is rows of it."""
+    """Check that a parameter's gradient has its shape and dtype or, for a table, consists of its rows."""
     if not table:
         got = f"{g.dtype} of {g.shape}" if isinstance(g, np.ndarray) else type(g).__name__
         fits = isinstance(g, np.ndarray) and (g.shape, g.dtype) == (p.shape, p.dtype)
@@ -127,7 +127,7 @@ def _same_gradient(one: Any, other: Any) -> bool:
 
 
 def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator, seed: int | None) -> None:
-    """Check slopes of the loss in random directions by their median, since a kink may spoil one or two directions."""
+    """Check the loss's slopes in random directions by their median, since a kink may spoil one or two directions."""
     gradient = _dense(_evaluate(problem, params, seed=seed)[1], params)
     nbytes = min(p.dtype.itemsize for p in params.values())
     step, near = {2: 3e-2, 4: 3e-3, 8: 1e-5}[nbytes], NEAR[nbytes]
@@ -161,19 +161,19 @@ def _check_shards(problem: Problem, params: Tensors) -> None:
 
 
 def _check_batches(problem: Problem, params: Tensors) -> None:
-    """Check that a batch gives the same results as a problem of its rows alone."""
+    """Check that a batch gives the same results as a problem of only the batch's rows."""
     if type(problem).shard is not Problem.shard and type(problem).subset is Problem.subset:
-        return  # it divides its rows differently
+        return  # the problem divides its rows differently
     for rows in _batches(problem.rows):
         with doing(f"loss_and_gradient(params, rows) with {_describe(rows)}"):
             loss, gradient = _evaluate(problem, params, rows)
             alone, expected = _evaluate(problem.subset(rows), params)
             gradient, expected = _dense(gradient, params), _dense(expected, params)
             alike = _near(np.asarray(loss), np.asarray(alone), params, 0.05)
-            require(alike, f"the loss is {loss:g}, and that of a problem of these rows alone is {alone:g}.")
+            require(alike, f"the loss is {loss:g}, and that of a problem of only these rows is {alone:g}.")
             for name, g in gradient.items():
                 same = _near(g, expected[name], params, 0.05)
-                require(same, f"the gradient of {name!r} is not that of a problem of these rows alone.")
+                require(same, f"the gradient of {name!r} is not that of a problem of only these rows.")
 
 
 def _check_weights(problem: Problem, params: Tensors) -> None:
@@ -192,7 +192,7 @@ def _check_weights(problem: Problem, params: Tensors) -> None:
 
 
 def _batches(rows: int) -> Iterator[Any]:
-    """Batches as in a training run: slices, and row numbers in any order."""
+    """Yield batches as in a training run: slices, and row numbers in any order."""
     yield slice(0, max(rows // 3, 1))
     yield np.random.default_rng(2).permutation(rows)[: max(rows // 2, 1)]
     yield np.array([rows - 1])
@@ -205,7 +205,7 @@ def _describe(rows: Any) -> str:
 
 
 def _check_rows_needed(problem: Problem, params: Tensors, rows: Any) -> None:
-    """Check ``rows_needed``: a worker has only the table rows that it asked for; others are stale or were never set."""
+    """Check ``rows_needed``: a worker has only the table rows that it requested; others are stale or were never set."""
     with doing(f"rows_needed({_describe(rows)})"):
         needed = problem.rows_needed(rows)
         named = isinstance(needed, dict) and set(needed) == set(problem.tables)
@@ -224,7 +224,7 @@ def _check_rows_needed(problem: Problem, params: Tensors, rows: Any) -> None:
 def _same_without_others(
     problem: Problem, params: Tensors, rows: Any, ids: Tensors, mean: float, deviation: float
 ) -> bool:
-    """True if loss and gradient stay the same with random numbers in all table rows but these."""
+    """Return True if loss and gradient stay the same with random numbers in all other table rows."""
     filled, rng = dict(params), np.random.default_rng(3)
     for name, some in ids.items():
         filled[name] = rng.normal(mean, deviation, params[name].shape).astype(params[name].dtype)
@@ -235,7 +235,7 @@ def _same_without_others(
 
 
 def _near(x: Array, expected: Array, params: Tensors, share: float = 1.0) -> bool:
-    """True if ``x`` equals ``expected`` within rounding; ``share`` of that where the sums have the same order."""
+    """Return True if ``x`` equals ``expected`` within rounding; ``share`` scales it for sums in the same order."""
     near = share * NEAR[min(p.dtype.itemsize for p in params.values())]
     scale = max(float(np.abs(expected).max(initial=0)), 1e-6)
     return float(np.abs(expected - x.astype(float)).max(initial=0)) / scale <= near

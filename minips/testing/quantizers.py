@@ -1,4 +1,4 @@
-"""The contract of a quantizer: decoding restores shape and dtype from the parts alone, within its own bound."""
+"""The contract of a quantizer: decoding restores shape and dtype from only the parts, within the stated bound."""
 
 import copy
 import math
@@ -30,12 +30,12 @@ from minips.testing.stages import check_stage
 SHAPES: list[tuple[int, ...]] = [(0,), (0, 3), (), (1,), (7,), (3, 5), (2, 3, 4), (1000,)]
 DAMAGED_SHAPES: list[tuple[int, ...]] = [(0,), (), (3, 5), (12, 9)]
 MORE_THAN_16_BITS = 65_600
-"""More values than 16 bits can index."""
+"""A number of values that is too large for a 16-bit index."""
 VALUES = {"ordinary": 1.0, "large": 1e30, "tiny": 1e-30}
 
 
 class _Sent(NamedTuple):
-    """An array, its parts, the decoded array, and copies of both."""
+    """An array, its parts, the decoded array, and copies of the parts and the decoded array."""
 
     what: str
     x: Array
@@ -48,7 +48,7 @@ class _Sent(NamedTuple):
 def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.float32, np.float64)) -> None:
     """Check a quantizer against its contract, with arrays of every shape, layout, float size and magnitude.
 
-    A stated ``relative_variance`` is compared with 200 draws. Warns of a lossy quantizer without a stated bound or
+    A stated ``relative_variance`` is compared with 200 draws. Warns about a lossy quantizer without a stated bound or
     variance.
     """
     check_stage(quantizer)
@@ -70,7 +70,7 @@ def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.floa
 
 
 def _check_arrays(quantizer: Quantizer, dtype: DTypeLike) -> list[_Sent]:
-    """Check each array by itself; then, once all are encoded, that any receiver decodes each like its sender."""
+    """Check each array separately. Once all are encoded, check that every receiver decodes each like its sender."""
     sent = []
     for name, x in arrays(dtype):
         what = f"{quantizer!r} with {name} values, {described(x)}"
@@ -89,7 +89,7 @@ def _check_arrays(quantizer: Quantizer, dtype: DTypeLike) -> list[_Sent]:
 
 
 def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
-    """Named arrays of this dtype: all shapes and magnitudes, constants and zeros, and non-contiguous views."""
+    """Yield named arrays of this dtype: all shapes and magnitudes, constants and zeros, and non-contiguous views."""
     rng, limits = np.random.default_rng(1), np.finfo(dtype)
     for shape in SHAPES:
         normal = np.asarray(rng.standard_normal(shape))
@@ -108,7 +108,7 @@ def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
 
 
 def _encode(quantizer: Quantizer, x: Array) -> Parts:
-    """The parts of ``x``, checked: named arrays, equal for equal seeds, and ``x`` unchanged."""
+    """Encode ``x`` and check the parts: named arrays, equal for equal seeds. Check that ``x`` is unchanged."""
     before = x.copy()
     parts, again = (quantizer.encode(unwritable(x), np.random.default_rng(0)) for _ in range(2))
     require(same_bits(x, before), "encode changed its input.")
@@ -131,7 +131,7 @@ def _decode(quantizer: Quantizer, x: Array, parts: Parts) -> Array:
 
 
 def _check_promises(quantizer: Quantizer, x: Array, parts: Parts, y: Array) -> None:
-    """Check the quantizer's promises about its parts and its error."""
+    """Check that the quantizer's parts and error are as promised."""
     said, real = quantizer.nbytes(x.shape, x.dtype), sum(array.nbytes for array in parts.values())
     require(said is None or said == real, f"nbytes says {said}, but the parts hold {real} bytes.")
     shape = quantizer.decoded_shape(parts)
@@ -148,13 +148,13 @@ def _check_kept(quantizer: Quantizer, one: _Sent) -> None:
         same = same_bits(one.parts[name], array)
         require(same, f"a later call wrote into the part {name!r}; make new arrays at each call.")
     require(same_bits(one.y, one.y_then), "a later call wrote into the decoded array; make a new one at each call.")
-    with doing("decode needs the parts alone, but other arrays were encoded in between"):
+    with doing("decode needs only the parts, but other arrays were encoded in between"):
         again = _decode(quantizer, one.x, one.parts)
         require(same_bits(again, one.y_then), "it returns other values than before; keep nothing between calls.")
 
 
 def _check_received(quantizer: Quantizer, other: Receiver, one: _Sent) -> None:
-    """Check that a receiver, which knows the quantizer's name but not its fields, decodes the parts."""
+    """Check that a receiver that knows the quantizer's name but not its fields decodes the parts."""
     what = f"decode reads the quantizer's own fields. Parts of {quantizer!r}, decoded by one with {other.fields}"
     with doing(f"{what}, {other.stage!r}"):
         y = other.stage.decode(_unwritable(one.parts))
@@ -187,7 +187,7 @@ def _check_damage(quantizer: Quantizer) -> None:
 
 
 def damaged_arrays(array: Array) -> Iterator[tuple[str, Array]]:
-    """The array damaged in its size, its shape, its dtype, its values."""
+    """Yield the array damaged in its size, its shape, its dtype and its values."""
     flat = array.reshape(-1)
     yield "cut short", flat[:-1]
     yield "empty", flat[:0]
@@ -204,5 +204,5 @@ def damaged_arrays(array: Array) -> Iterator[tuple[str, Array]]:
         yield f"full of {value}", np.full(array.shape, value)
     yield "full of -1, in integers", np.full(array.shape, -1)
     for shape in [(0, 2**20, 2**20), (2**40, 0), (0, 0, 2**40)]:
-        with suppress(ValueError, OverflowError):  # impossible on a 32-bit machine
+        with suppress(ValueError, OverflowError):  # the size is impossible on a 32-bit machine
             yield f"claiming the shape {shape}", np.empty(shape, array.dtype)

@@ -10,20 +10,20 @@ from minips.stage import Stage, kinds, names
 S = TypeVar("S", bound=Stage)
 
 ENOUGH = 8
-"""The most values tried for each field."""
+"""The maximum number of values tried for each field."""
 OTHERS = (1, 0.5, True, "another", (1,), ("another",))
-"""Values to try in place of None, or of no value at all."""
+"""Values to try instead of None, or if the field has no value."""
 
 
 class Receiver(NamedTuple):
-    """A stage, and a description of the field that differs from its default, if any."""
+    """A stage, and a description of the field (if any) that differs from its default."""
 
     stage: Any
     fields: str
 
 
 def receivers(stage: Stage) -> list[Receiver]:
-    """The stage with default fields, and with one field changed, for each field and up to ``ENOUGH`` other values."""
+    """Return the stage with default fields, and with each field changed to up to ``ENOUGH`` other values."""
     cls = type(stage)
     default = cls()
     found = [Receiver(default, "default fields")]
@@ -39,7 +39,7 @@ def receivers(stage: Stage) -> list[Receiver]:
 
 
 def other_values(value: Any, limits: Mapping[str, Any]) -> Iterator[Any]:
-    """Other values for a field, by its type and its metadata; some may be impossible."""
+    """Yield other values for a field, chosen by its type and metadata; some may be invalid."""
     yield from (limits[end] for end in ("minimum", "maximum") if limits.get(end) is not None)
     if choices := limits.get("choices"):
         yield from choices

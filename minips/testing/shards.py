@@ -1,4 +1,4 @@
-"""The contract of shards: each row belongs to one worker, and the same draws give the same shards."""
+"""The contract of shards: each row belongs to exactly one worker, and the same draws give the same shards."""
 
 import copy
 
@@ -19,8 +19,8 @@ TARGETS: dict[str, Array] = {
 
 
 def check_shards(shards: Shards) -> None:
-    """Check shards against their contract: each row once, rows for every worker if there are enough, the same for the
-    same draws, targets unchanged.
+    """Check the contract of shards: each row occurs once, every worker has rows if there are enough, the same draws
+    give the same shards, and the targets are unchanged.
     """
     check_stage(shards)
     for what, y in TARGETS.items():
@@ -47,4 +47,4 @@ def _check_split(shards: Shards, y: Array, workers: int) -> None:
     require(once, f"shards of {counts} rows do not hold each of {len(y)} rows once.")
     require(len(y) < workers or all(counts), f"a worker has no rows: the shards have {counts}.")
     same = all(same_bits(a, b) for a, b in zip(first, again, strict=True))
-    require(same, "the shards differ for the same draws; draw from rng alone.")
+    require(same, "the shards differ for the same draws; draw only from rng.")

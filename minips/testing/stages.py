@@ -10,7 +10,7 @@ from minips.testing.base import doing, refusing, require
 
 
 def check_stage(stage: Stage) -> None:
-    """Check the contract of every stage. AssertionError names the stage and the fault."""
+    """Check the contract of every stage. The AssertionError names the stage and the fault."""
     cls = type(stage)
     require(isinstance(stage, Stage), f"{stage!r} is not a stage: derive its class from Quantizer or another base.")
     with doing(f"{cls.__name__}() without arguments, as build({stage.kind!r}, {stage.name!r}) makes it"):
@@ -23,11 +23,11 @@ def check_stage(stage: Stage) -> None:
 
 
 def check_value(value: Value) -> None:
-    """Check a value: a frozen dataclass whose repr is the code that makes it."""
+    """Check that a value is a frozen dataclass whose repr is the code that makes it."""
     cls = type(value)
     frozen = dataclasses.is_dataclass(cls) and cast(Any, cls).__dataclass_params__.frozen
     require(frozen, f"{cls.__name__} is not frozen: put @dataclass(frozen=True) above the class.")
-    code = repr(value).replace(cls.__qualname__, cls.__name__)  # a local class goes by its last name
+    code = repr(value).replace(cls.__qualname__, cls.__name__)  # a local class is known by its last name
     with doing(f"eval({code}), its own repr"):
         again = eval(code, _known() | {cls.__name__: cls})
     require(again == value, f"eval({code}) is {again!r}, which does not equal it.")
@@ -66,6 +66,6 @@ def _travels(stage: Stage) -> None:
 
 
 def _known() -> dict[str, type[Stage]]:
-    """The registered classes by name, for code in a repr."""
+    """Return the registered classes by name, for the code in a repr."""
     classes = [stage_class(kind, name) for kind in kinds() for name in names(kind)]
     return {cls.__name__: cls for cls in classes}

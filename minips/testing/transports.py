@@ -1,6 +1,6 @@
 """The contract of a transport: it carries frames whole and in order, fails with a sentence, and leaves nothing behind.
 
-Each check is a function of a transport; its docstring states the requirement, and begins the sentence if it fails.
+Each check is a function of a transport. Its docstring states the requirement, and begins the failure's sentence.
 """
 
 import os
@@ -22,11 +22,11 @@ from minips.testing.stages import check_stage
 
 TOKEN = "a token for the checks"
 GRACE_S = 5.0
-"""The time within which threads and descriptors must be gone."""
+"""The seconds within which threads and descriptors must be gone."""
 
 
 def check_transport(transport: Transport, cycles: int = 50) -> None:
-    """Check a transport against its contract; opens and closes ``cycles`` connections to detect leaks."""
+    """Check a transport against its contract; open and close ``cycles`` connections to detect leaks."""
     check_stage(transport)
     for check in CHECKS:
         run(check, transport)
@@ -35,7 +35,7 @@ def check_transport(transport: Transport, cycles: int = 50) -> None:
 
 
 def run(check: Callable[[Transport], None], transport: Transport) -> None:
-    """Run one of the `CHECKS`. An AssertionError starts with the check's docstring."""
+    """Run one of the `CHECKS`. Its AssertionError starts with the check's docstring."""
     title = (check.__doc__ or check.__name__).strip().rstrip(".")
     with doing(f"{transport!r}: {title}"):
         check(transport)
@@ -45,13 +45,13 @@ def run(check: Callable[[Transport], None], transport: Transport) -> None:
 def talking(
     transport: Transport, handler: Handler | Service = lambda frames: frames
 ) -> Iterator[tuple[Endpoint, Channel]]:
-    """An endpoint with a handler, by default an echo, and a channel to it."""
+    """Yield an endpoint with a handler, by default an echo, and a channel to it."""
     with transport.serve(handler, token=TOKEN) as endpoint, _connect(transport, endpoint) as channel:
         yield endpoint, channel
 
 
 class _Gate:
-    """Echoes calls; those that begin with the frame ``wait`` only once it is ``opened``."""
+    """Echoes calls, but delays calls that begin with the frame ``wait`` until it is ``opened``."""
 
     def __init__(self) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
@@ -76,7 +76,7 @@ def _gated(transport: Transport) -> Iterator[tuple[Endpoint, Channel, _Gate]]:
 
 
 class Watched(Service):
-    """Echoes calls, and records the connection of each, and the connections that closed."""
+    """Echoes calls, and records the connection of each call and the connections that have closed."""
 
     def __init__(self) -> None:
         super().__init__(partial(_WatchedConnection, self))
@@ -103,7 +103,7 @@ def _connect(transport: Transport, endpoint: Endpoint, token: str = TOKEN) -> Ch
 
 
 def _result(future: "Future[Frames]") -> Frames:
-    """The answer, or the call's error, awaited by a callback, without a thread. AssertionError where none comes."""
+    """Return the answer, or the call's error, from a callback, without a thread. AssertionError if none comes."""
     future_done = threading.Event()
     future.add_done_callback(lambda _: future_done.set())
     require(future_done.wait(WAIT_S), f"A call was not answered within {WAIT_S:g} seconds.")
@@ -111,7 +111,7 @@ def _result(future: "Future[Frames]") -> Frames:
 
 
 def _ask(channel: Channel, frames: Frames) -> Frames:
-    """Call and wait, as a worker does."""
+    """Make a call and wait, as a worker does."""
     future = channel.call(frames)
     try:
         return future.result(WAIT_S)
@@ -129,7 +129,7 @@ def _wait(event: threading.Event, what: str) -> None:
 
 
 def messages() -> Iterator[tuple[str, Frames]]:
-    """Named messages: none, empty, small, large and many frames, in every kind of buffer."""
+    """Yield named messages: none, empty, small, large and many frames, in every kind of buffer."""
     rng = np.random.default_rng(8)
     yield "no frames", []
     yield "an empty frame", [b""]
@@ -198,13 +198,13 @@ def many_calls_are_outstanding(transport: Transport) -> None:
 
 
 def _at_once(gate: _Gate, calls: Callable[[], list[Future[Frames]]]) -> list[Future[Frames]]:
-    """The futures of some calls. AssertionError if making one waits for its answer."""
+    """Return the futures of some calls. AssertionError if making a call waits for its answer."""
     with ThreadPoolExecutor(1) as thread:
         made = thread.submit(calls)
         try:
             return made.result(WAIT_S)
         except TimeoutError:
-            raise AssertionError("call() waits for the answer; it must return at once, with a future.") from None
+            raise AssertionError("call() waits for the answer; it must return a future immediately.") from None
         finally:
             if not made.done():
                 gate.opened.set()
@@ -444,7 +444,7 @@ CHECKS += [nobody_there_is_said, an_address_in_use_is_said, a_foreign_scheme_is_
 def leaves_nothing_behind(transport: Transport, cycles: int) -> None:
     """Closed connections and endpoints leave neither threads nor descriptors."""
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
-        _once(transport, endpoint)  # from here on, resources that a library keeps are open
+        _once(transport, endpoint)  # afterwards, the resources that a library keeps are open
     idle = _settled()
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
         _once(transport, endpoint)
@@ -470,7 +470,7 @@ def _held() -> Held:
 
 
 def _settled() -> Held:
-    """The resources held, once they have settled: a server takes a moment to notice that a peer has gone."""
+    """Return the resources held, once they have settled: a server takes a moment to notice that a peer has gone."""
     deadline, held, since = time.monotonic() + GRACE_S, _held(), time.monotonic()
     while time.monotonic() < deadline and time.monotonic() - since < 0.1:
         time.sleep(0.01)
@@ -490,6 +490,6 @@ def _require_gone(before: Held, when: str) -> None:
 
 
 def _few(values: Any) -> str:
-    """The first eight of the values, as text."""
+    """Return the first eight values as text."""
     values = [*values]
     return f"[{', '.join(map(str, values[:8]))}{', …' if len(values) > 8 else ''}]"

@@ -1,1 +1,1 @@
-"""The simulated engine. `engine` has its stage; the other modules are imported when a run begins."""
+"""The simulated engine. The module `engine` holds its stage; the other modules are imported when a run begins."""

@@ -1,7 +1,7 @@
-"""Workers that push to servers and pull from them, in virtual time.
+"""Workers that push to servers and pull from them in virtual time.
 
-`SimServer` carries out a server's sessions, `SimWorker` a worker's sessions and its loop, with the messages and the
-seeds of a real run: the parameters are the same to the bit, the traffic to the byte.
+`SimServer` executes a server's sessions, and `SimWorker` a worker's sessions and loop, with the messages and the seeds
+of a real run: the parameters agree to the bit, the traffic to the byte.
 """
 
 import math
@@ -47,7 +47,7 @@ class ServerTeam:
             worker.begin(state and state["workers"][worker.rank])
 
     def result(self) -> Run:
-        """The run, at its end."""
+        """Return the results at the run's end."""
         simulation, servers, workers = self.simulation, self.servers, self.workers
         for worker in workers if not simulation.failure else ():
             if not worker.gone and servers[0].protocol.attendance.present[worker.rank].connections:
@@ -81,7 +81,7 @@ class ServerTeam:
 
 
 class SimServer(SimNode):
-    """A server: a shard, and the sessions of its requests."""
+    """A server: a shard, and the sessions that serve its requests."""
 
     def __init__(self, team: ServerTeam, index: int, params: Tensors) -> None:
         simulation, self._workers, self._servers = team.simulation, team.workers, team.servers
@@ -103,7 +103,7 @@ class SimServer(SimNode):
         self._watching = False
 
     def begin(self, state: Any) -> None:
-        """Begin, with the ``state`` of a saved run if there is one."""
+        """Begin, from the ``state`` of a saved run if one is given."""
         if state:
             self.protocol.restore(state)
         self.protocol.keep()
@@ -116,7 +116,7 @@ class SimServer(SimNode):
             self.simulation.record("wait", f"worker {wanted.worker}", began, step)
 
     def watch(self) -> Task[None]:
-        """Drop silent workers, as long as one of them counts. Meanwhile the other workers send heartbeats."""
+        """Drop silent workers until none of them counts. Meanwhile the other workers send heartbeats."""
         if self._watching:
             return
         self._watching, attendance = True, self.protocol.attendance
@@ -130,7 +130,7 @@ class SimServer(SimNode):
         self._watching = False
 
     def _misses(self, worker: "SimWorker") -> bool:
-        """True where this worker counts, and has fallen silent without a goodbye."""
+        """Return True if this worker counts and has fallen silent without a goodbye."""
         connections = self.protocol.attendance.present[worker.rank].connections
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
@@ -143,7 +143,7 @@ class SimServer(SimNode):
                 worker.left_behind()
         if self.index == 0:
             self.simulation.report(shard.applied, expected(shard) or 0, self.losses)
-        if self.simulation.halt:  # all servers end with parameters of one clock
+        if self.simulation.halt:  # all servers end at the same clock
             at = max(server.shard.pause() for server in self._servers)
             for server in self._servers:
                 server.shard.pause(at)
@@ -172,7 +172,7 @@ class SimServer(SimNode):
             server._look()
 
     def _look(self) -> None:
-        """Wake the sessions whose conditions hold; none can, while the state that they depend on stays the same."""
+        """Wake the sessions whose conditions hold, if the state on which the conditions depend has changed."""
         shard = self.shard
         state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.protocol.encodings
         if state != self._state:
@@ -185,7 +185,7 @@ class SimServer(SimNode):
 
 
 class _Protocol(ServerProtocol):
-    """A server's sessions; pulls bring parameters that are as many versions old as the engine says."""
+    """A server's sessions; pulls return parameters that are as many versions old as the engine's ``delay_versions``."""
 
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
@@ -194,7 +194,7 @@ class _Protocol(ServerProtocol):
         self._versions = deque[tuple[int, Tensors]](maxlen=server.simulation.engine.delay_versions + 1)
 
     def keep(self) -> None:
-        """Keep this version of the parameters, if pulls bring earlier ones."""
+        """Keep this version of the parameters, if pulls return earlier ones."""
         if self._versions.maxlen != 1:
             self._versions.append((self.shard.version, self.shard.params))
 
@@ -215,19 +215,19 @@ class SimWorker(ServedNode, Trainer):
         self._records = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
         rows = self.problem.rows if config.aggregator.weighs else 0
         for record in self._records:
-            record.secret = f"{rank:032x}"  # as long as a real run's
+            record.secret = f"{rank:032x}"  # as long as in a real run
         self.protocol = WorkerProtocol(rank, self._records, rows)
         self._trips: list[deque[Signal]] = [deque() for _ in self._records]
         self._connection = Attending()
         self._seen: Seen | None = None
         self._inner = Inner() if config.local else None
         self._gave_up = self._over = False
-        """True where the last gradient was given up; and where the run was over before it was computed."""
+        """``_gave_up``: the last gradient was given up. ``_over``: the run had ended before it was computed."""
         self.gone = False
-        """True where the worker's loop ended before the run: it has left, or fallen silent."""
+        """True if the worker's loop ended before the run: the worker has left or fallen silent."""
 
     def begin(self, state: Any) -> None:
-        """Begin, after hello, with the ``state`` of a saved run if there is one."""
+        """Restore the ``state`` of a saved run, if one is given. Called after hello."""
         if state:
             for record, kept in zip(self._records, state["links"], strict=True):
                 record.restore(kept)
@@ -235,11 +235,11 @@ class SimWorker(ServedNode, Trainer):
             self._inner = self._inner and Inner.of(state)
 
     def state(self) -> dict[str, Any]:
-        """The worker's part of the run's state."""
+        """Return the worker's part of the run's state."""
         return worker_state(self.config, [record.state() for record in self._records], self._seen, self._inner)
 
     def at_once(self, session: Session[Any]) -> None:
-        """Carry out a session in no time: hello before the clock starts, a heartbeat, bye at the end."""
+        """Execute a session in no time: hello before the clock starts, a heartbeat, bye at the end."""
         requests: list[Send] = []
 
         def receive(wanted: Receive) -> Frames:
@@ -252,7 +252,7 @@ class SimWorker(ServedNode, Trainer):
         carry_out(session, requests.append, receive)
 
     def left_behind(self) -> None:
-        """Give up a gradient whose round is over at every server."""
+        """Give up the current gradient if its round has ended at every server."""
         if all(server.shard.rounds > record.clock for server, record in zip(self._servers, self._records, strict=True)):
             self.give_up()
 

@@ -1,9 +1,9 @@
 """The simulated engine: a cluster in virtual time.
 
 A simulation decides, computes and encodes with the code of a real run: the problem's gradients, `Shard` with its
-aggregator, consistency and optimizer, both halves of the codec. Only its time is virtual. The engine says how long a
-gradient takes, and messages travel over a network whose links they share. So the same seed gives the same run to the
-bit, trace included, and under BSP the parameters are those of a real run.
+aggregator, consistency and optimizer, and both halves of the codec. Only its time is virtual. The engine sets the time
+that a gradient takes, and messages travel over a network whose links they share. So the same seed gives the same run to
+the bit, including the trace, and under BSP the parameters equal those of a real run.
 """
 
 from contextlib import suppress
@@ -29,22 +29,21 @@ if TYPE_CHECKING:
 class Simulated(Engine):
     """Servers and workers in virtual time: any number of workers, on any network, in the same seconds every time.
 
-    Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast one where
-    the config has none; a ``networkx.Graph`` of your own will do. Messages share links max-min fairly; a real run's
-    shaped links let them through one after the other. A batch takes ``compute_s``, or a time drawn for each step with
-    that mean (``exponential``); the config's delays count as in a real run. With a ``calibration`` everything else
-    takes time, too: stages, updates and the transport, one thing after the other at each node. Waits have no limit, and
-    all nodes live for ever.
+    Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast link if
+    the config has none; a ``networkx.Graph`` also works. Messages share links max-min fairly; in a real run, shaped
+    links pass them one after the other. A batch takes ``compute_s``, or a time drawn for each step with that mean
+    (``exponential``); the config's delays are added as in a real run. With a ``calibration``, stages, updates and the
+    transport also take time, one after the other at each node. Waits have no limit, and all nodes live forever.
 
-    On a ``cluster`` of machines servers and workers are placed in turn, as by the engine `Ray`: those on one machine
-    share its link and its cores, and messages between them pass no link. Without a cluster each has a core.
+    On a ``cluster`` of machines, servers and workers are placed in rotation, as by the engine `Ray`. Those on one
+    machine share its link and its cores, and messages between them use no link. Without a cluster each has a core.
 
-    With ``delay_versions`` τ a pull brings parameters that are τ versions old: one worker under ASP then descends with
+    With ``delay_versions`` τ a pull returns parameters that are τ versions old. One worker under ASP then descends with
     a constant delay of τ, and more workers add their own staleness.
 
-    With backup workers a round leaves stragglers behind. They ``abandon`` their gradient and join the round under way,
-    as the order statistics of compute times assume; such a gradient counts as late. A real worker does not know that
-    its round is over and computes to the end, as with ``abandon=False``.
+    With backup workers a round leaves stragglers behind. They ``abandon`` their gradient and join the current round, as
+    the order statistics of compute times assume; such a gradient counts as late. A real worker does not know that its
+    round has ended and finishes the computation, as with ``abandon=False``.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -56,12 +55,12 @@ class Simulated(Engine):
     name = "simulated"
     topology: StageField[Topology | None] = option(None, "the network; None: a star of the config's links")
     compute_s: float | None = option(
-        None, "seconds that a batch takes; None: what the calibration says, or none", minimum=0, unit="s"
+        None, "seconds that a batch takes; None: as in the calibration, or none", minimum=0, unit="s"
     )
     exponential: bool = option(False, "draw each batch's time from an exponential distribution")
-    calibration: ValueField[Calibration | None] = option(None, "what stages and transport take; None: nothing")
-    delay_versions: int = option(0, "age of the parameters that a pull brings", minimum=0, step=1)
-    abandon: bool = option(True, "stragglers give up a gradient whose round is over")
+    calibration: ValueField[Calibration | None] = option(None, "the times of stages and transport; None: no time")
+    delay_versions: int = option(0, "age of the parameters that a pull returns", minimum=0, step=1)
+    abandon: bool = option(True, "stragglers give up a gradient whose round has ended")
     traffic: tuple[Traffic, ...] = option((), "competing flows on the network")
     cluster: ValueField[Machines | None] = option(None, "machines with several processes each; None: one process each")
 
@@ -77,7 +76,7 @@ class Simulated(Engine):
         try:
             team.simulation.run()
         except RuntimeError as failure:
-            with suppress(Exception):  # replicas that are not at one clock, for instance
+            with suppress(Exception):  # for instance, replicas may be at different clocks
                 failure.run = team.result()  # type: ignore[attr-defined]
             raise
         run = team.result()
@@ -87,7 +86,7 @@ class Simulated(Engine):
         return run
 
     def prepare(self, job: TrainingJob) -> "ServerTeam | Team":
-        """The servers and workers of a run. `Simulation.run` moves them; their ``result`` is the run."""
+        """Create the servers and workers of a run. `Simulation.run` advances them; their ``result`` is the run."""
         from minips.engines.simulated.central import ServerTeam
         from minips.engines.simulated.mutual import Team
         from minips.engines.simulated.simulation import Simulation
@@ -96,8 +95,8 @@ class Simulated(Engine):
         check_one_network(config, self.cluster)
         if job.state is not None and self.delay_versions:
             raise ValueError(
-                f"With delay_versions={self.delay_versions} pulls bring earlier parameters, which a saved run does not "
-                "hold: resume with delay_versions=0."
+                f"With delay_versions={self.delay_versions} pulls return earlier parameters, which a saved run "
+                "does not hold: resume with delay_versions=0."
             )
         simulation = Simulation(self, job)
         if isinstance(config.exchange, AllReduce) and self.delay_versions:
@@ -110,7 +109,7 @@ class Simulated(Engine):
         return team
 
     def network(self, config: Config) -> Any:
-        """The graph of the network that ``config`` runs on; None where that is infinitely fast."""
+        """Return the graph of the network that ``config`` runs on; None if that is infinitely fast."""
         servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
         if self.cluster:
             return self.cluster.graph(config.workers, servers)
@@ -122,7 +121,7 @@ class Simulated(Engine):
         return topology and topology.graph(config.workers, servers)
 
     def seconds(self, config: Config, worker: int, clock: int, rows: int) -> float:
-        """Seconds of this worker's gradient at this clock, on batches of so many rows, without the config's delays."""
+        """Return the seconds of a worker's gradient for batches of ``rows`` rows, without the config's delays."""
         gradient = self.calibration and self.calibration.gradient_of(clock, config)
         given = self.compute_s if self.compute_s is not None else (self.cluster and self.cluster.compute_s) or None
         batch = given if given is not None else gradient.at(rows) if gradient else 0.0

@@ -1,12 +1,12 @@
-"""Messages on a simulated network: flows that share its links max-min fairly, in virtual time.
+"""Messages on a simulated network: flows that share its links max-min fairly in virtual time.
 
-A message is a flow: it gets the fair share of its route until all of its bytes have left, and arrives the route's
-latency later. Messages from one node to another follow each other, as over one connection. The shares of all flows are
-computed anew when flows begin or end, once for each instant.
+A message is a flow: it receives its route's fair share until all of its bytes have left, and arrives after the route's
+latency. Messages from one node to another follow each other, as over one connection. Whenever flows begin or end, the
+shares of all flows are recomputed, once per instant.
 
-A lost packet is sent again. The model: a message of k packets is sent; a round trip later the sender knows the missing
-ones (a seeded draw for each) and sends those again; and so on. So S bytes take about S/(1 − loss) bytes of bandwidth on
-every link, and a round trip for each time that packets were missing.
+A lost packet is sent again. In this model, a message of k packets is sent; one round trip later the sender knows which
+are missing (a seeded draw for each) and resends those; and so on. So S bytes use about S/(1 − loss) bytes of bandwidth
+on every link, and one extra round trip for each time that packets were missing.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ from minips.drivers.events import EventLoop, Signal, Task
 from minips.machines.topology import Edges, Network, Traffic, fair_shares
 
 PACKET_BYTES = 1500
-"""Bytes of one packet: those of an Ethernet frame."""
+"""Bytes of one packet, as in an Ethernet frame."""
 _SAME = 1e-12
-"""Two times are the same if they differ by less than this share, the rounding of sums."""
+"""Two times count as equal if they differ by less than this relative amount, the rounding error of sums."""
 
 
 class FlowNetwork:
-    """A network and its flows. ``traffic`` are competing flows; ``rng`` draws the lost packets."""
+    """A network and its flows. ``traffic`` holds the competing flows; ``rng`` draws the lost packets."""
 
     def __init__(
         self, events: EventLoop, network: Network, traffic: Sequence[Traffic], rng: np.random.Generator
     ) -> None:
         self._events, self._network, self._rng = events, network, rng
-        # Each competing flow has its own link, with its rate as capacity; the last link pads short routes.
+        # Each competing flow has its own link, whose capacity is the flow's rate; the last link pads short routes.
         limits = [inf if flow.rate_bps is None else flow.rate_bps / 8 for flow in traffic]
         self._capacity = np.array([*network.capacity, *limits, inf])
-        # The flows under way, as columns: their links, bytes left, bytes per second, end times, end signals.
+        # The active flows, as columns: their links, bytes left, bytes per second, end times, end signals.
         self._edges = np.empty((0, 0), np.intp)
         self._left, self._rate, self._due = np.empty(0), np.empty(0), np.empty(0)
         self._ended = np.empty(0, object)
@@ -45,9 +45,9 @@ class FlowNetwork:
             events.start(self._compete(flow, number))
 
     def travel(self, source: str, target: str, nbytes: float, queue: str = "") -> Task[None]:
-        """A message's trip, for a task's ``yield from``: it ends when the last byte has arrived.
+        """Carry out a message's trip, for a task's ``yield from``; it ends when the last byte has arrived.
 
-        Messages of one ``queue`` (empty: of one source and target) leave in turn.
+        Messages of one ``queue`` (empty: of one source and target) leave one after the other.
         """
         route = self._network.route(source, target)
         seconds = route.latency_s
@@ -83,7 +83,7 @@ class FlowNetwork:
         return ended
 
     def _touch(self) -> None:
-        """Compute the shares anew, after all events of this instant."""
+        """Schedule new shares, to be computed after all events of this instant."""
         if not self._settling:
             self._settling = True
             self._events.at(self._events.now, self._settle)
@@ -102,14 +102,14 @@ class FlowNetwork:
                 self._events.at(soonest, partial(self._wake, turn))
 
     def _wake(self, turn: int) -> None:
-        """End the flows that end now, unless the shares have changed since ``turn``."""
+        """End the flows that are due now, unless the shares have changed since ``turn``."""
         if turn == self._turn:
             self._ending = True
             self._end()
             self._touch()
 
     def _end(self) -> None:
-        """Bring the columns up to this instant, if time has passed or a flow was due, and signal the flows that end."""
+        """Update the columns to this instant, if time has passed or a flow was due, and signal the flows that end."""
         now = self._events.now
         if now == self._at and not self._ending:
             return

@@ -1,6 +1,6 @@
-"""Workers that add up their gradients among themselves, in virtual time.
+"""Workers that add up their gradients among themselves in virtual time.
 
-`SimRank` carries out `minips.core.reduction.all_reduce` in virtual time; `Replica` makes the steps.
+`SimRank` executes `minips.core.reduction.all_reduce` in virtual time; `Replica` makes the steps.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ from minips.stages.aggregators import Contribution
 from minips.stages.transports.framing import size
 
 _SENT_AT = bytes(8)
-"""The frame in which a real message carries its time of sending."""
+"""Stands for the frame in which a real message carries its sending time."""
 
 
 class Team:
@@ -40,10 +40,10 @@ class Team:
         self.applied = sum(worker.replica.shard.applied for worker in self.workers)
         self._began, self.updates = self.applied // count, simulation.config.clocks * count
         self.decided = Signal()
-        """The end of the next pause."""
+        """Signals the end of the next pause."""
 
     def result(self) -> Run:
-        """The run, at its end."""
+        """Return the results at the run's end."""
         simulation, workers = self.simulation, self.workers
         reports = [worker.replica.report() for worker in workers]
         states = [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]
@@ -69,7 +69,7 @@ class Team:
         )
 
     def stepped(self) -> None:
-        """Count a worker's step. The slowest worker's step adds a row of losses."""
+        """Count a worker's step; the slowest worker's step adds a row of losses."""
         self.applied, self.changed_at = self.applied + 1, self.simulation.events.now
         step = self.applied // len(self.workers)
         made = step - self._began
@@ -79,7 +79,7 @@ class Team:
             self.simulation.report(self.applied, self.updates, self.losses)
 
     def paused(self) -> Session[bool]:
-        """The session of a worker's pause; it ends when the last worker has reached it. True where the run ends."""
+        """Run the session of a worker's pause, until the last worker has reached it. Return True if the run ends."""
         decided = self.decided
         if all(worker.replica.shard.paused for worker in self.workers):
             self.decided = Signal()
@@ -90,7 +90,7 @@ class Team:
 
 
 class SimRank(Trainer):
-    """A worker, its replica of the parameters, and a box for the message of each hop."""
+    """A worker with its replica of the parameters, and a box for each hop's message."""
 
     def __init__(self, team: Team, rank: int, state: Mapping[str, Any]) -> None:
         simulation, config, params = team.simulation, team.simulation.config, team.simulation.job.params
@@ -107,7 +107,7 @@ class SimRank(Trainer):
             self._reduction.restore(state["hops"])
 
     def state(self) -> dict[str, Any]:
-        """The rank's part of the run's state, without the replica's."""
+        """Return the rank's part of the run's state, without the replica's part."""
         seen = self._seen if self.config.overlap else None
         return {"hops": self._reduction.state(), "seen": seen, **self.replica.kept()}
 
@@ -159,7 +159,7 @@ class SimRank(Trainer):
         return cast(Frames, frames[1:])
 
     def _deliver(self, target: "SimRank", box: Signal, frames: Frames, values: float) -> Task[None]:
-        """A message's trip into its box. All messages of a worker leave in one queue, whatever their target."""
+        """Carry a message into its box. All messages of a worker leave in one queue, whatever their target."""
         sent = self.events.now
         yield from self.simulation.travel(self, target, size(frames), self._idle.at(values), queue=self.who)
         if line := target._times.get("transfer"):

@@ -1,6 +1,6 @@
-"""The simulation of a run: the time, the network, the trace, and the base of its nodes.
+"""The simulation of a run: the time, the network, the trace, and the base class of its nodes.
 
-Time passes only at a ``yield``. Between two of them a node's work takes no time, so there is no lock.
+Time passes only at a ``yield``. A node's work between two yields takes no time, so no lock is needed.
 """
 
 import time
@@ -28,27 +28,27 @@ from minips.words import message_of
 
 MAX_SPANS = 1_000_000
 NEWS_S = 0.1
-"""Seconds of the wall clock between two reports of progress."""
+"""Seconds of wall-clock time between two reports of progress."""
 
 
 class Simulation:
-    """The time, the network, the spans, and the reports of progress. ``engine`` is the `Simulated`."""
+    """The time, the network, the spans, and the reports of progress. ``engine`` is the `Simulated` instance."""
 
     def __init__(self, engine: Any, job: TrainingJob) -> None:
         self.engine, self.job, self.config, self.plain = engine, job, job.config, replace(job.config, delays=None)
         self.every = job.evaluation.every if job.evaluation else None
         self.shard = shards_of(job.problem, job.config)
         self.ended = False
-        """True where the evaluation, or a stop, has ended the run."""
+        """True if an evaluation or a stop has ended the run."""
         self.error: BaseException | None = None
-        """The exception from the evaluation, or from a report of progress."""
+        """The exception raised by an evaluation or by a report of progress."""
         self.events = EventLoop()
         self.halt = False
         """True once the run was stopped from outside."""
         self._over = Signal()
-        """The run's end: all tasks have ended, or the run has diverged, or a node has failed."""
+        """Signals the run's end: all tasks have ended, the run has diverged, or a node has failed."""
         self.failure: RuntimeError | None = None
-        """The failure of a node."""
+        """The error of a failed node."""
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples: the garbage collector skips them
         self._until = inf
@@ -56,14 +56,14 @@ class Simulation:
         graph, rng, config = engine.network(job.config), seeds.loss(job.config.seed), job.config
         self._wire = None if graph is None else FlowNetwork(self.events, Network(graph), engine.traffic, rng)
         self.cores: dict[str, Cores] = {}
-        """The cores of each node's machine, where nodes share machines."""
+        """The cores of each node's machine, if nodes share machines."""
         if machines := engine.cluster:
             servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
             of_each = [Cores(self.events, machines.cores) for _ in range(machines.machines)]
             self.cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
 
     def begin(self, ends: Sequence[Signal]) -> None:
-        """End the run once all of these have happened."""
+        """End the run once all of these signals have happened."""
 
         def last() -> Task[None]:
             yield from ends
@@ -72,13 +72,13 @@ class Simulation:
         self.events.start(last())
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass until ``until()`` holds, or the run is over. RuntimeError where a node failed."""
+        """Let time pass until ``until()`` holds or the run has ended. Raise RuntimeError if a node failed."""
         with seldom_collected():
             self.events.run(lambda: self._over.triggered or until())
         if self.failure:
             raise self.failure
         if not (self._over.triggered or until()):
-            raise RuntimeError("The simulated nodes wait for each other, and nothing is left to happen.")
+            raise RuntimeError("The simulated nodes wait for each other, and no event is left.")
 
     def fail(self, who: str, error: BaseException) -> None:
         """End the run because a node failed."""
@@ -88,7 +88,7 @@ class Simulation:
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
-        """Evaluate the parameters in a pause. True where the run ends: by the evaluation, its error, or a stop."""
+        """Evaluate the parameters in a pause. Return True if the run ends by an evaluation, its error, or a stop."""
         evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
@@ -101,14 +101,14 @@ class Simulation:
         return self.ended
 
     def diverge(self, reason: str) -> None:
-        """End the run with the parameters as they are."""
+        """End the run with the current parameters."""
         if not self._over.triggered:
             self.diverged = reason
             self._over.succeed()
 
     def travel(self, source: "SimNode", target: "SimNode", nbytes: int, least_s: float, queue: str = "") -> Task[None]:
-        """A message's trip, for a task's ``yield from``; see `FlowNetwork.travel`. It takes at least ``least_s``, the
-        transport's own time.
+        """Carry out a message's trip, for a task's ``yield from``; see `FlowNetwork.travel`. It takes at least
+        ``least_s``, the transport's own time.
         """
         began = self.events.now
         if self._wire:
@@ -116,7 +116,7 @@ class Simulation:
         yield began + least_s - self.events.now
 
     def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
-        """Keep a span that ends now, or at ``end``, if it took any time."""
+        """Keep a span that ends now, or at ``end``, unless it took no time."""
         seconds = (self.events.now if end is None else end) - start
         if seconds > 0 and len(self._spans) < MAX_SPANS:
             self._spans.append((name, who, start, seconds, step))
@@ -125,11 +125,11 @@ class Simulation:
 
     @property
     def trace(self) -> Trace:
-        """The spans so far."""
+        """Return the spans so far."""
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def report(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
-        """Report progress now and then, and at the ``last`` call; check for a stop. An error ends the run."""
+        """Report progress at intervals, and at the ``last`` call; check for a stop. An error ends the run."""
         try:
             if self.error is None:
                 self.halt = self.halt or self.job.stop()
@@ -143,10 +143,10 @@ class Simulation:
 
 
 class SimNode(Processor, Node):
-    """A host: its name and its processor, which does one thing at a time.
+    """A host with a name and a processor that does one thing at a time.
 
-    ``times`` has the calibrated line of each span, by number of values; that of ``transfer`` is the processor's time
-    for sending or receiving a message.
+    ``times`` maps each span to its calibrated line, by number of values. The line of ``transfer`` is the processor's
+    time for sending or receiving a message.
     """
 
     def __init__(self, simulation: Simulation, who: str, times: Mapping[str, Line]) -> None:
@@ -154,7 +154,7 @@ class SimNode(Processor, Node):
         self.simulation, self.config, self.who, self._times = simulation, simulation.config, who, times
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
-        """Spend the time of these spans; record the time until the processor is free as a wait."""
+        """Spend the time of these spans. The time until the processor is free is recorded as a wait."""
         times = [(name, self._times[name].at(values)) for name in spans if name in self._times]
         if not times:
             return ()
@@ -163,7 +163,7 @@ class SimNode(Processor, Node):
         return (self.work(turn, *((seconds, partial(self._record, name, step)) for name, seconds in times)),)
 
     def _record(self, name: str, step: int, seconds: float) -> None:
-        """Keep a span of so many seconds that ends now."""
+        """Keep a span of ``seconds`` seconds that ends now."""
         self.simulation.record(name, self.who, self.events.now - seconds, step)
 
 
@@ -179,21 +179,21 @@ class Trainer(SimNode, TrainingNode):
         calibration, values = simulation.engine.calibration, sum(p.size for p in simulation.job.params.values())
         self._inner_s = inner_s(calibration, self.config, values) if calibration else 0.0
         self._computing: Signal | None = None
-        """The end of the gradient that is being computed."""
+        """Signals the end of the gradient that is being computed."""
 
     def start(self, steps: Task[Any]) -> Signal:
-        """Begin a task beside the others. An exception in it ends the run."""
+        """Start a task beside the others. An exception in it ends the run."""
         return self.events.start(self._guard(steps))
 
     def compute_delay(self, clock: int) -> Task[bool]:
-        """Spend the time of a clock's gradient, or of its local steps. False where this worker gave it up."""
+        """Spend the time of a clock's gradient, or of its local steps. Return False if this worker gave it up."""
         each, finished = self.config.local_steps, True
         for step in range(clock * each, (clock + 1) * each):
             finished = finished and (yield from self._gradient_delay(clock, step))
         return finished
 
     def _gradient_delay(self, clock: int, step: int) -> Task[bool]:
-        """Spend the time of one gradient. False where this worker gave it up."""
+        """Spend the time of one gradient. Return False if this worker gave it up."""
         began, engine, delays = self.events.now, self.simulation.engine, self.config.delays
         computing = work = self.beside(engine.seconds(self.config, self.rank, step, self._rows) + self._inner_s)
         if delays:
@@ -208,7 +208,7 @@ class Trainer(SimNode, TrainingNode):
         return finished
 
     def give_up(self) -> None:
-        """Give up the gradient that is being computed, if there is one."""
+        """Give up the gradient that is being computed, if any."""
         if computing := self._computing:
             self._computing = None
             computing.succeed()
@@ -220,8 +220,8 @@ class Trainer(SimNode, TrainingNode):
             self.simulation.diverge(str(error))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # including the user's SystemExit: a worker that would end its process fails
+        except BaseException as error:  # including user code's SystemExit, which would end a real process
             self.simulation.fail(self.who, error)
-            if isinstance(error, GeneratorExit):  # a generator that is closed may not go on
+            if isinstance(error, GeneratorExit):  # a closed generator must not continue
                 return None
-        yield Signal()  # never happens, so that the task does not end as if all were well
+        yield Signal()  # never happens, so that the task does not seem to succeed

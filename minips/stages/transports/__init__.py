@@ -1,7 +1,7 @@
-"""Transports: how frames reach a handler in another thread or process, and how its answer comes back.
+"""Transports carry frames to a handler in another thread or process, and return its answer.
 
-The contract is `Transport`. A transport carries only bytes, even within a process, so that measurements compare like
-with like. `link` shapes bandwidth and latency around any of them.
+The contract is `Transport`. A transport carries only bytes, even within a process, so that measurements are comparable.
+`link` adds a link's bandwidth and latency to any transport.
 """
 
 from minips.stages.transports.base import Channel, Connection, Endpoint, Handler, Service, Transport, fresh_name

@@ -4,8 +4,8 @@
     client → server   nonce_c, HMAC(token, "client" nonce_s nonce_c)
     server → client   HMAC(token, "server" nonce_c nonce_s)
 
-HMAC is RFC 2104 with SHA-256. The words client and server keep a proof from being replayed to its maker. Until it has
-seen the proof a server reads no message above a kilobyte.
+HMAC is RFC 2104 with SHA-256. The words client and server keep a proof from being replayed to the side that made it.
+Until a server has checked the client's proof, it reads no message above a kilobyte.
 """
 
 import hmac
@@ -22,7 +22,7 @@ from minips.stages.transports.wire import AUTH, ERROR, Wire
 PROTOCOL = b"minips/1"
 NONCE_BYTES, LIMIT_BYTES = 32, 1024
 HANDSHAKE_BYTES = LIMIT_BYTES + 4 * ALIGNMENT
-"""The largest body accepted from a peer that has not yet proved that it knows the token."""
+"""The largest body that is accepted from a peer before it has proved that it knows the token."""
 
 
 W = TypeVar("W", bound=Wire)
@@ -30,9 +30,9 @@ Proof = Generator[tuple[int, Frames], tuple[int, Frames] | None, None]
 
 
 def prove(token: str) -> Proof:
-    """The server's side without I/O: it yields its two messages, and takes the client's in between.
+    """Run the server's side without I/O: yield its two messages, and receive the client's message between them.
 
-    Where the client does not know the token, the second message is an error, and PermissionError follows.
+    If the client does not know the token, the second message is an error, and PermissionError follows.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     tag, frames = (yield AUTH, [PROTOCOL, nonce]) or (ERROR, [])
@@ -45,7 +45,7 @@ def prove(token: str) -> Proof:
 
 
 def challenge(wire: Wire, token: str, timeout: float) -> None:
-    """The server's side. PermissionError, on both sides, where the client does not know the token."""
+    """Run the server's side. PermissionError, on both sides, if the client does not know the token."""
     steps = prove(token)
     wire.send(*next(steps))
     wire.send(*steps.send(receive_within(timeout, wire, LIMIT_BYTES)))
@@ -53,7 +53,7 @@ def challenge(wire: Wire, token: str, timeout: float) -> None:
 
 
 def authenticate(wire: W, token: str, address: str, timeout: float) -> W:
-    """``wire``, once both sides have proved that they know the token; else closes it, with the errors below."""
+    """Return ``wire`` once both sides have proved that they know the token; on an error (see below) close it."""
     try:
         answer_challenge(wire, token, address, min(timeout, HANDSHAKE_S))
     except BaseException:
@@ -63,7 +63,7 @@ def authenticate(wire: W, token: str, address: str, timeout: float) -> W:
 
 
 def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> None:
-    """The client's side. PermissionError where the tokens differ, ConnectionError where this is not a minips server."""
+    """Run the client's side. PermissionError if the tokens differ, ConnectionError if this is not a minips server."""
     try:
         tag, frames = receive_within(timeout, wire, LIMIT_BYTES)
         if tag == ERROR and frames:
@@ -77,7 +77,7 @@ def answer_challenge(wire: Wire, token: str, address: str, timeout: float) -> No
         raise ConnectionError(f"The peer at {address} did not answer within {timeout:g} seconds.") from None
     except (EOFError, OSError, ValueError) as error:
         raise ConnectionError(
-            f"The peer at {address} is not a minips server, is closing, or can do no more. {error}".strip()
+            f"The peer at {address} is not a minips server, is closing, or has reached a limit. {error}".strip()
         ) from None
     if tag == ERROR and frames:
         raise PermissionError(f"{address} refused: {bytes(frames[-1]).decode(errors='replace')}")

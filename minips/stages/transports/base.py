@@ -1,4 +1,4 @@
-"""The contract of a transport: it brings frames to a handler, and the handler's answer back."""
+"""The contract of a transport: it carries frames to a handler, and returns the handler's answer."""
 
 import secrets
 from abc import ABC, abstractmethod
@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Protocol, Self, cast
 from minips.stage import Frames, Stage
 
 Handler = Callable[[Frames], Frames]
-"""A server's function for a call: frames in, frames out. Its errors reach the caller's future."""
+"""A server's function that answers a call: it receives and returns frames. Its errors reach the caller's future."""
 
 
 class Closable(ABC):
-    """Something to close, by hand or by ``with``."""
+    """Something that is closed explicitly or by ``with``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free threads, sockets and memory. Safe to call twice."""
+        """Free threads, sockets and memory. May be called twice."""
 
     def __enter__(self) -> Self:
         return self
@@ -27,25 +27,25 @@ class Closable(ABC):
 
 
 class Connection:
-    """The server's side of one connection: it answers each call, and learns of the end."""
+    """The server's side of one connection: it answers each call, and is notified when the connection ends."""
 
     def answer(self, frames: Frames) -> Frames:
-        """Frames in, frames out. Errors reach the caller's future."""
+        """Return the frames of the answer to a call. Errors reach the caller's future."""
         raise NotImplementedError
 
     def closed(self) -> None:
-        """Called once the peer has gone."""
+        """Called when the peer is gone."""
 
 
 class Service:
-    """A handler that tells its callers apart: ``connection()`` makes the object for each new connection."""
+    """A handler that distinguishes its callers: ``connection()`` makes the object for each new connection."""
 
     def __init__(self, connection: Callable[[], Connection]) -> None:
         self.connection = connection
 
 
 def service_of(handler: Handler | Service) -> Service:
-    """``handler`` as a service; a plain function answers all connections alike."""
+    """Return ``handler`` as a service; a plain function answers all connections in the same way."""
     if isinstance(handler, Service):
         return handler
     connection = Connection()
@@ -59,23 +59,23 @@ def then(future: "Future[Any]", fn: Callable[["Future[Any]"], object]) -> None:
 
 
 class Caller(Protocol):
-    """The receiver of a call's outcome; one of the two methods is called, once."""
+    """The receiver of a call's outcome. Exactly one of its two methods is called, once."""
 
     def arrived(self, frames: Frames) -> None:
-        """Take the answer."""
+        """Receive the answer."""
 
     def failed(self, error: Exception) -> None:
-        """Take the handler's error, or that of a broken connection."""
+        """Receive the handler's error, or the error of a broken connection."""
 
 
 COMMON = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
-"""Errors of a handler that keep their type on the way to the caller; a subclass travels as the first that fits."""
+"""A handler's errors that keep their type on the way to the caller; a subclass becomes the first type that fits."""
 HANDSHAKE_S = 5.0
-"""How long either side waits for the other's message while they authenticate each other."""
+"""The seconds that either side waits for a message of the other during authentication."""
 
 
 class Endpoint(Closable):
-    """The serving side. Clients connect to its ``address``."""
+    """The serving side of a transport. Clients connect to its ``address``."""
 
     address: str
 
@@ -85,14 +85,14 @@ class Channel(Closable):
 
     @abstractmethod
     def call(self, frames: Frames) -> "Future[Frames]":
-        """Send the frames and return at once; the future holds the answer's frames, or the handler's error.
+        """Send the frames and return immediately; the future receives the answer's frames, or the handler's error.
 
-        ConnectionError where the peer is gone, ValueError for more than 65,536 frames. The frames must not change
-        before the answer has arrived.
+        ConnectionError if the peer is gone, ValueError for more than 65,536 frames. The frames must not change before
+        the answer has arrived.
         """
 
     def ask(self, frames: Frames, caller: Caller) -> None:
-        """As ``call``, but the answer goes to ``caller``, without a future."""
+        """Like ``call``, but pass the answer to ``caller``, without a future."""
 
         def pass_on(future: "Future[Frames]") -> None:
             error = future.exception()
@@ -105,15 +105,15 @@ class Channel(Closable):
 
     def read(self, until: Callable[[], bool], deadline: float | None) -> None:
         """Read answers in this thread until ``until()`` holds or the ``deadline`` of ``time.monotonic`` has passed.
-        Returns at once where another thread reads anyway.
+        Return immediately if another thread reads anyway.
         """
 
     def attend(self) -> None:
-        """Let the answers be read in the background, unless that happens anyway."""
+        """Start reading the answers in the background, unless that happens anyway."""
 
 
 class Transport(Stage):
-    """The contract of a transport."""
+    """The base class of transports."""
 
     kind: ClassVar[str] = "transport"
     reach: ClassVar[str] = "network"
@@ -123,24 +123,24 @@ class Transport(Stage):
 
     @abstractmethod
     def serve(self, handler: Handler | Service, address: str | None = None, token: str = "") -> Endpoint:
-        """Answer calls at ``address`` (None: a fresh local one) from peers that know ``token``.
+        """Answer calls at ``address`` (None: a fresh local address) from peers that know ``token``.
 
-        Each connection has its own thread, so the handler may block. OSError where the address cannot be used.
+        Each connection has its own thread, so the handler may block. OSError if the address cannot be used.
         """
 
     @abstractmethod
     def connect(self, address: str, token: str = "", timeout: float = 10.0) -> Channel:
-        """A channel to the endpoint at ``address``.
+        """Return a channel to the endpoint at ``address``.
 
-        ConnectionError where no server answers, PermissionError for a wrong token.
+        ConnectionError if no server answers, PermissionError for a wrong token.
         """
 
     def plain(self, address: str | None, file: str, plaintext: bool) -> bool:
-        """True where ``address`` is public and lacks this ``file`` for TLS. ValueError there, unless ``plaintext``."""
+        """Return True if ``address`` is public and lacks this TLS ``file``; unless ``plaintext``, raise ValueError."""
         return False
 
     def rest(self, address: str) -> str:
-        """The address without its scheme. ValueError for another transport's address."""
+        """Return the address without its scheme. ValueError for another transport's address."""
         scheme, separator, rest = address.partition("://")
         if scheme != self.scheme or not separator:
             takes = f"{type(self).__name__} takes an address that starts with {self.scheme}://"
@@ -149,7 +149,7 @@ class Transport(Stage):
 
 
 def remote_error(frames: Frames) -> Exception:
-    """The handler's error, with its type where that is one of the common ones."""
+    """Rebuild the handler's error, with its type if that is one of the common ones."""
     kind, text = ([bytes(frame).decode(errors="replace") for frame in frames] + ["", ""])[:2]
     for error in COMMON:
         if kind == error.__name__:
@@ -158,15 +158,15 @@ def remote_error(frames: Frames) -> Exception:
 
 
 def fresh_name() -> str:
-    """An unused name for a local address."""
+    """Return an unused name for a local address."""
     return f"minips-{secrets.token_hex(8)}"
 
 
 def check_token(token: object) -> None:
-    """TypeError for a token that is not text, ValueError for an empty one, which would admit every peer."""
+    """Raise TypeError for a token that is not text, ValueError for an empty token, which would admit every peer."""
     error = None if isinstance(token, str) else TypeError
     if error or not token:
-        got = type(token).__name__ if error else "an empty one"  # not its value: it may be a secret all the same
+        got = type(token).__name__ if error else "an empty one"  # not its value, which may be a secret anyway
         raise (error or ValueError)(
             f"A token is a text that is not empty, the same for a server and its clients; got {got}. A server that is "
             "served without a token makes one: pass its server.token to connect."

@@ -1,8 +1,8 @@
-"""The base of transports over libraries that block: one call after the other on a connection.
+"""The base class of transports over libraries that block: a connection carries one call after the other.
 
 Both Pyro and Thrift send a request, wait for its answer, and only then send the next. So many calls may be outstanding,
-but only one is on the wire. This module opens the sockets for the library; they count the bytes it reads, so that a
-stranger's message stays small.
+but only one is on the wire. This module opens the library's sockets, which count the bytes that the library reads, so
+that a stranger's message stays small.
 """
 
 import socket
@@ -18,11 +18,11 @@ from minips.stages.transports.framing import LIMIT, TooLargeError, writable
 from minips.stages.transports.wire import Listener, Wire
 
 _ENVELOPE_BYTES = 2**11
-"""Bytes that a library may add to a body: the names of the method and the object, a checksum."""
+"""Bytes that a library may add to a body: the names of the method and the object, and a checksum."""
 
 
 class Metered(socket.socket):
-    """A socket that limits the bytes read for one message; ``left`` is the number of bytes that may still come."""
+    """A socket that limits the bytes read for one message; ``left`` is the number of bytes that may still be read."""
 
     left = 2**62
 
@@ -59,7 +59,7 @@ class _BlockingServer(_Ends, RemoteServer):
             self.sock.left = self._max + _ENVELOPE_BYTES
             try:
                 return writable(self._ask(b"".join(body)))
-            except Exception:  # each library has its own
+            except Exception:  # each library has its own error types
                 if self.sock.left < 0:
                     raise TooLargeError(f"An answer is larger than the {self._max} bytes allowed: {LIMIT}.") from None
                 raise
@@ -81,7 +81,7 @@ class _BlockingCaller(_Ends, RemoteCaller):
         try:
             answered = b"".join(self.answer(writable(body)))
         except BaseException:
-            self.sock.shutdown(socket.SHUT_RD)  # the library may report the error, but reads no more
+            self.sock.shutdown(socket.SHUT_RD)  # the library may report the error, but cannot read further
             raise
         self.sock.left = self.limit + _ENVELOPE_BYTES
         return answered
@@ -89,23 +89,23 @@ class _BlockingCaller(_Ends, RemoteCaller):
 
 @dataclass(frozen=True)
 class BlockingTransport(CallTransport):
-    """A transport over a library that blocks."""
+    """The base class of transports over a library that blocks."""
 
     max_message_bytes: int = option(
-        2**30, "largest message that is taken", minimum=2**10, maximum=2**30, unit="byte", operator=True
+        2**30, "largest message accepted", minimum=2**10, maximum=2**30, unit="byte", operator=True
     )
 
     @abstractmethod
     def load(self) -> None:
-        """Import the library before a peer connects, so that the time does not count against the peer."""
+        """Import the library before a peer connects, so that the import's time does not count against the peer."""
 
     @abstractmethod
     def client(self, sock: Metered) -> Callable[[bytes], bytes]:
-        """The function that sends a request over the socket and waits for its answer."""
+        """Return a function that sends a request over the socket and waits for its answer."""
 
     @abstractmethod
     def read(self, sock: Metered, answer: Callable[[bytes], bytes]) -> None:
-        """Let the library answer requests on the socket with ``answer``, until one of them raises."""
+        """Let the library answer requests from the socket with ``answer``, until one of them raises an error."""
 
     def listen(self, address: str | None) -> Listener[RemoteCaller]:
         self.load()

@@ -1,7 +1,7 @@
-"""Transports over libraries that make calls: a call takes a message and returns the answer.
+"""Transports over libraries that make calls: a call sends a message and returns the answer.
 
-The first call of a connection is empty and returns the challenge of `auth`; the second proves that the caller knows the
-token. So no peer reaches the handler without that proof, and a peer may send only small messages before it.
+A connection's first call is empty and returns the challenge of `auth`; the second proves that the caller knows the
+token. So no peer reaches the handler without that proof, and before it a peer may send only small messages.
 """
 
 import threading
@@ -22,14 +22,14 @@ from minips.stages.transports.wire import AUTH, CALL, Interruptible
 from minips.words import message_of
 
 Body = list[Buffer]
-"""The pieces of a body."""
+"""The buffers that form a message's body."""
 
 
 class RemoteCaller(Interruptible):
-    """The server's end of a connection. The library has ``answer`` answer its calls, one after the other."""
+    """The server's end of a connection. The library calls ``answer`` for each call, one after the other."""
 
     limit = HANDSHAKE_BYTES
-    """The largest body that may be read."""
+    """The largest body that may be read now."""
     _begun = False
     _connection: Connection | None = None
     _proof: Proof | None
@@ -37,34 +37,34 @@ class RemoteCaller(Interruptible):
     def __init__(self) -> None:
         self._due = Limit(HANDSHAKE_S)
         self.known = threading.Event()
-        """Set once the peer has made its first call, or is gone."""
+        """Set when the peer has made its first call, or is gone."""
 
     @abstractmethod
     def serve(self) -> None:
-        """Let the library answer calls until the peer is gone, or a call raises."""
+        """Let the library answer calls until the peer is gone, or a call raises an error."""
 
     def talk(self, service: Service, token: str, max_message_bytes: int, stranger_s: float) -> None:
-        """Answer a peer that proves itself and makes its first call in time, until it is gone, and close."""
+        """Answer a peer that authenticates and makes its first call in time; close when it is gone."""
         self._service, self._max, self._proof, self._stranger_s = service, max_message_bytes, prove(token), stranger_s
         try:
             self.watch()
             self.serve()
-        except Exception:  # the peer went away or sent nonsense; each library has its own errors
+        except Exception:  # the peer has gone or sent nonsense; each library has its own error types
             pass
         finally:
             self.known.set()
-            self.close()  # before the handler waits for its peer to come back
+            self.close()  # before the handler waits for its peer to reconnect
             if self._connection:
                 self._connection.closed()
 
     def answer(self, body: memoryview) -> Body:
-        """The body of a call's answer. ValueError where it makes no sense, PermissionError after a wrong token."""
+        """Return the body of a call's answer. ValueError for a malformed call, PermissionError after a wrong token."""
         if len(body) > self.limit:
             raise ValueError(f"a message of {len(body)} bytes is larger than the {self.limit} that are allowed")
         if self._proof is None:
             tag, frames = split(body)
             if tag != CALL:
-                raise ValueError(f"a message of tag {tag} is not a call")
+                raise ValueError(f"a message with tag {tag} is not a call")
             if not self._connection:
                 self.known.set()
                 self._connection = self._service.connection()
@@ -77,11 +77,11 @@ class RemoteCaller(Interruptible):
         return pieces(tag, frames)
 
     def watch(self) -> None:
-        """Check `overdue` now and then until the peer is known."""
+        """Call `overdue` regularly until the peer is known."""
         threading.Thread(target=self._watch, name="minips-watch", daemon=True).start()
 
     def overdue(self) -> bool:
-        """True for a peer that has not proved itself, or not made its first call, in time. Call this every tick."""
+        """Return True if the peer has not authenticated, or not made its first call, in time. Call this every tick."""
         return not self.known.is_set() and self._due.over()
 
     def _watch(self) -> None:
@@ -96,7 +96,7 @@ class RemoteServer(Interruptible):
 
     @abstractmethod
     def begin(self, body: Body) -> Callable[[], memoryview]:
-        """Begin a call. Returns a function that waits for the body of its answer. Both are called in order."""
+        """Begin a call. Return a function that waits for the body of its answer. Both are called in order."""
 
 
 class CallWire(InboxWire):
@@ -134,10 +134,10 @@ class CallWire(InboxWire):
         for wait in iter(self._begun.get, None):
             try:
                 self.inbox.put(split(wait()))
-            except Exception as error:  # each library has its own
+            except Exception as error:  # each library has its own error types
                 self.why = error if isinstance(error, TooLargeError) else message_of(error)
                 self.shutdown()
-            del wait  # before the next one comes
+            del wait  # frees the answer before the next one arrives
 
 
 class CallTransport(NetworkTransport, StreamTransport):

@@ -1,4 +1,4 @@
-"""Certificates for one run: each server makes one for its own address, and it is never written to a disk."""
+"""Certificates for one run: each server makes a certificate for its address, and never writes it to a disk."""
 
 import ipaddress
 import os
@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 VALID = timedelta(days=30)
-"""From its making on, and as long before, for clocks that differ."""
+"""A certificate is valid for this long before and after its creation, since clocks differ."""
 
 
 def issue_certificate(host: str) -> tuple[str, str]:
-    """A self-signed certificate for the IP ``host`` and its key, as PEM. ModuleNotFoundError without `cryptography`."""
+    """Return a self-signed certificate for the IP ``host`` and its key, as PEM. Needs the library cryptography."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -39,8 +39,8 @@ def issue_certificate(host: str) -> tuple[str, str]:
 
 @contextmanager
 def files(*texts: str) -> Iterator[list[str]]:
-    """For each text the path of a file that holds it until the block ends: on Linux in this process's memory, so that
-    nothing is left if the process is killed; elsewhere a file that only its owner can read.
+    """Write each text to a temporary file, and yield the files' paths until the block ends. On Linux the files are in
+    this process's memory, so that nothing is left if the process is killed; elsewhere only their owner can read them.
     """
     with ExitStack() as stack:
         paths = []
@@ -48,7 +48,7 @@ def files(*texts: str) -> Iterator[list[str]]:
             if hasattr(os, "memfd_create"):
                 place: int | str = os.memfd_create("minips", os.MFD_CLOEXEC)
             else:
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="minips-"))  # of mode 700
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="minips-"))  # with mode 700
                 place = os.path.join(folder, "file.pem")
             file = stack.enter_context(open(place, "w", encoding="ascii"))
             file.write(text)

@@ -1,4 +1,4 @@
-"""Transports over streams, each a way to listen and a way to dial: a server has a thread for each connection."""
+"""Transports over streams, each defined by a way to listen and a way to dial. A server has a thread per connection."""
 
 import os
 import socket
@@ -24,14 +24,14 @@ P = TypeVar("P", bound=Interruptible)
 
 
 class StreamTransport(Transport):
-    """A transport made of ``listen`` and ``dial``."""
+    """A transport defined by ``listen`` and ``dial``."""
 
     stranger_s: float = STRANGER_S
-    """Seconds for an authenticated peer's first call."""
+    """The seconds within which an authenticated peer must make its first call."""
 
     @abstractmethod
     def listen(self, address: str | None) -> Listener[Any]:
-        """Listen for connections at ``address``, or at a fresh local one."""
+        """Listen for connections at ``address``, or at a fresh local address."""
 
     @abstractmethod
     def dial(self, address: str, timeout: float) -> Wire:
@@ -48,21 +48,21 @@ class StreamTransport(Transport):
 
 @dataclass(frozen=True, kw_only=True)
 class PatientTransport(StreamTransport):
-    """A transport that can see a slow peer's progress."""
+    """A transport that can measure a slow peer's progress."""
 
     stranger_s: float = option(STRANGER_S, "longest wait for a peer's first call", above=0, unit="s", operator=True)
     stalled_s: float = option(
-        STALLED_S, "longest that a peer stays below 1 kB/s of a message", above=0, unit="s", operator=True
+        STALLED_S, "longest time that a peer may send a message below 1 kB/s", above=0, unit="s", operator=True
     )
 
 
 class ThreadedEndpoint(Endpoint, Generic[P]):
-    """One thread accepts; in one more for each connection ``talk`` answers the peer until it is gone."""
+    """One thread accepts connections; for each, a thread runs ``talk``, which answers the peer until it is gone."""
 
     def __init__(self, listener: Listener[P], talk: Callable[[P], None]) -> None:
         self.address = listener.address
         self._listener, self._talk, self._lock, self._closing = listener, talk, threading.Lock(), False
-        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # threads that have ended are forgotten
+        self._wires = weakref.WeakKeyDictionary[threading.Thread, P]()  # forgets threads that have ended
         self._accepting = threading.Thread(target=self._accept, name=f"minips-accept-{self.address}", daemon=True)
         try:
             self._accepting.start()
@@ -93,7 +93,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
         try:
             peer = self._listener.accept()
         except OSError:
-            time.sleep(0 if self._closing else 0.05)  # perhaps out of descriptors: give the others time to free some
+            time.sleep(0 if self._closing else 0.05)  # perhaps out of descriptors: give other threads time to free some
             return
         thread = threading.Thread(target=self._talk, args=(peer,), name=f"minips-serve-{self.address}", daemon=True)
         with self._lock:
@@ -121,7 +121,7 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
             while wire:
                 try:
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
-                except ValueError as error:  # too large, or malformed: the place of the next message is unknown
+                except ValueError as error:  # too large or malformed: the start of the next message is unknown
                     words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
                     wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
@@ -130,26 +130,26 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                 else:
                     connection = connection or service.connection()
                     answer = answer_of(connection, frames)
-                    del frames  # before the answer leaves, so that the next call can use their memory
+                    del frames  # before the answer is sent, so that the next call can use their memory
                     try:
                         wire.send(*answer)
-                    except RuntimeError as error:  # this side could not begin to send it
+                    except RuntimeError as error:  # this side could not begin to send the answer
                         wire.send(*refusal(error))
                     del answer
         finally:
             if wire:
-                wire.close()  # before the handler waits for its peer to come back
+                wire.close()  # before the handler waits for its peer to reconnect
             if connection:
                 connection.closed()
     except (EOFError, OSError, ValueError):
-        pass  # the peer went away, sent nonsense or did not know the token: the other connections go on
+        pass  # the peer has gone, sent nonsense or did not know the token: other connections continue
     finally:
         if wire:
             wire.close()
 
 
 class SocketListener(Listener[P]):
-    """A listener on a bound stream socket; ``wire`` makes the wire of an accepted socket."""
+    """A listener on a bound stream socket; ``wire`` makes the wire for an accepted socket."""
 
     def __init__(self, sock: socket.socket, address: str, wire: Callable[[socket.socket], P]) -> None:
         self._sock, self.address, self._wire = sock, address, wire
@@ -160,7 +160,7 @@ class SocketListener(Listener[P]):
     def shutdown(self) -> None:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:  # only Linux wakes an accept by that; elsewhere a connection does
+        except OSError:  # shutdown wakes an accept only on Linux; elsewhere a connection does
             with suppress(OSError), socket.socket(self._sock.family) as visitor:
                 visitor.settimeout(1)
                 visitor.connect(self._sock.getsockname())

@@ -1,4 +1,4 @@
-"""Futures that are completed by the thread that waits for them."""
+"""Futures completed by the thread that waits for them."""
 
 import threading
 import time
@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 from minips.stages.transports.patience import TICK_S
 
 _MAKING = threading.Lock()
-"""Held while a future's lock is made."""
+"""Held while a future's lock is created."""
 T = TypeVar("T")
 
 
 class Driven(Future[T]):
-    """A future that the thread that waits for it completes, or a background thread on demand.
+    """A future completed by the thread that waits for it or, on demand, by a background thread.
 
     Handing an answer from one thread to another takes longer than reading a small answer. So a thread that waits for
-    such a future does its work, ``drive``; if none waits, ``attend`` starts that in the background. The lock is created
-    only if another thread than the completing one has to wait, or asks for a callback.
+    such a future does the future's work, ``drive``. If no thread waits, ``attend`` starts that work in the background.
+    The lock is created only if a thread other than the completing one has to wait or asks for a callback.
     """
 
     _state, _result, _exception = "PENDING", None, None
@@ -28,11 +28,11 @@ class Driven(Future[T]):
     _calls: list[Callable[[Any], object]] | None = None
 
     def __init__(self) -> None:
-        """Everything that a future has is created on demand."""
+        """Create nothing yet: everything that a future needs is created on demand."""
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        """The lock. The completer sets the state, then looks for it; a waiter creates it, then rechecks the state."""
+        """The lock. The completer sets the state, then checks for it; a waiter creates it, then rechecks the state."""
         if self._made is None:
             with _MAKING:
                 self._made = self._made or threading.Condition()
@@ -40,7 +40,7 @@ class Driven(Future[T]):
 
     @property
     def _done_callbacks(self) -> list[Callable[[Any], object]]:
-        """The functions to call when it is done. `Future` reads them with the lock held, or afterwards."""
+        """Return the functions to call when it is done. `Future` reads them with the lock held, or after completion."""
         if self._calls is None:
             self._calls = []
         return self._calls
@@ -63,15 +63,15 @@ class Driven(Future[T]):
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def __await__(self) -> Generator[Any, None, T]:
-        """In asyncio the event loop goes on meanwhile. Cancelling ends only the wait: the message that was sent still
-        counts, and ``result()`` still has the answer.
+        """Let asyncio's event loop continue while the caller waits. Cancelling ends only the wait: the sent message
+        still counts, and ``result()`` can still return the answer.
         """
         import asyncio
 
         return asyncio.wrap_future(self).__await__()
 
     def drive(self, deadline: float | None) -> None:
-        """Work until it is done, or until this moment of ``time.monotonic``. Returns at once if another thread does."""
+        """Work until done or past ``deadline`` (``time.monotonic``). Return immediately if another thread works."""
         raise NotImplementedError
 
     def attend(self) -> None:
@@ -79,17 +79,17 @@ class Driven(Future[T]):
         raise NotImplementedError
 
     def completed(self) -> bool:
-        """True once it holds a result or an error. Unlike ``done``, it does not call `attend`."""
+        """Return True if it holds a result or an error. Unlike ``done``, it does not call `attend`."""
         return self._state == "FINISHED"  # it is never cancelled, and reading this needs no lock
 
     def done(self) -> bool:
         if self.completed():
             return True
-        self.attend()  # for a caller that polls
+        self.attend()  # since a caller that polls does not drive it
         return False
 
     def cancel(self) -> bool:
-        """False: a message that was sent cannot be taken back."""
+        """Return False: a message that was sent cannot be recalled."""
         return False
 
     def result(self, timeout: float | None = None) -> T:
@@ -101,12 +101,12 @@ class Driven(Future[T]):
         try:
             return super().result(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         except TimeoutError:
-            if self.completed() or timeout is None or deadline is None:  # the answer was a TimeoutError
+            if self.completed() or timeout is None or deadline is None:  # the answer itself was a TimeoutError
                 raise
-            if time.monotonic() - deadline > TICK_S:  # this process itself was late, and has not read since
+            if time.monotonic() - deadline > TICK_S:  # this process was late, and has not read since
                 return self.result(timeout)
             raise TimeoutError(
-                f"No answer came within {timeout:g} seconds. Are the other side and whatever it waits for running?"
+                f"No answer came within {timeout:g} seconds. Are the other side and everything it waits for running?"
             ) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -120,12 +120,12 @@ class Driven(Future[T]):
             self.attend()
 
     def then(self, fn: Callable[[Any], object]) -> None:
-        """Call ``fn`` when it is done, whichever thread completes it and whenever that is."""
+        """Call ``fn`` when it is done, in any thread that completes it."""
         super().add_done_callback(fn)
 
     @property
     def _waiters(self) -> list[Any]:
-        """For `concurrent.futures.wait`, which calls no method that could drive it: a background thread takes over."""
+        """Return the waiters for `concurrent.futures.wait`, which cannot drive it: a background thread takes over."""
         if not self.completed():
             self.attend()
         if self._waiting is None:

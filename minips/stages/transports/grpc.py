@@ -1,14 +1,14 @@
-"""gRPC: one stream of messages each way over HTTP/2, with bytes for messages and no .proto.
+"""gRPC: one stream of messages in each direction over HTTP/2, with bytes as messages and no .proto.
 
-The library does HTTP/2 framing and flow control, many streams over one connection, in its own C++ threads; it reports
-that a peer has gone, and pings to find out. A .proto and protobuf are its habit, not its need: a generic handler takes
-functions from bytes to bytes, here none at all. A channel is one call of the method Talk, whose requests and responses
-are both streams: that keeps their order, and a stream ends when either side does.
+The library's C++ threads do HTTP/2 framing and flow control, with many streams over one connection. The library reports
+that a peer has gone, and pings to find out. It normally uses a .proto and protobuf but does not need them: a generic
+handler accepts functions from bytes to bytes, and none are given here. A channel is one call of the method Talk, whose
+requests and responses are both streams. That keeps their order, and a stream ends when either side does.
 
-On the wire: a message is one body (see `framing`) in HTTP/2 frames of 16 kB. gRPC takes and gives a message as one
+On the wire, a message is one body (see `framing`) in HTTP/2 frames of 16 kB. gRPC accepts and returns a message as one
 `bytes`: it is joined (a copy), copied into gRPC's slices and out of them, and once more into writable memory. gRPC
-refuses messages above 4 MB by default; here the limit is the transport's own, at most 2 GiB less a byte. It holds for
-strangers, too. A peer that stalls does not answer pings, and is dropped after 60 s.
+refuses messages above 4 MB by default. Here the limit is the transport's, at most 2 GiB minus one byte, and holds for
+strangers too. A peer that stalls does not answer pings, and is dropped after 60 s.
 """
 
 import errno
@@ -41,7 +41,7 @@ class Grpc(CallTransport):
     scheme = "grpc"
     requires, extra = ("grpc",), "grpc"
     max_message_bytes: int = option(
-        2**31 - 1, "largest message that is taken", minimum=2**10, maximum=2**31 - 1, unit="byte", operator=True
+        2**31 - 1, "largest message accepted", minimum=2**10, maximum=2**31 - 1, unit="byte", operator=True
     )
 
     def listen(self, address: str | None) -> Listener[RemoteCaller]:
@@ -51,14 +51,14 @@ class Grpc(CallTransport):
         return CallWire(_GrpcServer(netloc(*self.resolve(address, timeout)), self.options()), address)
 
     def options(self) -> list[tuple[str, int]]:
-        """GRPC's channel arguments, for both sides."""
+        """Return gRPC's channel arguments, for both sides."""
         return [
             ("grpc.max_receive_message_length", self.max_message_bytes),
             ("grpc.max_send_message_length", -1),  # the receiver sets the limit
             ("grpc.keepalive_time_ms", _PING_MS),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS // 2),
-            ("grpc.so_reuseport", 0),  # two servers of one port would share its clients between them
+            ("grpc.so_reuseport", 0),  # two servers at one port would divide its clients between them
             ("grpc.enable_http_proxy", 0),
         ]
 
@@ -69,7 +69,7 @@ class _GrpcServer(RemoteServer):
 
         self._requests: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
         self._channel = grpc.insecure_channel(target, [*options, ("grpc.use_local_subchannel_pool", 1)])
-        # Each is joined when its turn comes, so that waiting ones are not held twice.
+        # Each body is joined only when its turn comes, so that a waiting body is not held twice.
         self._answers = self._channel.stream_stream(_METHOD)(map(b"".join, iter(self._requests.get, None)))
 
     def begin(self, body: Body) -> Callable[[], memoryview]:
@@ -79,7 +79,7 @@ class _GrpcServer(RemoteServer):
     def _next(self) -> memoryview:
         try:
             return writable(next(self._answers))
-        except Exception as error:  # the end of the stream, or what gRPC calls an RpcError
+        except Exception as error:  # the end of the stream, or gRPC's RpcError
             words = getattr(error, "details", str)() or "it has ended"
             if "larger than max" in words:
                 raise TooLargeError(f"A message is too large for gRPC: {words}.") from None
@@ -99,15 +99,15 @@ class _GrpcCaller(RemoteCaller):
         super().__init__()
         self._requests = requests
         self.answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        """The bodies for gRPC to send, and None for the end."""
+        """The bodies that gRPC should send, then None at the end."""
 
     def serve(self) -> None:
         for body in map(writable, self._requests):
             self.answers.put(b"".join(self.answer(body)))
-            del body  # before the next one comes
+            del body  # frees it before the next one arrives
 
     def shutdown(self) -> None:
-        self.answers.put(None)  # after the waiting answers: a refused client learns why
+        self.answers.put(None)  # queued after the waiting answers, so that a refused client learns why
 
     close = shutdown
 
@@ -120,9 +120,9 @@ class _GrpcListener(InboxListener[RemoteCaller]):
         talk = grpc.method_handlers_generic_handler("minips", {"Talk": method})
         self._server = grpc.server(_ThreadEach(), [talk], options=transport.options())
         try:
-            host, port = transport.free_port(address)  # or gRPC would log its own message about a taken port
+            host, port = transport.free_port(address)  # otherwise gRPC would log its own message about a port in use
             bound = self._server.add_insecure_port(netloc(host, port))
-        except RuntimeError:  # it was taken meanwhile
+        except RuntimeError:  # another program has taken the port meanwhile
             self._server.stop(None).wait(HANDSHAKE_S)
             taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             raise transport.unservable(host, port, taken) from None
@@ -142,7 +142,7 @@ class _GrpcListener(InboxListener[RemoteCaller]):
 
 
 class _ThreadEach(Executor):
-    """A thread for each stream: in a pool of a fixed size the next client would wait until another one leaves."""
+    """A thread for each stream: in a pool of fixed size, the next client would wait until another client leaves."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()

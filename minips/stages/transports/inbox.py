@@ -7,7 +7,7 @@ from minips.stages.transports.wire import Listener, P, Wire
 
 
 class InboxListener(Listener[P]):
-    """A listener whose connections come in through a queue."""
+    """A listener that receives its connections through a queue."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -23,10 +23,10 @@ class InboxListener(Listener[P]):
 
 
 class InboxWire(Wire):
-    """A wire whose messages come in through a queue; None ends them."""
+    """A wire that receives its messages through a queue; None ends them."""
 
     why: Exception | str = ""
-    """The reason why it ended, if known; or the error itself."""
+    """The reason why it ended, if known, or the error itself."""
 
     def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
         self.inbox, self.ended = inbox, False
@@ -42,6 +42,6 @@ class InboxWire(Wire):
         return message
 
     def end(self) -> None:
-        """Let every receive, now or later, end with EOFError."""
+        """Make every present and later receive end with EOFError."""
         self.ended = True
         self.inbox.put(None)

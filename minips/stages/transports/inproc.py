@@ -1,4 +1,4 @@
-"""Threads of one process: messages go through two queues; each frame is copied once, as a kernel would."""
+"""Threads of one process: messages pass through two queues, and each frame is copied once, as a kernel would do."""
 
 import queue
 import threading
@@ -74,6 +74,6 @@ class _QueueListener(InboxListener[Wire]):
             if _listeners.get(self.address) is self:
                 del _listeners[self.address]
         with suppress(queue.Empty):
-            while True:  # a peer that dialled meanwhile would wait for an answer in vain
+            while True:  # a peer that has dialled meanwhile would wait for an answer in vain
                 if wire := self.incoming.get_nowait():
                     wire.close()

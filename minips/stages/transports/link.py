@@ -1,13 +1,13 @@
-"""A slow network on one machine: a link's bandwidth and latency around any transport.
+"""Simulates a slow network on one machine: adds a link's bandwidth and latency to any transport.
 
-A message of S bytes that starts at t over a link of B bytes per second and α seconds has left at t + S/B and has
-arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers: a message waits
-until the sender's earlier ones have left, and then until the receiver's earlier ones have come in, those whose first
-byte left earlier. Bytes are not stored on the way: while the first ones arrive the last ones leave. So n workers that
-push S bytes each to one server take nS/B + α.
+A message of S bytes that starts at t over a link with B bytes per second and a latency of α seconds has left at t + S/B
+and has arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers. A message
+first waits until the sender's earlier messages have left. At the receiver, it then waits for the messages whose first
+byte left earlier. The network does not store messages: the first bytes arrive while the last ones leave. So n workers
+that push S bytes each to one server take nS/B + α.
 
-Sending itself is not slowed. The sender notes when the message would have left, on the clock that all processes of a
-machine share, and the receiver holds it back until it would have arrived.
+The send call itself is not slowed. The sender notes when the message would have left, on the clock shared by all
+processes of a machine, and the receiver holds the message back until it would have arrived.
 """
 
 import struct
@@ -39,26 +39,26 @@ class Link(Value):
     latency_s: float = option(1e-3, "seconds that a message travels", minimum=0, unit="s")
 
     def seconds(self, nbytes: float) -> float:
-        """Seconds that ``nbytes`` take over a free link."""
+        """Return the seconds that ``nbytes`` take over a free link."""
         return nbytes * 8 / self.bandwidth_bps + self.latency_s
 
     def around(self, transport: Transport) -> Transport:
-        """``transport`` as one node sees it behind this link; all its endpoints and channels share the link."""
+        """Return ``transport`` as one node sees it behind this link; all its endpoints and channels share the link."""
         return _Shaped(self, transport)
 
 
 class _Direction:
-    """One direction of one node's link: the time at which it is free again."""
+    """One direction of one node's link, with the time at which it is free again."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s, self._free, self._lock = bytes_per_s, 0.0, threading.Lock()
 
     def take(self, earliest: float, nbytes: int) -> tuple[float, float]:
-        """Start and end of a transfer of ``nbytes`` that may not start before ``earliest``."""
+        """Return the start and end of a transfer of ``nbytes`` that may not start before ``earliest``."""
         with self._lock:
             start = max(self._free, earliest)
             end = start + nbytes / self._bytes_per_s
-            if nbytes:  # an empty answer waits for earlier messages, and delays no other
+            if nbytes:  # an empty answer waits for earlier messages, but does not delay others
                 self._free = end
             return start, end
 
@@ -80,12 +80,12 @@ class _Shaped(Transport):
         return f"{self.link!r}.around({self.transport!r})"
 
     def depart(self, frames: Frames) -> Frames:
-        """The frames, after one that says when their first byte leaves."""
+        """Prepend a frame that states when the first byte of the frames leaves."""
         start, _ = self._out.take(time.monotonic(), size(frames))
         return [_DEPARTURE.pack(start), *frames]
 
     def arrive(self, frames: Frames) -> Frames:
-        """The frames that ``depart`` sent, once their last byte would be here."""
+        """Return the frames that ``depart`` sent, once their last byte would have arrived."""
         if not frames or len(frames[0]) != _DEPARTURE.size:
             raise ValueError(f"{UNSHAPED} Give both the same config.")
         (start,) = _DEPARTURE.unpack(frames[0])
@@ -93,7 +93,7 @@ class _Shaped(Transport):
         if not abs(ahead) < _PLAUSIBLE_S:
             raise ValueError(f"The peer says that its message left {ahead:g} seconds from now.")
         if ahead > 0:
-            time.sleep(ahead)  # another sender's message may leave before it
+            time.sleep(ahead)  # another sender's message may leave before this one
         _, end = self._in.take(start, size(frames[1:]))
         left = end + self.link.latency_s - time.monotonic()
         if left > 0:
@@ -135,7 +135,7 @@ class _ShapedChannel(Channel):
 
 
 class _Arriving:
-    """A caller that gets an answer once its last byte would be here."""
+    """A caller that receives an answer once its last byte would have arrived."""
 
     def __init__(self, node: _Shaped, caller: Caller) -> None:
         self._node, self._caller, self.failed = node, caller, caller.failed

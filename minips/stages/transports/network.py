@@ -1,4 +1,4 @@
-"""Addresses of host and port for transports over a network."""
+"""Host-and-port addresses for transports over a network."""
 
 import errno
 import ipaddress
@@ -15,12 +15,12 @@ LOOPBACKS = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
 
 
 class NetworkTransport(Transport):
-    """Addresses are ``scheme://host:port``: port 0 for a free one; the loopback unless another host is named."""
+    """Addresses are ``scheme://host:port``; port 0 means any free port. The default host is the loopback."""
 
     extra: ClassVar[str] = "transports"
 
     def bind(self, address: str | None) -> tuple[socket.socket, str]:
-        """A socket that listens at the address, and the address that it got. OSError, a sentence, where that fails."""
+        """Return a socket that listens at the address, and its address. OSError, with a sentence, if that fails."""
         host, port = self.host_and_port(address)
         try:
             for family, place in _places(host, port):
@@ -32,17 +32,17 @@ class NetworkTransport(Transport):
                         raise
                     failed = error
             raise failed
-        except (OSError, UnicodeError) as error:  # the latter for an impossible host name
+        except (OSError, UnicodeError) as error:  # UnicodeError for an impossible host name
             raise self.unservable(host, port, error) from None
 
     def free_port(self, address: str | None) -> tuple[str, int]:
-        """The host's number and the port at which a library may listen, 0 for any port. OSError as for `bind`."""
+        """Return a host's number and the port at which a library may listen, 0 for any port. OSError as for `bind`."""
         sock, _ = self.bind(address)
         with sock:
             return sock.getsockname()[0], self.host_and_port(address)[1]
 
     def open_socket(self, address: str, timeout: float) -> socket.socket:
-        """A socket connected to the address. ConnectionError where no server answers."""
+        """Return a socket connected to the address. ConnectionError if no server answers."""
         host, port = self.host_and_port(address)
         try:
             for number in _numbers(host):
@@ -55,8 +55,8 @@ class NetworkTransport(Transport):
             raise ConnectionError(f"No server answers at {address}: {error}. Is the server running?") from None
 
     def resolve(self, address: str, timeout: float, names: Iterable[str] = ("localhost",)) -> tuple[str, int]:
-        """Host and port for a library that connects; one of these ``names`` is replaced by the number at which a server
-        listens. ConnectionError as for `open_socket`.
+        """Return host and port for a library that connects; a host in ``names`` is replaced by the number at which a
+        server listens. ConnectionError as for `open_socket`.
         """
         host, port = self.host_and_port(address)
         if host not in names:
@@ -65,7 +65,7 @@ class NetworkTransport(Transport):
             return sock.getpeername()[0], port
 
     def host_and_port(self, address: str | None) -> tuple[str, int]:
-        """Host and port of ``scheme://host:port``; an IPv6 host stands in brackets. None: a free port here."""
+        """Return host and port of ``scheme://host:port``; an IPv6 host has brackets. None means a free port here."""
         host, separator, port = self.rest(f"{self.scheme}://:0" if address is None else address).rpartition(":")
         if not separator or not port.isdecimal() or int(port) > 65535:
             takes = f"{type(self).__name__} takes an address such as {self.scheme}://127.0.0.1:5000"
@@ -73,7 +73,7 @@ class NetworkTransport(Transport):
         return host.strip("[]") or loopback(), int(port)
 
     def address(self, host: str, port: int) -> str:
-        """The address of a host and a port."""
+        """Return the address of a host and a port."""
         return f"{self.scheme}://{netloc(host, port)}"
 
     def plain(self, address: str | None, file: str, plaintext: bool) -> bool:
@@ -88,21 +88,21 @@ class NetworkTransport(Transport):
         return True
 
     def unservable(self, host: str, port: int, error: Exception) -> OSError:
-        """The error for an address that cannot be used."""
+        """Return the error for an address that cannot be used."""
         advice = "Name an address that this machine has."
         if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES):
             advice = "Choose another port, or 0 for a free one."
-        why = (getattr(error, "strerror", None) or message_of(error)).partition(" (while")[0]  # of create_server
+        why = (getattr(error, "strerror", None) or message_of(error)).partition(" (while")[0]  # by create_server
         return OSError(f"{self.address(host, port)} cannot be served: {why}. {advice}")
 
 
 def netloc(host: str, port: int | str) -> str:
-    """``host:port`` in the form that libraries take."""
+    """Return ``host:port`` in the form that libraries accept."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def loopback() -> str:
-    """This machine's address for itself: 127.0.0.1, or ::1 where that is the only one."""
+    """Return this machine's address for itself: 127.0.0.1, or ::1 if that is the only one."""
     for host, family in LOOPBACKS.items():
         with suppress(OSError), socket.socket(family) as sock:
             sock.bind((host, 0))
@@ -111,26 +111,26 @@ def loopback() -> str:
 
 
 def _numbers(host: str) -> list[str]:
-    """The numbers to try for a host: localhost is either loopback, whatever the hosts file says."""
+    """Return the numbers to try for a host: localhost means either loopback, whatever the hosts file says."""
     return [*LOOPBACKS] if host == "localhost" else [host]
 
 
 def _places(host: str, port: int) -> list[tuple[int, Any]]:
-    """The families and addresses of a host, IPv4 first. OSError for an unknown name."""
+    """Return the families and addresses of a host, IPv4 first. OSError for an unknown name."""
     kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
     found = [socket.getaddrinfo(number, port, type=kind, flags=flags) for number in _numbers(host)]
     return sorted(((family, place) for places in found for family, *_, place in places), key=lambda one: one[0])
 
 
 def is_number(host: str) -> bool:
-    """True for a numeric address, which needs no look-up; False for a name."""
+    """Return True for a numeric address, which needs no look-up, and False for a name."""
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host))
     return False
 
 
 def is_loopback(host: str) -> bool:
-    """True for an address that only this machine can reach. Looks up no names; localhost is known."""
+    """Return True for an address that only this machine can reach. Looks up no names; localhost is known."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

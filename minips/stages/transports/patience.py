@@ -1,4 +1,4 @@
-"""Limits on a process' peers: how slow they may be, and how many bytes may come in at once."""
+"""Limits on a process's peers: how slow they may be, and how many bytes may arrive at the same time."""
 
 import socket
 import struct
@@ -13,19 +13,19 @@ from minips.stages.transports.framing import AHEAD_BYTES
 from minips.stages.transports.wire import Wire
 
 SLOWEST_BPS, TICK_S = 1_000, 1.0
-"""The fewest bytes a second from a peer that has bytes due, and the seconds between two looks at a wait."""
+"""The lowest rate, in bytes per second, of a peer that has bytes due, and the seconds between two checks of a wait."""
 LOOKS = 20
-"""A wait gets at least so many looks before it has lasted too long."""
+"""A wait is checked at least this many times before it can have lasted too long."""
 STRANGER_S, STALLED_S = 15.0, 75.0
-"""By default, the longest wait for a peer's first call, and the longest that a peer may stay below `SLOWEST_BPS`."""
+"""By default, the seconds to wait for a peer's first call, and the seconds that a peer may stay below `SLOWEST_BPS`."""
 OUTSTANDING_BYTES, AT_ONCE = 2**24, 64
-"""Bytes that a connection may have outstanding besides a message; how many largest messages may come in at once."""
+"""The bytes that a connection may have outstanding besides a message; how many largest messages may arrive together."""
 _TCP_INFO = struct.Struct("120xQQ8xI")
 
 
 class Limit:
-    """A limit on a wait for a peer. The waiter looks every ``tick`` seconds, at least ``least_s``. A later look counts
-    as one tick: a delay of this process itself is not the peer's stall, and bytes that came meanwhile are read first.
+    """A limit on a wait for a peer. The waiter checks it every ``tick`` seconds (at least ``least_s``). A late check
+    counts as one tick: a delay of this process is not the peer's stall, and bytes that came meanwhile are read first.
     """
 
     def __init__(self, seconds: float, least_s: float = 0.0) -> None:
@@ -33,7 +33,7 @@ class Limit:
         self.left, self._last = seconds, time.monotonic()
 
     def over(self) -> bool:
-        """Look at the clock. True once the wait has lasted for the limit."""
+        """Check the clock. Return True once the wait has reached the limit."""
         now = time.monotonic()
         self.left -= min(now - self._last, self.tick)
         self._last = now
@@ -41,7 +41,7 @@ class Limit:
 
 
 def outlasts(seconds: float, ended: threading.Event) -> bool:
-    """Wait for a `Limit` of so many seconds. False where ``ended`` is set meanwhile."""
+    """Wait for a `Limit` of ``seconds`` seconds. Return False if ``ended`` is set meanwhile."""
     left = Limit(seconds)
     while not ended.wait(left.tick):
         if left.over():
@@ -50,14 +50,14 @@ def outlasts(seconds: float, ended: threading.Event) -> bool:
 
 
 def timeval(seconds: float) -> bytes:
-    """Seconds, at least a microsecond, in the format of POSIX's time-outs of sockets."""
+    """Return seconds, at least a microsecond, in the format of POSIX's socket time-outs."""
     whole, micro = divmod(max(int(seconds * 1e6), 1), 10**6)
     return struct.pack("ll", whole, micro)
 
 
 class Patience:
-    """The time that a peer has for bytes that are due: each ``seconds`` times 1 kB of them, or all the rest, must come
-    within ``seconds`` of the bytes before. Count them at least every ``tick`` seconds.
+    """Limits how slow a peer may be: each ``seconds`` times 1 kB of due bytes, or all the rest, must pass within
+    ``seconds`` of the preceding bytes. Count the bytes at least every ``tick`` seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -69,7 +69,7 @@ class Patience:
         self._limit, self._left = Limit(self._seconds), self._seconds * SLOWEST_BPS
 
     def count(self, nbytes: int, due: bool = True) -> None:
-        """Count bytes that came or went. ConnectionError where they are too few and some are ``due``."""
+        """Count bytes that were sent or received. ConnectionError if they are too few and some are ``due``."""
         self._left -= nbytes
         if not due or self._left <= 0:
             self._begin()
@@ -78,7 +78,7 @@ class Patience:
 
 
 def receive_within(seconds: float, wire: Wire, limit: int | None = None) -> tuple[int, Frames]:
-    """The next message from a wire. TimeoutError where it is not complete within a `Limit` of ``seconds``."""
+    """Return the next message from a wire. TimeoutError if it is not complete within a `Limit` of ``seconds``."""
     left = Limit(seconds)
     while True:
         try:
@@ -89,14 +89,14 @@ def receive_within(seconds: float, wire: Wire, limit: int | None = None) -> tupl
 
 
 class Flow:
-    """A TCP connection that a library reads and writes, and both sides' progress, by Linux's statistics."""
+    """A TCP connection that a library reads and writes; Linux's statistics show the progress of both sides."""
 
     def __init__(self, sock: Any, stalled_s: float) -> None:
         self.sock, self.received, self._acked = sock, 0, 0
         self._incoming, self._outgoing = Patience(stalled_s), Patience(stalled_s)
 
     def progress(self) -> tuple[int, int, int]:
-        """The bytes that the peer acknowledged, that it sent, and that are still to be sent; 0 where unknown."""
+        """Return how many bytes the peer acknowledged, the peer sent, and are still to be sent; 0 if unknown."""
         with suppress(AttributeError, OSError, struct.error):
             acked, received, waits = _TCP_INFO.unpack(
                 self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
@@ -105,7 +105,7 @@ class Flow:
         return 0, 0, 0
 
     def look(self, due: bool) -> None:
-        """ConnectionError where the peer stalls while bytes are ``due`` from it, or does not take those sent to it."""
+        """Raise ConnectionError if the peer stalls while bytes are ``due`` from it, or does not accept sent bytes."""
         (acked, received, waits), had, taken = self.progress(), self.received, self._acked
         self.received, self._acked = received, acked
         self._incoming.count(received - had, due and received > 0)
@@ -113,24 +113,24 @@ class Flow:
 
 
 class BegunError(BlockingIOError):
-    """Bytes have arrived, but no complete TLS record yet."""
+    """Bytes have arrived, but not yet a complete TLS record."""
 
 
 class _Incoming:
-    """The incoming bytes of large messages, over all connections of this process."""
+    """The bytes of large messages that are arriving, over all connections of this process."""
 
     def __init__(self) -> None:
         self._held, self._lock = 0, threading.Lock()
 
     def take(self, nbytes: int, limit: int) -> bool:
-        """Reserve so many bytes, or none where that would be too many; ``limit`` is the size of the largest message."""
+        """Reserve ``nbytes``, or nothing if that would be too much; ``limit`` is the size of the largest message."""
         with self._lock:
             fits = not self._held or self._held + nbytes <= AT_ONCE * limit
             self._held += nbytes if fits else 0
             return fits
 
     def wait(self, nbytes: int, limit: int, ended: Callable[[], bool]) -> int:
-        """Reserve ``nbytes`` and return them; 0 for small messages. ConnectionError once the connection has ended."""
+        """Reserve and return ``nbytes``; return 0 for small messages. ConnectionError once the connection has ended."""
         while nbytes > AHEAD_BYTES and not self.take(nbytes, limit):
             time.sleep(TICK_S / 50)
             if ended():
@@ -138,7 +138,7 @@ class _Incoming:
         return nbytes if nbytes > AHEAD_BYTES else 0
 
     def give(self, nbytes: int) -> None:
-        """Give reserved bytes back."""
+        """Release reserved bytes."""
         with self._lock:
             self._held -= nbytes
 

@@ -1,4 +1,4 @@
-"""Two processes of one machine: a Unix socket or, where the system has none, a local port."""
+"""Two processes of one machine: a Unix socket or, if the system has none, a local port."""
 
 import socket
 import sys
@@ -20,11 +20,11 @@ class LocalTransport(PatientTransport):
     """Addresses are names on one machine: ``scheme://name``."""
 
     reach = "machine"
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
+    max_message_bytes: int = option(2**31, "largest message accepted", minimum=2**10, unit="byte", operator=True)
 
     @abstractmethod
     def wire(self, sock: socket.socket) -> Wire:
-        """The wire of a connected socket."""
+        """Return the wire for a connected socket."""
 
     def listen(self, address: str | None) -> Listener[Wire]:
         address = address or f"{self.scheme}://{fresh_name()}"
@@ -37,7 +37,7 @@ class LocalTransport(PatientTransport):
             raise OSError(
                 f"{address} cannot be served: {error.strerror or error}. Choose another name, or None for a fresh one."
             ) from None
-        if isinstance(place, tuple):  # its port is known only now
+        if isinstance(place, tuple):  # the port is known only now
             address = "{}://{}:{}".format(self.scheme, *sock.getsockname())
         return SocketListener(sock, address, self.wire)
 
@@ -52,14 +52,14 @@ class LocalTransport(PatientTransport):
         return self.wire(sock)
 
     def make_socket(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
-        """A socket, and its place in the operating system for this name; on Linux nothing stays on the disk."""
+        """Return a socket, and its place in the operating system for this name; on Linux, no file is left on disk."""
         name = self.rest(address)
         if not hasattr(socket, "AF_UNIX"):
             host, _, port = name.rpartition(":")
             return socket.socket(), (host, int(port)) if port.isdigit() else (loopback(), 0)
         place = f"\0{name}"
         if sys.platform != "linux":
-            import tempfile  # which brings the compressors of archives along
+            import tempfile  # imported here, as it also imports the archives' compressors
 
             place = str(Path(tempfile.gettempdir()) / name)
         return socket.socket(socket.AF_UNIX), place

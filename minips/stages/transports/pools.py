@@ -1,11 +1,11 @@
-"""Several connections as one: the first carries the messages, and all together carry large ones.
+"""Several connections as one: the first carries the messages, and all carry parts of large messages.
 
 A network may give a single connection less than its full rate, and a kernel uses one core per connection for copies. So
-a large message is cut into equal shares, one for each connection, which travel side by side.
+a large message is divided into equal shares, one for each connection, which are sent in parallel.
 
-The client opens the connections of a pool, and each proves that it knows the token. Then it says over each where it
-belongs, and from then on the first one announces each message whose frames take 8 MiB or more. Both messages have the
-tag POOL:
+The client opens the connections of a pool, and each proves that it knows the token. Then the client states over each
+connection where it belongs. From then on, the first connection announces each message whose frames take 8 MiB or more.
+Both messages have the tag POOL:
 
     where it belongs     frames: the pool's key, 16 random bytes; the connection's place from 0, and their number
                          (1 byte each)
@@ -37,11 +37,11 @@ from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import POOL
 
 KEY_BYTES, MOST = 16, 16
-"""The most connections of one pool."""
+"""The length of a pool's key, in bytes, and the maximum number of connections of one pool."""
 SHARED_BYTES = 2**23
-"""Smaller messages take longer over several connections than over one, since threads have to wake up."""
+"""Smaller messages take longer over several connections than over one, since threads must wake up."""
 COMPLETE_S = 5.0
-"""How long the connections of a pool wait for each other."""
+"""The seconds that the connections of a pool wait for each other."""
 
 
 class Pool:
@@ -58,7 +58,7 @@ class Pool:
         self._blocks = Blocks()
         self._helpers = ThreadPoolExecutor(2 * len(wires), "minips-pool")  # both directions at once
         self.coming: tuple[int, Frames, list[Future[None]]] | None = None
-        """Tag and frames of a large message of which parts have arrived, and the futures of its shares."""
+        """The tag and frames of a large message that has partly arrived, and the futures of its shares."""
 
     def send(self, tag: int, frames: Frames) -> None:
         """Send a message over all the wires."""
@@ -69,11 +69,11 @@ class Pool:
             for sent in [self._helpers.submit(wire.write, between(body, share)) for wire, share in shares]:
                 sent.result()
         except BaseException:
-            self.first.shutdown()  # the place of the next message is lost
+            self.first.shutdown()  # the start of the next message is lost
             raise
 
     def receive(self, deadline: float | None, announced: Frames | None = None) -> tuple[int, Frames]:
-        """A message over all the wires: the one that ``announced`` describes, or the rest of the one before."""
+        """Receive a message over all the wires: the one that ``announced`` describes, or the rest of the last."""
         self.coming = self.coming or self._begin(announced or [])
         tag, frames, filling = self.coming
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
@@ -99,7 +99,7 @@ class Pool:
         return tag, cut(block, sizes), [self._helpers.submit(wire.fill, block[share]) for wire, share in shares]
 
     def _shares(self, total: int) -> list[slice]:
-        """The range of bytes for each wire."""
+        """Return each wire's range of bytes."""
         step = -(-total // (ALIGNMENT * len(self._wires))) * ALIGNMENT
         return [slice(step * place, min(step * (place + 1), total)) for place in range(len(self._wires))]
 
@@ -111,7 +111,7 @@ class Pool:
 
 
 def pool_of(wires: Sequence[SocketWire]) -> SocketWire:
-    """The client's side: join several wires to the same peer into one."""
+    """On the client's side, join several wires to the same peer into one."""
     if len(wires) == 1:
         return wires[0]
     key = secrets.token_bytes(KEY_BYTES)
@@ -121,23 +121,23 @@ def pool_of(wires: Sequence[SocketWire]) -> SocketWire:
 
 
 class Pools:
-    """The server's side: pools whose connections arrive one by one, each in its own thread."""
+    """On the server's side, joins connections that arrive one by one, each in its own thread, into pools."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._come: dict[bytes, dict[int, SocketWire]] = {}
 
     def join(self, wire: SocketWire, frames: Frames) -> SocketWire | None:
-        """Wait for the other wires of this one's pool. Returns the first wire, for the first one; None for the others,
-        which then belong to the pool.
+        """Wait for the other wires of this wire's pool. Return the first wire if this is the first one. Otherwise
+        return None: the wire then belongs to the pool.
 
-        TimeoutError where they do not come, ValueError where the frames make no sense.
+        TimeoutError if the other wires do not arrive, ValueError for malformed frames.
         """
         key, place, count = _parse_place(frames)
         with self._changed:
             come = self._come.setdefault(key, {})
             if place in come:
-                raise ValueError(f"there is a connection {place} of this pool already")
+                raise ValueError(f"this pool already has a connection {place}")
             come[place] = wire
             self._changed.notify_all()
             complete, left = False, Limit(COMPLETE_S)
@@ -158,7 +158,7 @@ def _parse_place(frames: Frames) -> tuple[bytes, int, int]:
 
 
 def between(buffers: Sequence[Buffer], share: slice) -> list[Buffer]:
-    """The part of these buffers, one after the other, that lies in a share, without a copy."""
+    """Return the part of these concatenated buffers that lies in a share, without a copy."""
     found: list[Buffer] = []
     end = 0
     for buffer in buffers:

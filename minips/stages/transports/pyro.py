@@ -1,16 +1,16 @@
-"""Pyro: remote objects. The client holds a proxy, and a method of the proxy is a method of the server's object.
+"""Pyro: remote objects. The client holds a proxy, and calls to the proxy are carried out by the server's object.
 
-The library (Pyro5) does proxies, messages with a checksum for their head, a choice of serializers, a daemon that finds
-the object and calls its method, and errors that are raised again at the caller. Its own servers wait in a pool of 80
-threads; here each connection has its own daemon and thread, since a parameter server's calls wait for each other. Pyro
-is called slow because its usual serializer, serpent, writes text: bytes as base64. With msgpack bytes stay bytes.
+The library (Pyro5) provides proxies, messages whose head has a checksum, a choice of serializers, a daemon that finds
+the object and calls its method, and errors that are raised again at the caller. Its own servers use a pool of 80
+threads. Here each connection has its own daemon and thread, since a parameter server's calls wait for each other. Pyro
+is known as slow because its usual serializer, serpent, writes text: bytes as base64. With msgpack bytes stay bytes.
 
 On the wire: Pyro's head, then the object, the method and the body (see `framing`) in msgpack. A message is joined (a
-copy), packed into msgpack and joined with the head; unpacked, and copied into writable memory. One call at a time is on
-the wire; see `blocking`. Left to itself Pyro reads a message with the serializer that its sender names, and one of
-those is marshal, which crashes the interpreter on 15 hostile bytes. So both sides check the head of each message before
-they read the rest: anything but a plain call in msgpack, or the answer to one, ends the connection. A peer that knows
-the token may stall in a message for as long as the system keeps its connection: Pyro has no time-out for that.
+copy), packed into msgpack and joined with the head; it is then unpacked, and copied into writable memory. Only one call
+at a time is on the wire; see `blocking`. By default Pyro reads a message with the serializer that its sender names, and
+marshal, one of those, crashes the interpreter on 15 hostile bytes. So both sides check the head of each message before
+they read the rest: anything but a plain call in msgpack, or its answer, ends the connection. A peer that knows the
+token may stall within a message for as long as the system keeps its connection: Pyro has no time-out for that.
 """
 
 import struct
@@ -27,7 +27,7 @@ _OBJECT = "minips"
 
 @cache
 def _msgpack_only() -> Any:
-    """The class of a connection that accepts only plain messages in msgpack."""
+    """Return the class of a connection that accepts only plain messages in msgpack."""
     from Pyro5 import errors, protocol, serializers, socketutil
 
     msgpack = serializers.serializers["msgpack"].serializer_id
@@ -72,7 +72,7 @@ class Pyro(BlockingTransport):
 
         class MsgpackProxy(Proxy):  # type: ignore[misc, unused-ignore]
             def _pyroGetMetadata(self, *told: Any, **known: Any) -> None:  # noqa: N802
-                self._pyroSerializer = "msgpack"  # from its first message on
+                self._pyroSerializer = "msgpack"  # starting with its first message
                 self._pyroConnection: Any = _msgpack_only()(self._pyroConnection.sock, _OBJECT, keep_open=True)
                 super()._pyroGetMetadata(*told, **known)
 
@@ -94,7 +94,7 @@ class Pyro(BlockingTransport):
                 return answer(body)
 
         with Daemon(connected_socket=sock) as daemon:
-            daemon.transportServer.conn.keep_open = True  # or it would close the socket on its replacement
+            daemon.transportServer.conn.keep_open = True  # otherwise it would close the socket when it is replaced
             daemon.transportServer.conn = _msgpack_only()(sock, keep_open=True)
             daemon.register(Remote(), _OBJECT)
             while daemon.transportServer.handleRequest():

@@ -1,18 +1,18 @@
-"""Shared memory: two processes of one machine see the same bytes, and a Unix socket carries the small part.
+"""Shared memory: two processes of one machine see the same bytes, and a Unix socket carries the small messages.
 
-A sender copies the frames of a large message into one of its segments and names it over the socket; the receiver's
-arrays are that very memory, without a further copy. When the last of them is gone, the receiver says so with its next
-message, and the segment is used again. Small messages travel through the socket.
+A sender copies the frames of a large message into one of its segments and names the segment over the socket. The
+receiver's arrays use that memory directly, without a further copy. When the last of them is gone, the receiver's next
+message returns the segment, which is reused. Small messages travel through the socket.
 
-A segment is unnamed memory (memfd_create): its descriptor is passed over the socket once, and the kernel frees it with
-the last process that maps it, whatever dies. It is sealed against shrinking, so that no peer can pull it away from
-under a reader.
+A segment is unnamed memory (memfd_create). Its descriptor is passed over the socket once, and the kernel frees it with
+the last process that maps it, even after a crash. It is sealed against shrinking, so that a peer cannot remove it while
+it is being read.
 
-    message    head, the frames' lengths (8 bytes each), the segments that the sender gives back (4 bytes each),
-               and the frames themselves where they travel through the socket; all little-endian, the head with
+    message    head, the frames' lengths (8 bytes each), the segments that the sender returns (4 bytes each),
+               and the frames themselves if they travel through the socket; all little-endian, the head with
                its numbers and each frame padded to a multiple of 64 bytes
-    head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, whose descriptor comes along),
-               2 zero bytes, number of frames, number of segments given back, segment (4 bytes each)
+    head       tag (1 byte), place (1 byte: 0 socket, 1 segment, 2 a new segment, sent with its descriptor),
+               2 zero bytes, number of frames, number of segments returned, segment (4 bytes each)
 """
 
 import mmap
@@ -48,8 +48,8 @@ _SOCKET, _SEGMENT, _NEW_SEGMENT = range(3)
 _SMALL_BYTES = 2**14
 _LEAST_BYTES = 2**20
 _MOST_IN_USE, SEGMENTS = 8, 32
-"""Segments of one sender. While so many are in use, its frames travel through the socket, which pushes back. Together
-they may be so many times as large as its largest message.
+"""The limits on one sender. While ``_MOST_IN_USE`` segments are in use, frames go through the socket, which slows the
+sender. All segments together may be ``SEGMENTS`` times as large as its largest message.
 """
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 
@@ -83,7 +83,7 @@ class _ShmWire(SocketWire):
                 os.close(one)
 
     def _segment(self, nbytes: int) -> tuple[int, int, list[int]]:
-        """A free segment that is large enough, or a new one and its descriptor."""
+        """Return a free segment that is large enough, or a new segment and its descriptor."""
         import fcntl
 
         fitting = [number for number in list(self._free) if len(self._mine[number]) >= nbytes]
@@ -113,7 +113,7 @@ class _ShmWire(SocketWire):
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
         if len(self._descriptors) > 1:
-            raise ValueError(f"{len(self._descriptors)} descriptors came where one is expected")
+            raise ValueError(f"{len(self._descriptors)} descriptors came, but one is expected")
         return int(got)
 
     def _map(self, segment: int) -> None:
@@ -133,18 +133,18 @@ class _ShmWire(SocketWire):
             os.close(descriptor)
 
     def take_segments(self, place: int, segment: int, done: Sequence[int]) -> None:
-        """Handle a head's news of segments: those given back, and a new one."""
+        """Handle a head's news of segments: those returned, and a new one."""
         if place == _NEW_SEGMENT:
             self._map(segment)
         self._free.update(set(done) & self._mine.keys())
 
     @property
     def segments(self) -> int:
-        """The number of segments made by this side."""
+        """The number of segments that this side has created."""
         return len(self._mine)
 
     def view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
-        """Frames within the peer's segment itself; it is given back when the last array over them is gone."""
+        """Return frames within the peer's segment, which is returned when the last array over them is gone."""
         total = sum(map(padded_size, sizes))
         if segment not in self._theirs or total > len(self._theirs[segment]):
             raise ValueError(f"there is no segment {segment} of {total} bytes")
@@ -156,12 +156,12 @@ class _ShmWire(SocketWire):
         super().close()
         while self._descriptors:
             os.close(self._descriptors.pop())
-        self._theirs.clear()  # memory under live arrays stays mapped until they are gone
+        self._theirs.clear()  # the memory of live arrays stays mapped until they are gone
         self._mine.clear()
 
 
 class _ShmFramer(Framer):
-    """A framer whose heads name segments."""
+    """A framer for heads that name segments."""
 
     def __init__(self, max_message_bytes: int, wire: _ShmWire) -> None:
         super().__init__(max_message_bytes)
@@ -173,7 +173,7 @@ class _ShmFramer(Framer):
         if place != _SOCKET and limit < self.max_message_bytes:
             raise ValueError("a peer that has not proved itself offers shared memory")
         if done > self._wire.segments:
-            raise ValueError(f"{done} segments are given back, and there are {self._wire.segments}")
+            raise ValueError(f"{done} segments are returned, but only {self._wire.segments} exist")
         end = _HEAD.size + 8 * count
         nbytes = padded_size(end + 4 * done)
         if nbytes > len(here):

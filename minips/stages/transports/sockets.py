@@ -1,7 +1,7 @@
 """Stream sockets as wires: blocking, with scatter-gather sends, and receives into the wire's own memory.
 
-Where the kernel has POSIX's time-outs, they are used: Python's would add a system call to each. Elsewhere `select`
-waits for bytes, and sends go out buffer by buffer.
+If the kernel has POSIX's time-outs, they are used: Python's would add a system call to each send and receive. Otherwise
+`select` waits for bytes, and sends go out buffer by buffer.
 """
 
 import select
@@ -20,18 +20,18 @@ from minips.stages.transports.wire import POOL, Wire
 from minips.words import message_of
 
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
-"""True where a socket has POSIX's time-outs."""
+"""True if sockets have POSIX's time-outs."""
 _ALL: int = getattr(socket, "MSG_WAITALL", 0)
 VECTORS = 512
-"""Buffers for one sendmsg; POSIX promises 16, Linux and macOS take 1024."""
+"""The number of buffers for one sendmsg; POSIX guarantees 16, Linux and macOS accept 1024."""
 
 
 class SharesLarge(Protocol):
-    """Wires that help another one with large messages: see `minips.stages.transports.pools`."""
+    """Wires that help another wire with large messages: see `minips.stages.transports.pools`."""
 
     least_bytes: int
     coming: Any
-    """A large message of which parts have arrived, or None."""
+    """A large message that has partly arrived, or None."""
     others: Sequence["SocketWire"]
 
     def send(self, tag: int, frames: Frames) -> None: ...
@@ -43,11 +43,11 @@ class SocketWire(Wire):
     """A wire over a stream socket, whose peer may stall for up to ``stalled_s`` seconds."""
 
     def __init__(self, sock: Any, framer: Framer, stalled_s: float = STALLED_S) -> None:
-        self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or something that behaves like one
+        self._sock, self.framer, self._tick = sock, framer, 0.0  # a socket, or an object that behaves like one
         self.stalled_s, self._scatters, self._over = stalled_s, hasattr(sock, "sendmsg"), threading.Event()
         self._look_s = Limit(stalled_s).tick
         self.receive_into: Callable[..., int] = sock.recv_into
-        """Receives bytes into a room, with flags."""
+        """The function that receives bytes into a room, with flags."""
         self.pool: SharesLarge | None = None
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)
@@ -81,8 +81,8 @@ class SocketWire(Wire):
             if message[0] == POOL and self.pool:
                 return self.pool.receive(deadline, message[1])
             return message
-        except BaseException as error:  # after a ValueError the peer gets an answer before the connection ends
-            if framer.begun and not isinstance(error, TimeoutError | ValueError):  # the next message's place is lost
+        except BaseException as error:  # after a ValueError the peer receives an answer before the connection ends
+            if framer.begun and not isinstance(error, TimeoutError | ValueError):  # the next message's start is lost
                 self.shutdown()
             raise
         finally:
@@ -90,7 +90,7 @@ class SocketWire(Wire):
                 INCOMING.give(held)
 
     def fill(self, room: memoryview) -> None:
-        """Fill the room with the next bytes. EOFError where the peer is gone."""
+        """Fill the room with the next bytes. EOFError if the peer is gone."""
         room = self.framer.fill(room)
         held, due = INCOMING.wait(len(room), self.framer.max_message_bytes, self._over.is_set), Patience(self.stalled_s)
         try:
@@ -100,7 +100,7 @@ class SocketWire(Wire):
             INCOMING.give(held)
 
     def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = ()) -> None:
-        """Send the buffers as they are, ``ancillary`` with their first bytes. OSError where the peer is gone."""
+        """Send the buffers as they are, and ``ancillary`` with their first bytes. OSError if the peer is gone."""
         total = sum(map(len, buffers))
         if total <= AHEAD_BYTES and not ancillary:
             buffers = [b"".join(buffers)]
@@ -109,7 +109,7 @@ class SocketWire(Wire):
             some: Sequence[Buffer] = left[:VECTORS] or buffers[:VECTORS]
             try:
                 sent = self._sock.sendmsg(some, ancillary) if self._scatters else self._sock.send(some[0])
-            except (BlockingIOError, TimeoutError):  # the peer took nothing for a tick
+            except (BlockingIOError, TimeoutError):  # the peer accepted nothing for a tick
                 sent = 0
             total -= sent
             if total <= 0:
@@ -121,7 +121,7 @@ class SocketWire(Wire):
             ancillary = () if sent else ancillary
 
     def take(self, room: memoryview, deadline: float | None, due: Patience | None = None) -> int:
-        """Receive bytes into the room; their number. EOFError where the peer is gone, TimeoutError at the deadline."""
+        """Receive bytes into the room; return the count. EOFError if the peer is gone, TimeoutError at ``deadline``."""
         while True:
             tick = self._look_s if deadline is None else min(self._look_s, max(deadline - time.monotonic(), 1e-3))
             try:
@@ -139,7 +139,7 @@ class SocketWire(Wire):
                     due.count(0)
                 elif isinstance(nothing, BegunError):
                     due = Patience(self.stalled_s)
-            except TimeoutError as error:  # the system's error for a peer that is gone
+            except TimeoutError as error:  # the system's error if the peer is gone
                 raise ConnectionError(message_of(error)) from None
             else:
                 if not got:
@@ -168,6 +168,6 @@ def advance(buffers: list[memoryview], done: int) -> None:
     while count < len(buffers) and done >= len(buffers[count]):
         done -= len(buffers[count])
         count += 1
-    del buffers[:count]  # in one step: each removal moves the rest
+    del buffers[:count]  # in one step, since each removal moves the rest
     if done:
         buffers[0] = buffers[0][done:]

@@ -1,7 +1,7 @@
-"""Calls over a connection that stays open, on which messages follow each other.
+"""Calls over a connection that stays open and carries one message after another.
 
 A `Wire` is one end of a connection: whole messages, in order. A `StreamChannel` makes calls over it, many of which may
-be outstanding; `answer_of` answers a call. Answers come in the order of the calls.
+be outstanding; `answer_of` answers a call. Answers arrive in the order of the calls.
 """
 
 import threading
@@ -20,7 +20,7 @@ from minips.words import message_of
 
 
 def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
-    """Tag and frames of the handler's answer to a call."""
+    """Return the tag and frames of the handler's answer to a call."""
     try:
         answer = connection.answer(frames)
         if len(answer) > MOST_FRAMES:
@@ -31,17 +31,17 @@ def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
 
 
 def refusal(error: Exception) -> tuple[int, Frames]:
-    """Tag and frames that report an error to the caller, in at most 2,000 characters."""
+    """Return the tag and frames that report an error to the caller, in at most 2,000 characters."""
     kind = next((one for one in COMMON if isinstance(error, one)), type(error))
     return ERROR, [kind.__name__.encode(), f"{message_of(error):.2000}".encode(errors="backslashreplace")]
 
 
 class StreamChannel(Channel):
-    """Calls go out under a lock, and the answers come back in the same order.
+    """Calls are sent under a lock, and their answers come back in the same order.
 
-    A thread that waits for an answer reads the wire itself, and delivers the answers that come before its own: no
-    thread has to wake another. A background thread, started when first needed, reads where several calls are under way,
-    and where no thread waits for an answer.
+    A thread that waits for an answer reads the wire itself, and delivers the answers that arrive before its own, so no
+    thread has to wake another. A background thread, started when first needed, reads if several calls are outstanding
+    or if no thread waits for an answer.
     """
 
     def __init__(self, wire: Wire, address: str) -> None:
@@ -64,7 +64,7 @@ class StreamChannel(Channel):
             if self._gone:
                 raise ConnectionError(str(self._gone))
             if self._waiting:
-                self.attend()  # may find that no thread can be started, so before anything waits
+                self.attend()  # may find that no thread can be started; so called before anything waits
             self._waiting.append(caller)
             try:
                 self._wire.send(CALL, frames)
@@ -74,11 +74,11 @@ class StreamChannel(Channel):
             except BaseException:
                 with suppress(ValueError):
                     self._waiting.remove(caller)
-                self._wire.shutdown()  # a partly sent message cannot be taken back
+                self._wire.shutdown()  # a partly sent message cannot be recalled
                 self.attend()
                 raise
             finally:
-                if self._gone:  # gone since the check above: no thread reads any more
+                if self._gone:  # gone since the check above: no thread reads anymore
                     self._fail(self._gone)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class StreamChannel(Channel):
                     pass
 
     def _read_one(self, deadline: float | None) -> bool:
-        """Take one message off the wire. False where none came in time, or none will ever come."""
+        """Read one message from the wire. Return False if none arrived in time, or none will ever arrive."""
         try:
             tag, frames = self._wire.receive(None if deadline is None else max(deadline - time.monotonic(), 0.0))
             caller = self._waiting.popleft()

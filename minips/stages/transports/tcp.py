@@ -1,4 +1,4 @@
-"""TCP: blocking sockets, scatter-gather sends, and receives straight into the arrays' final memory.
+"""TCP: blocking sockets, scatter-gather sends, and receives directly into the arrays' final memory.
 
 Messages travel as bodies, one after the other: see `minips.stages.transports.framing`.
 """
@@ -27,17 +27,17 @@ from minips.stages.transports.wire import Listener, Wire
 class Tcp(NetworkTransport, PatientTransport):
     """TCP connections: ``tcp://host:port``, port 0 for a free one. Loopback unless another host is named.
 
-    With a ``certificate`` and its ``key`` the server speaks TLS; with an ``authority`` so does the client, which
-    accepts only a server whose certificate that authority has signed (or is) for the host in its address.
+    With a ``certificate`` and its ``key`` the server uses TLS. With an ``authority`` the client does too: it accepts a
+    server only if its certificate is, or is signed by, that authority and names the host in the address.
     """
 
     name = "tcp"
     scheme = "tcp"
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
+    max_message_bytes: int = option(2**31, "largest message accepted", minimum=2**10, unit="byte", operator=True)
 
     certificate: str = option("", "the server's TLS certificate, a PEM file; empty: no TLS", operator=True)
     key: str = option("", "the key of that certificate, a PEM file", operator=True)
-    authority: str = option("", "whose certificates the client takes, a PEM file; empty: no TLS", operator=True)
+    authority: str = option("", "whose certificates the client accepts, a PEM file; empty: no TLS", operator=True)
 
     pool: int = option(2, "connections of a channel, which share large messages", minimum=1, maximum=MOST, step=1)
 
@@ -82,10 +82,10 @@ class Tcp(NetworkTransport, PatientTransport):
         return _TcpWire(sock, self.max_message_bytes, self.stalled_s, pools)
 
     def _guard(self) -> Callable[[socket.socket], Any]:
-        """The function that a server wraps around each accepted socket."""
+        """Return the function that a server applies to each accepted socket."""
         if not self.certificate:
             return lambda sock: sock
-        import ssl  # imported only where it is used
+        import ssl  # imported only when it is used
 
         from minips.stages.transports.tls import TlsSocket
 
@@ -97,7 +97,7 @@ class Tcp(NetworkTransport, PatientTransport):
 
 @contextmanager
 def _pem(**files: str) -> Iterator[None]:
-    """While the block reads these fields' files: ValueError, naming field and file, where one cannot be used."""
+    """Let the block read these fields' files. ValueError, naming field and file, if one cannot be used."""
     named = {f"Tcp.{field}": path for field, path in files.items() if path}
     for field, path in named.items():
         try:
@@ -112,8 +112,8 @@ def _pem(**files: str) -> Iterator[None]:
 
 
 def _unpaced(sock: socket.socket) -> socket.socket:
-    """The socket; on the loopback, with a congestion control that does not pace. BBR, perhaps the system's default,
-    spreads a message over a time measured on small ones, and the loopback has no congestion.
+    """Return the socket; on the loopback, with a congestion control that does not pace. BBR, possibly the system's
+    default, spreads a message over a time measured on small messages, but the loopback has no congestion.
     """
     with suppress(OSError):
         if hasattr(socket, "TCP_CONGESTION") and sock.getpeername()[0] in ("127.0.0.1", "::1"):

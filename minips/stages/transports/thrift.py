@@ -1,14 +1,14 @@
-"""Thrift: a service in an interface language, and a binary protocol for its calls.
+"""Thrift: a service defined in an interface language, and a binary protocol for its calls.
 
-The library (thriftpy2) reads the interface at run time, makes the classes of its calls, and writes and reads them.
-Elsewhere a compiler makes such classes for twenty languages, which is the purpose of an interface language. This
-interface has one method, from bytes to bytes.
+The library (thriftpy2) reads the interface at run time and makes the classes that write and read its calls. Other
+implementations compile such classes for twenty languages, which is the purpose of an interface language. This interface
+has one method, from bytes to bytes.
 
 On the wire: the name of the call, a number, and the body (see `framing`) as a field of type binary, whose length is a
-signed 32-bit number. thriftpy2 takes and gives `bytes` and buffers them: a message is joined (a copy), copied into the
-write buffer and out of it, into the read buffer and out of it, and once more into writable memory. One call at a time
-is on the wire; see `blocking`. A peer that knows the token may stall in a message for as long as the system keeps its
-connection.
+signed 32-bit number. thriftpy2 accepts and returns `bytes` and buffers them. A message is joined (a copy), copied into
+the write buffer and out of it, into the read buffer and out of it, and once more into writable memory. Only one call at
+a time is on the wire; see `blocking`. A peer that knows the token may stall in a message for as long as the system
+keeps its connection.
 """
 
 import io

@@ -1,7 +1,7 @@
-"""TLS between a socket and a wire: it encrypts what is sent, decrypts what comes in, and checks who answers.
+"""TLS between a socket and a wire: it encrypts sent bytes, decrypts received bytes, and checks the server's identity.
 
-The standard library's SSL sockets support neither scatter-gather nor two threads at once. So this module keeps the two
-directions apart: OpenSSL works on memory, under a lock that no thread holds while it waits for the network.
+The standard library's SSL sockets support neither scatter-gather nor two concurrent threads. So this module separates
+the two directions: OpenSSL works on memory, under a lock that no thread holds while it waits for the network.
 """
 
 import socket
@@ -15,11 +15,11 @@ from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.patience import BegunError, Limit, Patience, timeval
 
 CHUNK_BYTES = 2**18
-"""So many plain bytes are encrypted at a time."""
+"""The number of plain bytes that are encrypted at a time."""
 
 
 class TlsSocket:
-    """The part of a stream socket that a wire needs, over a connected one. It shakes hands when first used."""
+    """The part of a stream socket that a wire needs, with TLS over a connected one. It shakes hands when first used."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, stalled_s: float, host: str | None = None) -> None:
         self._sock, self._stalled_s = sock, stalled_s
@@ -34,7 +34,7 @@ class TlsSocket:
         self._greeted = False
 
     def shake_hands(self) -> None:
-        """Complete the handshake. ConnectionError where the peer does not speak TLS, or is not the expected one."""
+        """Complete the handshake. ConnectionError if the peer does not use TLS, or is not the expected one."""
         if self._greeted:  # flushing now might make a reader wait
             return
         left = Limit(HANDSHAKE_S)
@@ -55,12 +55,12 @@ class TlsSocket:
         self._flush()
 
     def sendmsg(self, buffers: Sequence[memoryview], ancillary: Sequence[Any] = ()) -> int:
-        """Send all of the buffers. Returns the number of their bytes."""
+        """Send all of the buffers, and return the number of their bytes."""
         self.shake_hands()
         total = 0
         for buffer in buffers:
             for start in range(0, len(buffer), CHUNK_BYTES):
-                with self._sending:  # ciphertext goes out in the order of encryption
+                with self._sending:  # ciphertext must be sent in the order of encryption
                     with self._encrypting:
                         self._tls.write(buffer[start : start + CHUNK_BYTES])
                         cipher = self._outgoing.read()
@@ -69,7 +69,7 @@ class TlsSocket:
         return total
 
     def recv_into(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
-        """Receive at least a byte. 0 where the peer is gone, BlockingIOError where no complete record came in time."""
+        """Receive at least one byte. Return 0 if the peer is gone; BlockingIOError if no whole record came in time."""
         self.shake_hands()
         for once_more in (True, False):
             try:
@@ -78,12 +78,12 @@ class TlsSocket:
             except ssl.SSLWantReadError:
                 if once_more and not self._more():
                     return 0
-            except ssl.SSLError as error:  # an end, or bytes that are not TLS
+            except ssl.SSLError as error:  # the connection ended, or the bytes are not TLS
                 raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
         raise BegunError
 
     def _more(self) -> bool:
-        """Read the network's next bytes. False at its end."""
+        """Read the network's next bytes. Return False at its end."""
         got = self._sock.recv_into(self._cipher)
         with self._encrypting:
             self._incoming.write(self._cipher[:got])

@@ -7,38 +7,38 @@ from minips.stage import Frames
 from minips.stages.transports.base import Closable
 
 CALL, ERROR, AUTH, POOL = range(4)
-"""Tags of messages: a call or its answer, a handler's error as text, a step of the authentication, news of a pool."""
+"""Tags of messages: a call or its answer, a handler's error as text, an authentication step, a pool's message."""
 
 
 class Interruptible(Closable):
-    """Something that one thread waits on and another can end: first ``shutdown`` from anywhere, then ``close`` by the
-    waiting thread.
+    """Something on which one thread waits and which another can end: first any thread calls ``shutdown``, then the
+    waiting thread calls ``close``.
 
-    A descriptor that is closed under a waiting thread may belong to another file when the thread looks again.
+    If a descriptor were closed while a thread waits on it, it could belong to another file when the thread continues.
     """
 
     @abstractmethod
     def shutdown(self) -> None:
-        """Wake the waiting threads with an OSError or EOFError. Safe to call from any thread, and twice."""
+        """Wake the waiting threads with an OSError or EOFError. May be called from any thread, and twice."""
 
 
 class Wire(Interruptible):
-    """One end of a connection: whole messages in order. One thread sends at a time, one receives."""
+    """One end of a connection: whole messages in order. At any time, at most one thread sends and one receives."""
 
     @abstractmethod
     def send(self, tag: int, frames: Frames) -> None:
-        """Send one message. OSError where the peer is gone."""
+        """Send one message. OSError if the peer is gone."""
 
     @abstractmethod
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        """The next message, its frames writable. A time-out loses nothing: the next call goes on from there.
+        """Return the next message, with writable frames. A time-out loses nothing: the next call continues from there.
 
-        EOFError where the peer is gone, TimeoutError after ``timeout`` seconds, ValueError past ``limit`` bytes.
+        EOFError if the peer is gone, TimeoutError after ``timeout`` seconds, ValueError above ``limit`` bytes.
         """
 
     def join(self, frames: Frames) -> "Wire | None":
-        """Add this connection to the pool that the frames name. Returns the wire that now carries its messages; None
-        where another thread serves it.
+        """Add this connection to the pool that the frames name. Return the wire that now carries its messages, or None
+        if another thread serves it.
         """
         raise ValueError(f"{type(self).__name__} knows no pools")
 
@@ -53,4 +53,4 @@ class Listener(Interruptible, Generic[P]):
 
     @abstractmethod
     def accept(self) -> P:
-        """The next connection. OSError once this is shut down."""
+        """Return the next connection. OSError once this listener is shut down."""

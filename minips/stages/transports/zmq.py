@@ -1,22 +1,22 @@
 """ZeroMQ: messages of many frames, queued and sent by libzmq's own threads, outside Python.
 
-The library frames messages, sends in the background and names each connection (ROUTER). It does not tell which peers
-have come or gone, since its sockets are meant to outlive connections. A parameter server needs to know. So a client
-says HELLO and BYE; both sides send an empty message over each connection twice a second, which libzmq refuses where the
-peer has gone; and libzmq reports the beginning and the end of connections (a monitor).
+The library frames messages, sends in the background and names each connection (ROUTER). It does not report when peers
+come or go, since its sockets are meant to outlive connections, but a parameter server needs to know. So a client sends
+HELLO and BYE. Both sides send an empty message over each connection twice a second, which libzmq refuses if the peer
+has gone. libzmq also reports the beginning and the end of connections (a monitor).
 
 On the wire: the tag in a frame of one byte, then the frames as they are (ZMTP 3). Large frames are not copied: libzmq
-sends from the caller's memory, and the receiver's arrays live in libzmq's. Copying small frames is faster.
+sends from the caller's memory, and the receiver's arrays use libzmq's memory. Small frames are copied, which is faster.
 
-A ZeroMQ socket belongs to one thread. The loop here owns it; other threads pass it their messages through a queue. The
-limit on a message holds for each frame while it is read, and afterwards for their sum. libzmq has no smaller limit for
-strangers. So every few milliseconds the server checks how much has come over connections that have not proved
-themselves, and cuts one that has sent more than a handshake, or taken too long.
+A ZeroMQ socket belongs to one thread. The loop here owns it; other threads pass messages to it through a queue. The
+size limit is applied to each frame while it is read, and afterwards to their sum. libzmq has no smaller limit for
+strangers. So every few milliseconds the server checks how many bytes have come over unauthenticated connections, and
+cuts one that has sent more than a handshake, or taken too long.
 
-Nor does libzmq report a message's progress, or push back: it reads ahead without end. So both sides ask Linux, and cut
-a connection that brought no whole message and too few bytes, or whose peer takes too few (`Flow`). A client sends no
-call while more than 16 MB of calls are outstanding, a server no answer while part of 16 MB has not left; and a server
-cuts a client whose calls exceed a message and 16 MB.
+libzmq also does not report a message's progress, or push back: it reads ahead without limit. So both sides query Linux,
+and cut a connection that delivered no whole message and too few bytes, or whose peer accepts too few (`Flow`). A client
+sends no call while more than 16 MB of calls are outstanding; a server sends no answer while part of 16 MB has not left.
+A server also cuts a client whose calls exceed a message plus 16 MB.
 """
 
 import os
@@ -43,13 +43,13 @@ _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5
 _FAREWELL_MS = 1_000
 _SMALL_BYTES, _FRAME_BYTES = 4_096, 512
-"""Frames up to this size are copied; a waiting frame takes about so many bytes besides its own."""
+"""Frames up to the first size are copied; a waiting frame needs about the second size in addition to its own bytes."""
 _LOOK_S, _STRANGER_BYTES = 0.005, 4_096
-"""Seconds between two looks at strangers, and the bytes of a handshake: both greetings and one message."""
+"""The seconds between two checks of strangers, and the bytes of a handshake: both greetings and one message."""
 _AT_ONCE = 256
-"""The loop receives at most so many messages before it looks at anything else, even in a flood."""
+"""The most messages that the loop receives before it checks anything else, even in a flood."""
 _ROOM = 32
-"""Descriptors that must be free before a socket is made; it takes a dozen."""
+"""The descriptors that must be free before a socket is created, which uses a dozen."""
 _making = threading.Lock()
 
 
@@ -61,14 +61,14 @@ class Zmq(NetworkTransport, PatientTransport):
     name = "zmq"
     scheme = "zmq"
     requires = ("zmq",)
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
+    max_message_bytes: int = option(2**31, "largest message accepted", minimum=2**10, unit="byte", operator=True)
 
     def listen(self, address: str | None) -> Listener[Wire]:
         host, port = self.free_port(address)
         loop = _Loop("ROUTER", self.max_message_bytes, self.stalled_s)
         try:
             loop.socket.bind(f"tcp://{netloc(host, port or '*')}")
-        except Exception as error:  # ZMQError is not an OSError
+        except Exception as error:  # a ZMQError is not an OSError
             loop.let_go()
             raise self.unservable(host, port, error) from None
         bound = loop.socket.last_endpoint.decode().rpartition(":")[2]
@@ -77,7 +77,7 @@ class Zmq(NetworkTransport, PatientTransport):
 
     def dial(self, address: str, timeout: float) -> Wire:
         host, port = self.host_and_port(address)
-        if not is_number(host):  # libzmq tries one address of a name, perhaps not the server's
+        if not is_number(host):  # libzmq tries only one address of a name, perhaps not the server's
             host, port = self.resolve(address, timeout, [host])
         loop = _Loop("DEALER", self.max_message_bytes, self.stalled_s)
         try:
@@ -92,7 +92,7 @@ class Zmq(NetworkTransport, PatientTransport):
 
 
 class _Loop(threading.Thread):
-    """The thread that owns a socket: it sends the wires' messages and sorts incoming ones by sender."""
+    """The thread that owns a socket: it sends the wires' messages and sorts incoming messages by sender."""
 
     def __init__(self, kind: str, max_message_bytes: int, stalled_s: float) -> None:
         import zmq
@@ -113,19 +113,19 @@ class _Loop(threading.Thread):
         self.socket.linger = _FAREWELL_MS
         self.socket.sndhwm = self.socket.rcvhwm = 0
         self.socket.maxmsgsize = max_message_bytes
-        self.socket.reconnect_ivl = -1  # a channel is one connection, and ends with it
+        self.socket.reconnect_ivl = -1  # a channel is one connection and ends with it
         self.socket.ipv6 = True
         self._twins: dict[int, _Twin] = {}
         self._strangers: set[_Twin | None] = set()
         if self._is_server:
-            self.socket.router_mandatory = True  # sending to a gone peer is an error
+            self.socket.router_mandatory = True  # makes sending to a gone peer an error
         begins = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_CONNECTED
         self._events: Any = self.socket.get_monitor_socket(begins | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
 
     def post(self, posted: "tuple[_ZmqWire, list[Buffer]] | None") -> None:
-        """Let the loop send a message over a wire. From any thread; None ends the loop."""
+        """Let the loop send a message over a wire; None ends the loop. May be called from any thread."""
         self._outbox.put(posted)
-        with suppress(OSError):  # full: it has rung already; closed: no thread waits
+        with suppress(OSError):  # full: the bell has already rung; closed: no thread waits
             self._bell.send(b"\0")
 
     def stop(self) -> None:
@@ -164,7 +164,7 @@ class _Loop(threading.Thread):
             self.let_go()
 
     def _meet_strangers(self) -> bool:
-        """Note new and ended connections, and cut strangers. True for a client without a server."""
+        """Note new and ended connections, and cut strangers. Return True for a client without a server."""
         import zmq
         from zmq.utils.monitor import recv_monitor_message
 
@@ -172,7 +172,7 @@ class _Loop(threading.Thread):
             while True:
                 event = recv_monitor_message(self._events, zmq.NOBLOCK)
                 number = event["value"]
-                self._forget(self._twins.get(number or -1))  # it belonged to another one that has gone
+                self._forget(self._twins.get(number or -1))  # the number belonged to another connection, which has gone
                 if event["event"] & (zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED):
                     if not self._is_server:
                         return True
@@ -188,7 +188,7 @@ class _Loop(threading.Thread):
         return False
 
     def _look(self) -> None:
-        """Cut peers that stall and, where all together have too much unanswered, the one with the most."""
+        """Cut peers that stall and, if all together have too much unanswered, the one with the most."""
         twins = [twin for twin in self._twins.values() if twin not in self._strangers]
         for twin in twins:
             try:
@@ -200,7 +200,7 @@ class _Loop(threading.Thread):
             self._cut(max(twins, key=lambda twin: twin.waits))
 
     def _cut(self, twin: "_Twin") -> None:
-        """End a connection at once: a peer that goes on sending gets a reset."""
+        """End a connection immediately: a peer that continues to send gets a reset."""
         with suppress(OSError):
             twin.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             twin.sock.shutdown(socket.SHUT_RDWR)
@@ -217,7 +217,7 @@ class _Loop(threading.Thread):
             twin.wire = None
 
     def trust(self, twin: "_Twin | None") -> None:
-        """Stop treating this connection as a stranger's. From any thread."""
+        """Stop treating this connection as a stranger's. May be called from any thread."""
         self._strangers.discard(twin)
 
     def _send(self, wire: "_ZmqWire", message: list[Buffer]) -> None:
@@ -239,12 +239,12 @@ class _Loop(threading.Thread):
             try:
                 part = self.socket.recv(zmq.NOBLOCK, copy=False)
                 if self._is_server:
-                    with suppress(zmq.ZMQError):  # a peer that does not speak ZMTP 3 may have no descriptor
+                    with suppress(zmq.ZMQError):  # a peer that does not use ZMTP 3 may have no descriptor
                         number = part.get(zmq.SRCFD)
                     peer = part.bytes
                     part = self.socket.recv(zmq.NOBLOCK, copy=False)
                 tag = part.bytes
-                while part.more:  # an empty frame is false
+                while part.more:  # checks the frame's flag, since an empty frame is false
                     part = self.socket.recv(zmq.NOBLOCK, copy=False)
                     frames.append(memoryview(bytearray(part.buffer)) if len(part) < _SMALL_BYTES else part.buffer)
             except zmq.ZMQError:
@@ -253,7 +253,7 @@ class _Loop(threading.Thread):
             if wire and wire.twin:
                 wire.twin.heard = True
             if peer and tag == _HELLO and not wire:
-                self._meet_strangers()  # the connection may have begun since
+                self._meet_strangers()  # the connection may have begun meanwhile
                 self.wires[peer] = wire = _ZmqWire(self, peer, self._twins.get(number or -1))
                 self.incoming.put(wire)
             elif wire and (tag == _BYE or len(tag) != 1):
@@ -266,7 +266,7 @@ class _Loop(threading.Thread):
                     self._cut(wire.twin)
 
     def let_go(self) -> None:
-        """Close the socket once its last messages have left, or a second later."""
+        """Close the socket when its last messages have left, or after one second."""
         self.socket.disable_monitor()
         self._events.close(0)
         for twin in list(self._twins.values()):
@@ -278,11 +278,11 @@ class _Loop(threading.Thread):
 
 
 class _Twin(Flow):
-    """A duplicate descriptor of one of libzmq's connections, to watch its progress."""
+    """A duplicate descriptor of one of libzmq's connections, used to watch its progress."""
 
     wire: "_ZmqWire | None" = None
     heard = False
-    """True where a whole message has come since the last look."""
+    """True if a whole message has arrived since the last check."""
 
     def __init__(self, sock: socket.socket, stalled_s: float) -> None:
         super().__init__(sock, stalled_s)
@@ -290,17 +290,17 @@ class _Twin(Flow):
 
     @property
     def waits(self) -> int:
-        """The weight of the messages that came and have not been received."""
+        """The weight of the messages that have arrived but have not been received."""
         return self.wire.came - self.wire.took if self.wire else 0
 
 
 def _twin(number: int, port: int) -> socket.socket | None:
-    """A duplicate descriptor of a connection that libzmq accepted at this port (0: any), safe from reuse; None where
-    the connection has gone, so that its number may be another's.
+    """Return a duplicate descriptor, safe from reuse, of a connection that libzmq accepted at this port (0: any); None
+    if the connection has gone, so that its number may belong to another.
     """
     with suppress(OSError):
         twin = socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
-        with suppress(OSError, IndexError):  # the latter for a Unix socket's name
+        with suppress(OSError, IndexError):  # IndexError for a Unix socket's name
             if port in (0, twin.getsockname()[1]):
                 return twin
         twin.close()
@@ -308,18 +308,18 @@ def _twin(number: int, port: int) -> socket.socket | None:
 
 
 def _weight(frames: Frames) -> int:
-    """Roughly the memory that frames take while they wait."""
+    """Return roughly the memory that frames need while they wait."""
     return size(frames) + _FRAME_BYTES * len(frames)
 
 
 def _check_room() -> None:
-    """OSError where few descriptors are free: libzmq ends the whole process when it gets none."""
+    """Raise OSError if few descriptors are free: libzmq ends the whole process when it cannot get one."""
     try:
         import resource
 
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         left = most - len(os.listdir("/dev/fd"))
-    except (ImportError, OSError):  # a system that does not tell
+    except (ImportError, OSError):  # a system that does not report this
         return
     if most != resource.RLIM_INFINITY and left < _ROOM:
         raise OSError(
@@ -335,7 +335,7 @@ class _ZmqWire(InboxWire):
         if twin:
             twin.wire = self
         self.came = self.took = 0
-        """The weights of all messages that came, and of the received ones."""
+        """The weights of all messages that have arrived, and of those received."""
         self._calls: deque[int] = deque()
         self._sent = self._taken = 0
 
@@ -348,13 +348,13 @@ class _ZmqWire(InboxWire):
         if self.ended:
             raise ConnectionError("the connection is closed")
         self._said += tag == AUTH
-        if self._said == 2:  # the server's proof, sent after the peer's
+        if self._said == 2:  # the server's proof, sent after the peer has sent its own
             self._said += 1
             self._loop.trust(self.twin)
         self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
 
     def _wait_for_room(self, weight: int) -> None:
-        """Wait until enough of the earlier messages have been answered or, at a server, have left."""
+        """Wait until enough earlier messages have been answered or, on a server, have left."""
         due = Patience(self._loop.stalled_s)
         while self._sent - self._taken > OUTSTANDING_BYTES and not self.ended:
             if self.peer and not (self.twin and self.twin.progress()[2]):
@@ -383,7 +383,7 @@ class _ZmqWire(InboxWire):
 
     def close(self) -> None:
         self.shutdown()
-        if self.peer is None:  # a client's loop has only this wire
+        if self.peer is None:  # a client's loop has only one wire
             self._loop.stop()
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1, for networks that let only the web pass: `calls` describes the messages."""
+"""HTTP/1.1, for networks that let only web traffic pass: `calls` describes the messages."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Http(CallTransport, PatientTransport):
     scheme = "http"
     requires = ("aiohttp",)
     pool: int = option(8, "connections for calls; 0: a new one for each", minimum=0, maximum=64)
-    max_message_bytes: int = option(2**31, "largest message that is taken", minimum=2**10, unit="byte", operator=True)
+    max_message_bytes: int = option(2**31, "largest message accepted", minimum=2**10, unit="byte", operator=True)
 
     def listen(self, address: str | None) -> Listener[RemoteCaller]:
         from minips.stages.transports.http.calls import HttpListener  # imports asyncio

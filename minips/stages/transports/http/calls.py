@@ -1,21 +1,21 @@
 """HTTP/1.1: each call is a POST whose body is the message, over connections that a pool keeps open.
 
-The library (aiohttp) does HTTP on both sides, in an event loop each, and the pool: a limit, connections that are used
-again, and dropped when they have idled too long. HTTP does not recognize a caller. So a client first asks (GET) for a
-session, and that answer ends only with the session; each side sees at once when the other one closes or dies, and a
-newline now and then shows that the line is alive. The calls of a session are numbered, since they overtake each other
-on several connections.
+The library (aiohttp) does HTTP on both sides, in an event loop on each, and manages the pool: it limits and reuses
+connections, and drops those that have been idle too long. HTTP does not identify a caller. So a client first requests
+(GET) a session, and that response ends only with the session. Each side sees immediately when the other closes or dies,
+and a newline every few seconds shows that the line is alive. A session's calls are numbered, since they overtake each
+other on several connections.
 
     GET  /    →  200, Minips-Session: its name, then a newline every few seconds
     POST /    Minips-Session, Minips-Call: 0, 1, 2 …; a body (see `framing`)  →  200 and a body
-              403 unknown session   410 it is over   411 413 length missing, or too long   400 nonsense
+              403 unknown session   410 ended session   411 413 length missing, or too long   400 malformed
               429 too many calls wait
 
-A session has up to 16 MB of calls outstanding, besides the one whose turn it is; the bodies of others are read later.
+A session may have 16 MB of calls outstanding in addition to the one being answered; further bodies are read later.
 
-A call whose connection could not be made has never reached the server, and is tried again, later each time; any other
-is not, as the server may have handled it. Bodies are written piece by piece and read into the memory where the arrays
-will live: one copy, besides those of the kernel and the event loop.
+A call whose connection could not be established never reached the server, and is retried with growing delays; any other
+call is not, as the server may have handled it. Bodies are written piece by piece and read into the arrays' final
+memory: one copy, in addition to those made by the kernel and the event loop.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ from minips.stages.transports.patience import INCOMING, OUTSTANDING_BYTES, Flow,
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
-_logger.addHandler(logging.NullHandler())  # messages of unauthenticated peers are shown on request only
+_logger.addHandler(logging.NullHandler())  # messages from unauthenticated peers are shown only on request
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
 _AT_ONCE, _WAITING = 8, 64
-"""The most calls of a client with their own connections, and of a session that wait for room."""
+"""The maximum numbers of a client's calls with their own connections, and of a session's calls that wait for room."""
 _AHEAD = 1024
-"""How far a call may run ahead of one that is still under way."""
+"""How far a call's number may be ahead of a call that is still outstanding."""
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
 _PIECE_BYTES = 2**18
@@ -55,11 +55,11 @@ _BUFFER_BYTES, _SERVER_BUFFER_BYTES = 2**20, 2**17
 _END, _LENGTH = b"\r\n\r\n", re.compile(rb"(?i)\r\ncontent-length:[ \t]*(\d{1,19})[ \t]*\r\n")
 """The end of a request's head, and its line with the length of the body."""
 _TURN_S = 0.01
-"""Seconds between two checks for room."""
+"""The seconds between two checks for room."""
 
 
 class _EventLoop(threading.Thread):
-    """An event loop and its thread."""
+    """An event loop with its thread."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -80,18 +80,18 @@ class _EventLoop(threading.Thread):
                     raise
 
     def run(self) -> None:
-        with self._runner:  # in the end it cancels the remaining tasks
+        with self._runner:  # on exit, it cancels the remaining tasks
             self._loop.run_forever()
 
     def stop(self) -> None:
         if self.is_alive():
-            with suppress(RuntimeError):  # closed in between
+            with suppress(RuntimeError):  # the loop was closed in between
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self.join(HANDSHAKE_S)
 
 
 async def _within(seconds: float, result: Awaitable[T]) -> T:
-    """Wait for a result. TimeoutError where it does not come within a `Limit` of so many seconds."""
+    """Wait for a result. TimeoutError if it does not arrive within a `Limit` of ``seconds``."""
     task, left = asyncio.ensure_future(result), Limit(seconds)
     try:
         while not (await asyncio.wait([task], timeout=left.tick))[0]:
@@ -103,7 +103,7 @@ async def _within(seconds: float, result: Awaitable[T]) -> T:
 
 
 class HttpServer(RemoteServer):
-    """The client's side: a session, and the pool."""
+    """The client's side: a session and the pool."""
 
     def __init__(self, url: str, pool: int, max_message_bytes: int) -> None:
         self.loop = _EventLoop(f"minips-http-{url}")
@@ -119,15 +119,15 @@ class HttpServer(RemoteServer):
         return sock
 
     async def open(self, timeout: float) -> None:
-        """Ask for a session and keep the line open."""
+        """Request a session and keep the line open."""
         import aiohttp
 
         at_once = self._pool or _AT_ONCE
-        self._turn = asyncio.Semaphore(at_once)  # in order; the connector's own queue lets a retry starve
+        self._turn = asyncio.Semaphore(at_once)  # fair; the connector's own queue lets a retry starve
         keeping: dict[str, Any] = {"keepalive_timeout": _IDLE_S} if self._pool else {"force_close": True}
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=at_once + 1, socket_factory=self._socket, **keeping),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeout),  # a handler may take its time
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeout),  # no limit on a handler's time
             read_bufsize=_BUFFER_BYTES,
         )
         self._line = await _within(timeout, self._http.get(self._url))
@@ -137,13 +137,13 @@ class HttpServer(RemoteServer):
         self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Read the line until it ends, and then end; a call still gets an answer that is on its way."""
+        """Read the line until it ends, then end the session; a call still receives an answer that is on its way."""
         try:
             while await _within(_SILENCE_S, self._line.content.readany()):
                 pass
             await asyncio.sleep(1.0)
         except Exception as error:
-            error.__traceback__ = None  # aiohttp raises the same error object again and again, which keeps all frames
+            error.__traceback__ = None  # aiohttp reraises the same error object, which would keep all frames
         await self._end()
 
     def begin(self, body: Body) -> Callable[[], memoryview]:
@@ -176,7 +176,7 @@ class HttpServer(RemoteServer):
         if self._line:
             self._line.close()
         await self._http.close()
-        for sock in self._sockets:  # an event loop would first send the rest of a call
+        for sock in self._sockets:  # otherwise the event loop would first send the rest of a call
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
@@ -191,7 +191,7 @@ class HttpServer(RemoteServer):
 
 
 class _HttpCaller(RemoteCaller):
-    """The server's side of a session. Its calls come over several connections and overtake each other."""
+    """The server's side of a session. Its calls arrive over several connections and overtake each other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,11 +203,11 @@ class _HttpCaller(RemoteCaller):
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
 
     def call(self, number: int, body: memoryview) -> "Future[Body]":
-        """Take in a call, to answer once those before it are answered. ValueError where its number makes no sense."""
+        """Accept a call, to be answered after those before it. ValueError for a repeated or too large number."""
         if not self._next <= number < self._next + _AHEAD or number in self._early:
             raise ValueError(f"Call {number} came when {self._next} was expected.")
         future: Future[Body] = Future()
-        future.set_running_or_notify_cancel()  # a broken connection must not take its turn away
+        future.set_running_or_notify_cancel()  # a broken connection must not cancel its turn
         self._early[number] = body, future
         while self._next in self._early:
             self._calls.put(self._early.pop(self._next))
@@ -215,7 +215,7 @@ class _HttpCaller(RemoteCaller):
         return future
 
     async def admit(self, number: int, nbytes: int) -> bool:
-        """Wait for room for a call's body. False where too many wait, or the session is over."""
+        """Wait for room for a call's body. Return False if too many calls wait, or the session has ended."""
         self._open += 1
         while number != self._ended and self._held + nbytes > OUTSTANDING_BYTES:
             if self._open > _WAITING or self.over.done():
@@ -225,11 +225,11 @@ class _HttpCaller(RemoteCaller):
         return True
 
     def ended(self, nbytes: int) -> None:
-        """Note the answer to a call of so many bytes."""
+        """Note that a call of ``nbytes`` bytes was answered."""
         self._open, self._held, self._ended = self._open - 1, self._held - nbytes, self._ended + 1
 
     def watch(self) -> None:
-        """Nothing: the listener watches, in the thread that reads."""
+        """Do nothing: the listener watches, in the thread that reads."""
 
     def serve(self) -> None:
         while call := self._calls.get():
@@ -238,33 +238,33 @@ class _HttpCaller(RemoteCaller):
                 answer = self.answer(body)
                 self._said += size(answer)
                 if self.over.done():
-                    raise ConnectionError("The session is over.")
+                    raise ConnectionError("The session has ended.")
                 future.set_result(answer)
                 while self._said - self.written > OUTSTANDING_BYTES and not self.over.done():
                     time.sleep(_TURN_S)
             except Exception as error:
                 future.set_exception(error)
                 raise
-            del call, body, future, answer  # before the next one comes
+            del call, body, future, answer  # frees them before the next call arrives
 
     def shutdown(self) -> None:
         self._calls.put(None)
-        with suppress(InvalidStateError):  # it is over already
+        with suppress(InvalidStateError):  # the session has already ended
             self.over.set_result(None)
 
     close = shutdown
 
 
 _Call = tuple[memoryview, Future[Body]]
-"""A call's body, and the future of its answer's."""
+"""A call's body, and the future of its answer's body."""
 
 
 class _Talk(Flow):
-    """A server's connection."""
+    """A connection on the server's side."""
 
     caller: _HttpCaller | None = None
     ours = False
-    """True where a request has begun and it is this side's turn."""
+    """True if a request has begun and the server must act next."""
 
     def __init__(self, sock: Any, stalled_s: float) -> None:
         super().__init__(sock, stalled_s)
@@ -272,7 +272,7 @@ class _Talk(Flow):
         self._head, self._left = bytearray(), 0
 
     def came(self, data: bytes) -> None:
-        """Note received bytes: heads of requests, and their bodies."""
+        """Note received bytes: the heads of requests, and their bodies."""
         body = min(self._left, len(data))
         self._left -= body
         head, start = self._head, 0
@@ -288,7 +288,7 @@ class _Talk(Flow):
         del head[:start]
 
     def check(self) -> None:
-        """ConnectionError for a peer that stalls, or stays a stranger for too long."""
+        """Raise ConnectionError for a peer that stalls, or stays a stranger for too long."""
         self.look(bool(self._head or self._left) and not self.ours)
         if self.caller and not self.caller.over.done():
             self._stranger = Limit(HANDSHAKE_S)
@@ -301,7 +301,7 @@ class _Talk(Flow):
 
 @cache
 def _protocol() -> Any:
-    """The class of a server's connection for aiohttp; it passes received bytes to its talk."""
+    """Return the class of a server's connection for aiohttp; it reports received bytes to its talk."""
     from aiohttp import web
 
     class Protocol(web.RequestHandler):  # type: ignore[misc, unused-ignore]
@@ -328,7 +328,7 @@ class HttpListener(InboxListener[RemoteCaller]):
         self._loop.begin(self._look())
 
     async def _take(self) -> None:
-        """Accept connections. asyncio's own server, as it closes, drops a new connection without closing it."""
+        """Accept connections. When asyncio's own server closes, it drops a new connection without closing it."""
         from aiohttp import web
 
         self._http: Any = web.Server(self._respond, handler_cancellation=True)
@@ -341,7 +341,7 @@ class HttpListener(InboxListener[RemoteCaller]):
                 access_log=None,
                 logger=_logger,
                 lingering_time=1.0,
-                keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client's: else it could cut a call
+                keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client's; otherwise it could cut a call
                 read_bufsize=_SERVER_BUFFER_BYTES,
             )
             made.talk = _Talk(connection, self._stalled_s)
@@ -355,7 +355,7 @@ class HttpListener(InboxListener[RemoteCaller]):
                 await asyncio.sleep(0.05)  # perhaps out of descriptors
 
     async def _look(self) -> None:
-        """Now and then hang up on peers that stall."""
+        """Hang up on peers that stall, checking regularly."""
         while not self._closing:
             await asyncio.sleep(min(Limit(self._stalled_s).tick, Limit(HANDSHAKE_S).tick))
             for protocol in self._http.connections:
@@ -419,7 +419,7 @@ class HttpListener(InboxListener[RemoteCaller]):
             return web.Response(status=400)
         except OSError:
             return web.Response(status=410)
-        except asyncio.CancelledError:  # the connection broke: the session lacks a call, or an answer
+        except asyncio.CancelledError:  # the connection broke: the session has lost a call or an answer
             caller.shutdown()
             raise
 
@@ -452,17 +452,17 @@ class HttpListener(InboxListener[RemoteCaller]):
 
     async def _stop(self) -> None:
         self._closing = True
-        with suppress(OSError):  # a connection wakes `_take`
+        with suppress(OSError):  # this connection wakes `_take`
             socket.create_connection(self._sock.getsockname()[:2], 0.2).close()
         await asyncio.wrap_future(self._taking)
         connections = [connection.transport for connection in self._http.connections]
         await self._http.shutdown(1.0)
         for connection in filter(None, connections):
-            connection.abort()  # even where its peer does not read
+            connection.abort()  # even if its peer does not read
 
 
 async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
-    """The pieces, all so small that the event loop need not copy bytes that the kernel does not take."""
+    """Yield pieces so small that the event loop need not copy bytes that the kernel does not accept."""
     small = b""
     for piece in body:
         if len(small) + len(piece) < _PIECE_BYTES:
@@ -476,7 +476,7 @@ async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
 
 
 async def _read(stream: Any, nbytes: int) -> memoryview:
-    """Read a body of this length into its own memory."""
+    """Read a body of ``nbytes`` bytes into its own memory."""
     body, end = memory(nbytes), 0
     while end < nbytes:
         chunk = await stream.readany()
