@@ -128,7 +128,7 @@ class Problem(ABC):
         return problem
 
     def fingerprint(self) -> str:
-        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text if X or y is not an array, or holds objects."""
+        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text if one is not an array, or holds objects."""
         digest = hashlib.sha256()
         for name in ("X", "y"):
             rows: Any = getattr(self, name, None)
