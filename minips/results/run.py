@@ -39,7 +39,7 @@ class Progress(NamedTuple):
     applied: int
     """Gradient steps of all workers in the pushes that were applied."""
     updates: int
-    """The number of steps that ends the run: workers × steps. Under BSP it excludes steps that departed workers miss."""
+    """The number of steps that ends the run: workers × steps. Under BSP, departed workers' later steps do not count."""
     losses: Rows
     """Rows of (seconds, step, training loss) so far."""
 
@@ -317,7 +317,7 @@ class Run:
         return [(name, value) for name, value in rows if value is not None]
 
     def summary(self) -> str:
-        """The run's main results as a text table."""
+        """The main results as a text table."""
         return align_pairs(self.rows())
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Schedules: the learning rate over the course of a run.
 
-The contract is `Schedule`: a factor of an optimizer's ``lr`` for each clock of all the workers. A clock is a round
-under BSP, and without rounds as many pushes as there are workers. The factor depends on the clock alone, so that all
+The contract is `Schedule`: a factor for an optimizer's ``lr`` at each clock of all workers. Under BSP a clock is a
+round; without rounds, it is as many pushes as there are workers. The factor depends only on the clock, so that all
 engines, and all servers of a run, take the same steps.
 """
 
@@ -23,10 +23,10 @@ class Schedule(Stage):
 
     @abstractmethod
     def factor(self, clock: int) -> float:
-        """The factor of the learning rate at this clock, from 0 on."""
+        """The factor of the learning rate at this clock; clocks count from 0."""
 
     def rate(self, lr: float, state: Mapping[str, Any]) -> float:
-        """The learning rate at the clock of an optimizer's state."""
+        """The learning rate at the clock in an optimizer's ``state``."""
         return lr * self.factor(state.get("clock", 0))
 
 
@@ -52,7 +52,7 @@ class Cosine(Schedule):
 @register
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """Multiplied by ``decay`` after every ``every`` clocks: ``decay^⌊clock/every⌋``.
+    """A factor that is multiplied by ``decay`` after every ``every`` clocks: ``decay^⌊clock/every⌋``.
 
     Source: He et al. 2016, "Deep Residual Learning for Image Recognition", section 3.4.
 

@@ -17,18 +17,18 @@ class Compressor(Stage):
 
     kind: ClassVar[str] = "compressor"
     identity: ClassVar[bool] = False
-    """True where the bytes stay as they are: the codec then leaves them alone."""
+    """True if the bytes are not changed. The codec then skips this compressor."""
     of_methods = {"identity": ("compress", "decompress")}
     most_bytes: ClassVar[float] = math.inf
     """The largest frame that the format, or its library, accepts."""
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:
-        """The compressed bytes; they may be longer where there is nothing to gain."""
+        """The compressed bytes. They may be longer than the input if it cannot be compressed."""
 
     @abstractmethod
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        """The original bytes. ValueError for damaged input or more than ``limit`` bytes of output."""
+        """The original bytes. Raises ValueError for damaged input or more than ``limit`` bytes of output."""
 
 
 @register
@@ -48,10 +48,10 @@ class NoCompression(Compressor):
 
 
 class BombError(ValueError):
-    """A frame would decompress to more bytes than allowed."""
+    """Raised if a frame would decompress to more bytes than allowed."""
 
 
 def check_size(size: int, limit: int) -> None:
-    """BombError where a frame would decompress to more than ``limit`` bytes."""
+    """Raise BombError if a frame would decompress to more than ``limit`` bytes."""
     if size > limit:
         raise BombError(f"The frame decompresses to more than the {limit} bytes that are allowed.")
