@@ -339,7 +339,7 @@ def work(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> None:
-    """Show a server's progress, its connected workers, and which of them wait for others. Rates are over one second."""
+    """Show a server's progress, its connected workers, and which of them wait for others. Rates cover one second."""
     from minips.drivers.connecting import status as ask_status
 
     addresses, transport = _reach(options, options.address)
@@ -501,8 +501,8 @@ def _version_of(package: str) -> str | None:
 
 @wrong_values()
 def lab(options: argparse.Namespace) -> None:
-    """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options go to
-    JupyterLab: --no-browser, --allow-root (which root has to give), and others as --option=value.
+    """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options are
+    passed to JupyterLab: --no-browser, --allow-root (required if you are root), and others as --option=value.
     """
     from minips.lab.course import jupyter, lessons
 
@@ -674,7 +674,7 @@ def _parser() -> argparse.ArgumentParser:
     by_hand = (*of_network, "--start-timeout-s")
     one = add(serve, "serve parameters to workers started by hand", *_PROBLEM, *_FILES, *by_hand)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
-    one.add_argument("--index", type=int, metavar="I", help="of several servers, serve only the one with this number")
+    one.add_argument("--index", type=int, metavar="I", help="serve only the server with this number, out of several")
     rejoin = "seconds until a worker whose connection broke loses its number to others (default %(default)s)"
     one.add_argument("--rejoin-s", type=float, default=REJOIN_S, metavar="S", help=rejoin)
     one.add_argument("--certificate", metavar="FILE.pem", help="use TLS with this certificate")
@@ -689,12 +689,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
     one = add(stages, "list the stages that can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
-    one.add_argument("--json", action="store_true", help="as JSON, with all that is known of each stage")
+    one.add_argument("--json", action="store_true", help="print JSON, with everything known about each stage")
     add(doctor, "check whether this machine is ready")
     one = add(lab, "open the lessons in JupyterLab")
     one.add_argument("folder", nargs="?", default="minips-lessons", help="folder for your copies (default %(default)s)")
     one.add_argument("--port", type=int, help="JupyterLab's port (default: the first free one from 8888 on)")
-    one.add_argument("--outputs", action="store_true", help="copy the outputs too, which give away the answers")
+    one.add_argument("--outputs", action="store_true", help="also copy the outputs, which reveal the answers")
     one.add_argument("--reset", action="store_true", help="forget your progress, after you confirm, and stop")
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")
     one = add(check, "grade an exercise in a notebook")

@@ -89,7 +89,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def holds(value: Any) -> bool:
-    """True if a file can hold this value, so that reading the file gives an equal value."""
+    """True if a file can hold this value, so that reading the file gives the same value."""
     if type(value) in (dict, list, tuple):
         try:
             return all(map(holds, (*value, *value.values()) if type(value) is dict else value))

@@ -33,7 +33,7 @@ class Schedule(Stage):
 @register
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From 1 to ``final`` along half a cosine: ``final + (1 − final)·(1 + cos(π·clock/steps))/2``, then ``final``.
+    """Falls from 1 to ``final`` along half a cosine: ``final + (1 − final)·(1 + cos(π·clock/steps))/2``, then stays.
 
     Source: Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", equation 5.
 
@@ -71,7 +71,7 @@ class StepDecay(Schedule):
 @register
 @dataclass(frozen=True)
 class Warmup(Schedule):
-    """``(clock + 1)/steps``, a line from 1/steps to 1; after that the schedule ``then``, whose clock starts there.
+    """A factor that rises linearly from 1/steps to 1, ``(clock + 1)/steps``; then the schedule ``then``, from clock 0.
 
     Source: Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 2.2.
 

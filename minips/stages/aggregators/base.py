@@ -53,7 +53,7 @@ class Aggregator(Stage):
 @register
 @dataclass(frozen=True)
 class Mean(Aggregator):
-    """The average, ``(g₁ + … + gₙ) / n``, in worker order, half floats in float32. One bad worker moves it anywhere."""
+    """The average, ``(g₁ + … + gₙ) / n``, in worker order, in at least float32. One bad worker can move it anywhere."""
 
     name = "mean"
     elementwise = tables = True

@@ -57,8 +57,8 @@ class TrimmedMean(Aggregator):
 class Krum(Aggregator):
     """The gradient with the lowest score, or the mean of the ``select`` gradients with the lowest (multi-Krum).
 
-    A gradient's score is the sum of its squared distances to the nearest n − bad − 2 others, over all tensors. Each of
-    several servers scores its own pieces. Krum tolerates ``bad`` bad workers if n ≥ 2·bad + 3, select ≤ n − bad − 2.
+    A gradient's score is the sum of its squared distances to the nearest n − bad − 2 others, over all tensors. Each
+    server scores only its pieces. Krum tolerates ``bad`` bad workers if n ≥ 2·bad + 3 and select ≤ n − bad − 2.
     Sources: Blanchard et al. 2017, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", section 4;
     for ``select``, El Mhamdi et al. 2018, "The Hidden Vulnerability of Distributed Learning in Byzantium".
     """

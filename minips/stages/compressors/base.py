@@ -1,7 +1,7 @@
 """The contract of a compressor, which stores the same data in fewer bytes, and `NoCompression`.
 
-``decompress(compress(b), limit)`` equals ``b``, and no input makes it produce more than ``limit`` bytes: a
-decompression bomb raises ValueError before it takes memory.
+``decompress(compress(b), limit)`` equals ``b``. No input makes ``decompress`` produce more than ``limit`` bytes: a
+decompression bomb raises ValueError before memory is allocated for it.
 """
 
 import math
@@ -13,14 +13,14 @@ from minips.stage import Buffer, Stage, register
 
 
 class Compressor(Stage):
-    """The contract. The input is any buffer of contiguous bytes; the output may be the same object."""
+    """The contract. The input is any buffer of contiguous bytes. The output may be the same object as the input."""
 
     kind: ClassVar[str] = "compressor"
     identity: ClassVar[bool] = False
     """True if the bytes are not changed. The codec then skips this compressor."""
     of_methods = {"identity": ("compress", "decompress")}
     most_bytes: ClassVar[float] = math.inf
-    """The largest frame that the format, or its library, accepts."""
+    """The size of the largest frame, in bytes, that the format or its library accepts."""
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:

@@ -35,7 +35,7 @@ class Zlib(Compressor):
 @register
 @dataclass(frozen=True)
 class Gzip(Zlib):
-    """DEFLATE in a gzip envelope, as in files and HTTP: 12 bytes more than zlib's. RFC 1952."""
+    """DEFLATE in a gzip envelope, as in files and HTTP: 12 bytes larger than zlib's. RFC 1952."""
 
     name = "gzip"
     window = zlib.MAX_WBITS | 16
@@ -44,7 +44,7 @@ class Gzip(Zlib):
 @register
 @dataclass(frozen=True)
 class Lz4(Compressor):
-    """LZ4 blocks: matches without entropy coding, fast enough to pay on quick links. Source: LZ4 block format."""
+    """LZ4 blocks: matches without entropy coding, fast enough to help even on fast links. Source: LZ4 block format."""
 
     name = "lz4"
     requires = ("lz4",)

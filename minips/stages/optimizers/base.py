@@ -17,7 +17,7 @@ class Optimizer(Stage):
 
     kind: ClassVar[str] = "optimizer"
     elementwise: ClassVar[bool] = False
-    """True if each value is changed independently, so that large tensors may be cut into pieces with own ``state``."""
+    """True if each value is changed independently, so that tensors may be cut into pieces, each with a ``state``."""
 
     @abstractmethod
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ _MOST = float(np.finfo(np.float64).max)
 @register
 @dataclass(frozen=True)
 class Uniform(Quantizer):
-    """2ᵇ evenly spaced levels from min to max, each value to the nearest: ``low + step · round((x − low) / step)``.
+    """Rounds to the nearest of 2ᵇ evenly spaced levels from min to max: ``low + step · round((x − low) / step)``.
 
     The step is ``(max − min) / (2ᵇ − 1)``, and the error is at most half a step. With b = 8 a code takes one byte;
     smaller codes are packed tightly, so one of 4 bits takes half a byte. If ``block`` is given, each run of ``block``
@@ -277,7 +277,7 @@ def bits16(rng: np.random.Generator, size: int) -> Array:
 
 def stretches(block: int, *arrays: Array) -> Iterator[Any]:
     """Cut flat arrays of equal size into cache-sized pieces. For each piece, yields the slice of its blocks and each
-    array's values, in a row for each block. A piece is whole blocks or part of one; with ``block`` 0 there is only one.
+    array's values, in a row for each block. A piece is whole blocks or part of one. ``block`` 0 is the whole array.
     """
     size = arrays[0].size
     block = block or max(size, 1)

@@ -128,7 +128,7 @@ def sent_count(fraction: float, size: int) -> int:
 def largest_indices(magnitudes: Array, count: int) -> Array:
     """The indices of the ``count`` largest magnitudes, in rising order.
 
-    A sample gives an estimate of the smallest of these; only values above it are partitioned, or all if too few are.
+    A sample gives an estimate of the smallest of these; only values that reach it are partitioned, or all if few do.
     """
     candidates = np.empty(0, np.intp)
     if count == 0:

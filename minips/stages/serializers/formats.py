@@ -44,7 +44,7 @@ class Json(Serializer):
 class Pickle(Serializer):
     """Python's own format, protocol 5. Arrays are sent out of band, so they are not copied (PEP 574).
 
-    Reading a pickle runs any code in it: a server accepts pickles only from authenticated peers and if configured to.
+    Reading a pickle runs any code in it: a server accepts one only from authenticated peers, if configured to.
     """
 
     name = "pickle"
