@@ -1,6 +1,6 @@
 """Classify tumours as benign or malignant: train on 455 of them, predict the other 114, and save the model to a file.
 
-Four worker processes send their gradients to a parameter server, which takes the steps. Run it as it is.
+Four worker processes send their gradients to a parameter server, which takes the steps. Run this file without changes.
 """
 
 import numpy as np
@@ -23,5 +23,5 @@ if __name__ == "__main__":
         print(f"  row {row:3}: {predicted[row]} with {certainty[row]:.0%}, but it is {NAMES[y_new][row]}")
 
     run.save("breast_cancer.npz")
-    again = ps.Run.load("breast_cancer.npz")  # perhaps later, in another program
+    again = ps.Run.load("breast_cancer.npz")  # perhaps later and in another program
     print(f"Loaded again: {again}, the same predictions: {np.array_equal(again.predict(X_new), predicted)}")

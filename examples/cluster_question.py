@@ -1,6 +1,6 @@
 """A question before you rent eight machines with links of 10 Gbit/s: two parameter servers, or a ring?
 
-The model has 25 MB, a step computes for 80 ms. Do eight bits help? Closed forms and a simulation answer.
+The model has 25 MB, and a step computes for 80 ms. Do eight bits help? Closed forms and a simulation give the answers.
 """
 
 import minips as ps

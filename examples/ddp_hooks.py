@@ -1,4 +1,4 @@
-"""Hooks of DistributedDataParallel on two processes: the bytes that a rank gives to collectives, and the accuracy."""
+"""Compares hooks of DistributedDataParallel on two processes: the bytes a rank passes to collectives, and accuracy."""
 
 import os
 import tempfile

@@ -1,6 +1,6 @@
 """Predict a disease's progress, with a decaying learning rate; stop early, resume, and get the result of a single run.
 
-The evaluations go to ``diabetes.csv``, the run to ``diabetes.npz``.
+The evaluations are written to ``diabetes.csv``, and the run to ``diabetes.npz``.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""Federated averaging: workers take several steps of their own before they send anything.
+"""Federated averaging: workers take several local steps before they send anything.
 
-The server moves by the workers' average change: FedAvg (McMahan et al. 2017) or, with Nesterov's momentum, DiLoCo
-(Douillard et al. 2023). Ten local steps take a tenth of the bytes.
+The server changes its parameters by the workers' average change: FedAvg (McMahan et al. 2017) or, with Nesterov's
+momentum, DiLoCo (Douillard et al. 2023). With ten local steps, a run sends a tenth of the bytes.
 """
 
 import minips as ps

@@ -8,8 +8,8 @@ Read it from top to bottom: the problem, a worker's loop, and the shard, which d
 layers between them: arrays become parts, parts become frames, and frames become bytes. The server is last: the proof
 that a peer knows the token, a thread for each connection, and the command line.
 
-Both sides speak version 3 of minips/core/PROTOCOL.md, so they train with `minips work` and `minips serve`, under BSP to
-the same bits. Left out are pulls by names and rows, saved runs, other codecs, reconnecting, several servers, and TLS.
+Both sides use version 3 of minips/core/PROTOCOL.md, so they can train with `minips work` and `minips serve`; under BSP,
+the bits are the same. Omitted: pulls by names and rows, saved runs, other codecs, reconnecting, several servers, TLS.
 """
 
 import argparse
@@ -32,12 +32,12 @@ from minips.datasets import digits
 
 WORKERS, STEPS = 4, 200  # the run is over once WORKERS × STEPS pushes have been applied
 BATCH, LR, SEED = 32, 0.1, 0  # rows of one gradient, learning rate, seed of the batches
-TIMEOUT_S = 60.0  # the longest that a call waits for other workers
-SILENCE_S = 30.0  # the longest that a worker says nothing and still counts
-PROOF_S = 5.0  # the longest that the server waits for a peer to prove that it knows the token
-MEET_S = 600.0  # the longest wait for all workers to come
-LOOK_S = 0.2  # the time between two looks at what may have changed
-MEMORY = {"exact": "none", "sign": "errorfeedback"}  # by codec, what its sender remembers; sign sends a bit a value
+TIMEOUT_S = 60.0  # the longest time that a call waits for other workers
+SILENCE_S = 30.0  # the longest silence after which a worker still counts
+PROOF_S = 5.0  # the longest time that the server waits for a peer's proof that it knows the token
+MEET_S = 600.0  # the longest wait for all workers to connect
+LOOK_S = 0.2  # the time between two checks for changes
+MEMORY = {"exact": "none", "sign": "errorfeedback"}  # each codec's memory at the sender; sign sends one bit per value
 # The settings that these workers can follow. They refuse a config that says otherwise.
 SUPPORTED = {"servers": 1, "sampling": "batch", "accumulate": 1, "overlap": False, "link": None, "delays": None}
 CALL, ERROR, AUTH, POOL = range(4)  # the tags of messages
@@ -46,7 +46,7 @@ KINDS = ("hello", "push", "push_pull", "pull", "alive", "bye")  # the calls of a
 Array = np.ndarray[Any, Any]
 Tensors = dict[str, Array]  # parameters or gradients
 Header = dict[str, Any]
-Packet = list[tuple[str, str, Tensors]]  # of each tensor its name, its codec, and the parts that the codec makes of it
+Packet = list[tuple[str, str, Tensors]]  # for each tensor: its name, its codec, and the parts that the codec made
 
 
 def loss_and_gradient(params: Tensors, X: Array, y: Array) -> tuple[float, Tensors]:
@@ -62,7 +62,7 @@ def loss_and_gradient(params: Tensors, X: Array, y: Array) -> tuple[float, Tenso
 
 
 def report(title: str, params: Tensors) -> None:
-    """Print the accuracy on held-out digits, and a digest of the parameters: it is equal where all their bits are."""
+    """Print the accuracy on held-out digits, and a digest of the parameters, which is equal if all their bits are."""
     _, _, X, y = digits()
     accuracy = np.mean((X @ params["W"] + params["b"]).argmax(axis=1) == y)
     digest = hashlib.sha256(b"".join(params[name].tobytes() for name in sorted(params))).hexdigest()
@@ -70,12 +70,12 @@ def report(title: str, params: Tensors) -> None:
 
 
 def work(address: tuple[str, int], token: bytes) -> None:
-    """Be one worker: compute a gradient, push it, pull the parameters, again, until the run is over."""
+    """Run one worker: until the run is over, compute a gradient, push it, and pull the parameters."""
     with socket.create_connection(address, 2 * TIMEOUT_S) as sock, sock.makefile("rwb") as server:
         prove(server, token)
         config = ask(server, "status", config=True)[0]["config"]
         codec = codec_of(config)
-        worker = ask(server, "hello", worker=-1)[0]["worker"]  # −1: be the first worker that is free
+        worker = ask(server, "hello", worker=-1)[0]["worker"]  # −1: the first free number
         X, y = (np.array_split(rows, config["workers"])[worker] for rows in digits()[:2])  # this worker's part
         size = min(config["batch_size"] or len(X), len(X))
         meet(server, worker)
@@ -83,7 +83,7 @@ def work(address: tuple[str, int], token: bytes) -> None:
         reply, params = ask(server, "pull", worker=worker)
         while not reply["done"]:
             clock = reply["clock"]
-            rng = np.random.default_rng([config["seed"], worker, clock, 0, 0])  # so every program draws the same rows
+            rng = np.random.default_rng([config["seed"], worker, clock, 0, 0])  # the same rows in every program
             batch = rng.choice(len(X), size, replace=False, shuffle=False)
             loss, gradients = loss_and_gradient(params, X[batch], y[batch])
             push: Header = {"worker": worker, "clock": clock, "version": reply["version"], "loss": loss}
@@ -93,7 +93,7 @@ def work(address: tuple[str, int], token: bytes) -> None:
 
 
 def codec_of(config: Header) -> str:
-    """The codec of the gradients. ValueError for a config that these workers cannot follow."""
+    """The codec of the gradients. Raises ValueError for a config that these workers cannot follow."""
     codec, memory = (config["push"][stage].get("name") for stage in ("quantizer", "memory"))
     if (codec, memory) not in MEMORY.items() or any(config.get(key, only) != only for key, only in SUPPORTED.items()):
         raise ValueError(f"Expected codecs of {MEMORY} and {SUPPORTED}; the server has {config}. Use minips work.")
@@ -101,7 +101,7 @@ def codec_of(config: Header) -> str:
 
 
 def meet(server: BufferedRWPair, worker: int) -> None:
-    """Wait until all workers are connected. Under ASP the first to come would otherwise do all the work."""
+    """Wait until all workers are connected. Otherwise, under ASP, the first to connect would do all the work."""
     deadline = time.monotonic() + MEET_S
     while time.monotonic() < deadline:
         status, _ = ask(server, "status")
@@ -114,12 +114,12 @@ def meet(server: BufferedRWPair, worker: int) -> None:
 class Shard:
     """The parameters, and who may push and pull when: all that a parameter server decides.
 
-    A worker's clock counts its pushes, the version counts the updates. Under BSP (bulk synchronous parallel) the pushes
-    of one clock, one from each live worker, are a round, and make one update with their mean. Under ASP (asynchronous
-    parallel) each push makes an update, divided by the number of workers: one push of each moves the parameters as far.
+    A worker's clock counts its pushes; the version counts the updates. Under BSP (bulk synchronous parallel), the
+    pushes of one clock, one from each live worker, form a round; their mean makes one update. Under ASP (asynchronous
+    parallel), each push makes an update, divided by the number of workers: one push of each moves as far as a round.
     Both follow one rule: a worker at clock c pushes or pulls once the version is at least c. Under ASP it always is.
 
-    Each method is called with the lock of ``changed`` held. A call that waits lets others have the lock meanwhile.
+    The lock of ``changed`` must be held when a method is called. While a call waits, it releases the lock to others.
     """
 
     def __init__(self, codec: str, consistency: str) -> None:
@@ -131,20 +131,20 @@ class Shard:
         self.rounds = consistency == "bsp"
         self.version = 0
         self.held: dict[int, Tensors] = {}  # the gradients that wait for their update, by worker
-        self.applied, self.duplicates = 0, 0  # pushes that are part of an update, and that came a second time
+        self.applied, self.duplicates = 0, 0  # the pushes that are in an update, and those that were repeated
         self.loss = 0.0  # of the last push
-        self.done, self.diverged = False, ""  # and why the run ended early, in words
+        self.done, self.diverged = False, ""  # and the reason for an early end
         self.began = time.monotonic()
 
         self.clocks = [0] * WORKERS
         self.live = set(range(WORKERS))  # the workers whose pushes a round needs
         self.connections: dict[Any, int] = {}  # the worker behind each connection
-        self.secrets = [""] * WORKERS  # of each worker's session, for further connections of the same session
+        self.secrets = [""] * WORKERS  # each session's secret, for further connections of that session
         self.heard = [self.began] * WORKERS  # when each worker last said something
         self.traffic = np.zeros((WORKERS, 2), int)  # bytes received and sent, by worker
 
     def push(self, worker: int, clock: int, gradients: Tensors, loss: float) -> str:
-        """Take the gradients of a worker's clock, once; their outcome. Those of the next clock wait for its round."""
+        """Accept the gradients of a worker's clock, once, and return the outcome. Early ones wait for their round."""
         due = self.clocks[worker]
         expected = {name: (p.shape, p.dtype.name) for name, p in self.params.items()}
         got = {name: (g.shape, g.dtype.name) for name, g in gradients.items()}
@@ -175,7 +175,7 @@ class Shard:
         return self.live - self.held.keys()
 
     def update(self) -> None:
-        """Make the update that is due, if one is: p ← p − lr·mean, the mean in worker order. Then wake all who wait."""
+        """If an update is due, make it: p ← p − lr·mean, the mean in worker order. Then wake all waiting calls."""
         if self.held and not self.done and not (self.rounds and self.missing()):
             pushes = [self.held[worker] for worker in sorted(self.held)]
             divisor = len(pushes) if self.rounds else WORKERS
@@ -192,10 +192,10 @@ class Shard:
         self.changed.notify_all()
 
     def join(self, connection: Any, worker: int, secret: str) -> Header:
-        """Let a connection be this worker or, where that is −1, the first that is free; the answer to its hello."""
+        """Give a connection this worker's number, or the first free one for −1. Returns the answer to the hello."""
         before = self.connections.get(connection)  # the worker that it is already, if it is one
         ours = {rank for rank in range(WORKERS) if hmac.compare_digest(self.secrets[rank].encode(), secret.encode())}
-        taken = {*self.connections.values()} - ours  # a further connection of a session knows its secret
+        taken = {*self.connections.values()} - ours  # further connections of a session know its secret
         free = [rank for rank in range(WORKERS) if rank not in taken] if before is None else [before]
         found = [rank for rank in free if worker in (-1, rank)]
         if not found:
@@ -212,14 +212,14 @@ class Shard:
         return reply | {"worker": worker, "secret": self.secrets[worker]}
 
     def leave(self, connection: Any) -> None:
-        """Forget a connection that has ended. A round no longer needs a worker that has no other connection."""
+        """Forget a connection that has ended. If it was the worker's last one, no round needs that worker any more."""
         worker = self.connections.pop(connection, -1)  # −1: it never said hello
         if worker not in self.connections.values():
             self.live.discard(worker)
         self.update()
 
     def status(self) -> Header:
-        """The progress of the run and the state of each worker, in the protocol's words."""
+        """The progress of the run and the state of each worker, under the protocol's names."""
         now = time.monotonic()
         workers = []
         for worker, clock in enumerate(self.clocks):
@@ -236,7 +236,7 @@ class Shard:
 
 def pack(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
     """The packet of tensors, with error feedback: for p = x + e, the codec's C(p) is sent, and p − C(p) is the next e.
-    So what one bit cannot hold is not lost, it comes later (Karimireddy et al. 2019).
+    So the part that one bit cannot hold is not lost, only sent later (Karimireddy et al. 2019).
     """
     packet = []
     for name, x in tensors.items():
@@ -248,16 +248,16 @@ def pack(tensors: Tensors, codec: str, errors: Tensors) -> Packet:
 
 
 def quantize(x: Array, codec: str) -> Tensors:
-    """The parts of an array: the array itself or, by ``sign``, a bit for each value and the mean magnitude."""
+    """The parts of an array: the array itself or, with ``sign``, a bit for each value and the mean magnitude."""
     if codec == "exact":
         return {"values": x}
     total = np.dot(np.abs(x).reshape(-1), np.ones(x.size, x.dtype))
-    like = np.empty((0, *x.shape), x.dtype)  # no bytes: its shape and its dtype are what travels
+    like = np.empty((0, *x.shape), x.dtype)  # no bytes: it sends only its shape and dtype
     return {"bits": np.packbits(x >= 0), "scale": np.array([total / np.float64(x.size)]), "like": like}
 
 
 def dequantize(parts: Tensors, codec: str) -> Array:
-    """The array that these parts stand for."""
+    """The array that these parts encode."""
     if codec == "exact":
         return parts["values"]
     x = np.empty(parts["like"].shape[1:], parts["like"].dtype)
@@ -267,7 +267,7 @@ def dequantize(parts: Tensors, codec: str) -> Array:
 
 
 def encode(header: Header, packet: Packet, **stamp: Any) -> list[bytes]:
-    """The frames of a message: the envelope (an answer's has a stamp), the header with an index, and the arrays."""
+    """The frames of a message: the envelope (with a stamp in an answer), the header with an index, and the arrays."""
     index = [[name, codec, [[key, x.dtype.name, x.shape] for key, x in parts.items()]] for name, codec, parts in packet]
     arrays = [x.tobytes() for _, _, parts in packet for x in parts.values()]
     envelope = {"v": 3, "s": "msgpack", "c": "none", **stamp}
@@ -275,7 +275,7 @@ def encode(header: Header, packet: Packet, **stamp: Any) -> list[bytes]:
 
 
 def decode(frames: list[bytes]) -> tuple[Header, Tensors]:
-    """The header of a message, joined with its envelope, and its tensors. ValueError for another version or codec."""
+    """A message's header, merged with its envelope, and its tensors. ValueError for another version or codec."""
     envelope = unpackb(frames[0])
     if (envelope["v"], envelope["s"], envelope["c"]) != (3, "msgpack", "none"):
         raise ValueError(f"Expected version 3, msgpack, and no compressor; got {envelope}. Use minips.")
@@ -292,7 +292,7 @@ def decode(frames: list[bytes]) -> tuple[Header, Tensors]:
 
 
 def send(stream: BufferedRWPair, tag: int, frames: list[bytes]) -> None:
-    """Write a message: tag, number and lengths of the frames, then the frames, all padded to multiples of 64 bytes."""
+    """Write a message: tag, number of frames, their lengths, and the frames, all padded to multiples of 64 bytes."""
     lengths = np.array([len(frame) for frame in frames], "<u8")
     head = np.array([tag, len(frames)], "<u4").tobytes() + lengths.tobytes()
     stream.write(b"".join(part + bytes(-len(part) % 64) for part in (head, *frames)))
@@ -300,7 +300,7 @@ def send(stream: BufferedRWPair, tag: int, frames: list[bytes]) -> None:
 
 
 def receive(stream: BufferedRWPair, limit: int = 2**31) -> tuple[int, list[bytes]]:
-    """Read a message: its tag and its frames. ConnectionError where none comes, RuntimeError for an error."""
+    """Read a message: its tag and frames. Raises ConnectionError if none comes, RuntimeError for an error message."""
 
     def read(nbytes: int) -> bytes:
         data = stream.read(nbytes) if nbytes <= limit else b""
@@ -317,13 +317,13 @@ def receive(stream: BufferedRWPair, limit: int = 2**31) -> tuple[int, list[bytes
 
 
 def ask(stream: BufferedRWPair, kind: str, packet: Packet | None = None, **header: Any) -> tuple[Header, Tensors]:
-    """Call the server; the header and the tensors of its answer."""
+    """Call the server and return the header and the tensors of its answer."""
     send(stream, CALL, encode({"kind": kind, **header}, packet or []))
     return decode(receive(stream)[1])
 
 
 def prove(stream: BufferedRWPair, token: bytes) -> None:
-    """The worker's side of the proof that both know the token, which never travels. Random bytes keep proofs new."""
+    """The worker's side of the proof that both know the token. It is never sent; random bytes make each proof new."""
     _, (_, theirs) = receive(stream, 1024)  # its first frame names the protocol
     ours = secrets.token_bytes(32)
     send(stream, AUTH, [ours, hmac.digest(token, b"client" + theirs + ours, "sha256")])
@@ -333,7 +333,7 @@ def prove(stream: BufferedRWPair, token: bytes) -> None:
 
 
 def admit(stream: BufferedRWPair, token: bytes) -> None:
-    """The server's side of the proof. PermissionError, here and at the peer, where the peer does not know the token."""
+    """The server's side of the proof. If the peer does not know the token, tell the peer and raise PermissionError."""
     ours = secrets.token_bytes(32)
     send(stream, AUTH, [b"minips/1", ours])
     _, (theirs, proof) = receive(stream, 1024)
@@ -344,24 +344,24 @@ def admit(stream: BufferedRWPair, token: bytes) -> None:
 
 
 def serve_connection(sock: socket.socket, token: bytes, shard: Shard) -> None:
-    """Answer the calls of one connection, to its end. It has a thread of its own, so that a call may wait."""
-    with suppress(Exception), sock, sock.makefile("rwb") as stream:  # one that breaks leaves the others as they are
+    """Answer the calls of one connection until it ends. It runs in its own thread, so that a call may wait."""
+    with suppress(Exception), sock, sock.makefile("rwb") as stream:  # if one breaks, the others continue
         sock.settimeout(PROOF_S)
         admit(stream, token)
         sock.settimeout(SILENCE_S)
         while True:
             tag, frames = receive(stream)
             try:
-                if tag != POOL:  # a word about further connections for large messages, which needs no answer
+                if tag != POOL:  # POOL is about further connections for large messages; it needs no answer
                     send(stream, CALL, answer(frames, sock, shard))
-            except Exception as error:  # whatever is wrong with this call, the next one may be right
+            except Exception as error:  # whatever is wrong with this call, the next may be valid
                 send(stream, ERROR, [type(error).__name__.encode(), str(error).encode()])
     with shard.changed:
         shard.leave(sock)
 
 
 def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
-    """The answer to a call. An error that is raised here is a RuntimeError at the client."""
+    """The answer to a call. An error raised here becomes a RuntimeError at the client."""
     request, gradients = decode(frames)
     kind = request["kind"]
     with shard.changed:
@@ -374,7 +374,7 @@ def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
         shard.heard[worker] = time.monotonic()
         outcome = shard.push(worker, request["clock"], gradients, request["loss"]) if "push" in kind else None
         params = shard.wait(worker, shard.clocks[worker]) if "pull" in kind else {}  # push_pull is both
-        shard.diverged = request.get("diverged", shard.diverged)  # of a bye; the end of its connection does the rest
+        shard.diverged = request.get("diverged", shard.diverged)  # sent with a bye; the connection's end does the rest
         reply |= {"kind": "reply", "version": shard.version}
         out = encode(reply, pack(params, "exact", {}), clock=shard.clocks[worker], done=shard.done, outcome=outcome)
         shard.traffic[worker] += sum(map(len, frames)), sum(map(len, out))
@@ -382,7 +382,7 @@ def answer(frames: list[bytes], connection: Any, shard: Shard) -> list[bytes]:
 
 
 def serve(listener: socket.socket, token: bytes, shard: Shard) -> None:
-    """Serve one run, until all workers have gone, or none has come in time."""
+    """Serve one run until all workers have gone, or until none has come in time."""
     listener.settimeout(LOOK_S)
     while shard.connections or not (shard.applied or shard.done or time.monotonic() > shard.began + MEET_S):
         with suppress(TimeoutError):
@@ -406,7 +406,7 @@ if __name__ == "__main__":
     parser.add_argument("--consistency", choices=["bsp", "asp"], default="bsp")
     options = parser.parse_args()
     if options.role == "serve":
-        options.token_file.touch(0o600)  # for its owner alone
+        options.token_file.touch(0o600)  # for its owner only
         options.token_file.write_text(options.token_file.read_text().strip() or secrets.token_hex(16))
     token = secrets.token_bytes(32) if options.role == "train" else options.token_file.read_bytes().strip()
     if options.role == "work":

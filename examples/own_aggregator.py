@@ -14,7 +14,7 @@ import minips as ps
 @ps.register
 @dataclass(frozen=True)
 class GeometricMedian(ps.Aggregator):
-    """The point with the least sum of distances to all gradients, by ten rounds of Weiszfeld's iteration (1937)."""
+    """The point whose sum of distances to all gradients is least, from ten rounds of Weiszfeld's iteration (1937)."""
 
     name = "geometricmedian"
 
@@ -32,7 +32,7 @@ class GeometricMedian(ps.Aggregator):
 if __name__ == "__main__":
     ps.testing.check(GeometricMedian())
     X, y, X_new, y_new = ps.datasets.digits()
-    X[: len(X) // 5] *= -100  # the first of five workers has garbage
+    X[: len(X) // 5] *= -100  # the first of five workers has wrong rows
     for aggregator in ps.Mean(), ps.Median(), GeometricMedian():
         config = ps.Config(workers=5, steps=60, aggregator=aggregator)
         run = ps.train(ps.SoftmaxRegression(X, y, X_new, y_new), config, engine="threads")

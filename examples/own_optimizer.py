@@ -17,7 +17,7 @@ class Lion(ps.Optimizer):
     """``p ← p − lr·sign(β₁m + (1−β₁)g)``, then ``m ← β₂m + (1−β₂)g``. Source: Chen et al. 2023, algorithm 2."""
 
     name = "lion"
-    elementwise = True  # each value by itself, so that several servers may share a tensor
+    elementwise = True  # values are independent, so several servers may share a tensor
     lr: float = ps.option(0.01, "learning rate", above=0)
 
     def step(self, params: ps.Tensors, grads: ps.Tensors, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A model of your own, with types that ``mypy --strict`` accepts: Poisson regression, which predicts counts.
+"""A model of your own: Poisson regression, which predicts counts. ``mypy --strict`` accepts its types.
 
 A problem defines its initial parameters, the loss and the gradient. minips does the rest.
 """
@@ -11,7 +11,7 @@ import minips as ps
 
 
 class PoissonRegression(ps.Problem):
-    """Counts y with the mean exp(Xw): the loss is mean(exp(Xw) − y·Xw)."""
+    """Predicts counts y with the mean exp(Xw). The loss is mean(exp(Xw) − y·Xw)."""
 
     def init(self, rng: np.random.Generator) -> ps.Tensors:
         return {"w": np.zeros(self.X.shape[1])}
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     truth = np.array([0.5, -0.3, 0.1, 0.0])
     X = rng.normal(size=(2000, 4))
     problem = PoissonRegression(X, rng.poisson(np.exp(X @ truth)))
-    ps.testing.check(problem)  # the gradient against finite differences, the shards against the whole
+    ps.testing.check(problem)  # compares the gradient with finite differences, shards with the whole
     config = ps.Config(workers=2, consistency="ssp", optimizer=ps.Adam(lr=0.01), steps=400)
     print(config)  # the fields that differ from their defaults; help(ps.Config) explains all
     run = ps.train(problem, config)

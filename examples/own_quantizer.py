@@ -1,4 +1,4 @@
-"""A quantizer of your own: eight bits a value, and a scale for each row of a tensor.
+"""A quantizer of your own: eight bits per value, and a scale for each row of a tensor.
 
 On the command line: ``minips --load own_quantizer.py train --quantizer rowint8``.
 """
@@ -13,7 +13,7 @@ import minips as ps
 @ps.register
 @dataclass(frozen=True)
 class RowInt8(ps.Quantizer):
-    """Multiples of the row's largest magnitude over 127, so that a row of small values keeps its digits."""
+    """Rounds each value to a multiple of 1/127 of its row's largest magnitude, so rows of small values keep digits."""
 
     name = "rowint8"
 
@@ -27,7 +27,7 @@ class RowInt8(ps.Quantizer):
         return np.asarray(codes * scale, scale.dtype).reshape(codes.shape)
 
     def error_bound(self, x: ps.Array) -> float:
-        return float(np.abs(x).max(initial=0)) / 254  # half of a code's distance
+        return float(np.abs(x).max(initial=0)) / 254  # half the distance between two codes
 
 
 if __name__ == "__main__":

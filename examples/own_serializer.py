@@ -12,7 +12,7 @@ import minips as ps
 @ps.register
 @dataclass(frozen=True)
 class Npz(ps.Serializer):
-    """Header and names as JSON in the first array, then all parts."""
+    """Header and names are JSON in the first array; all parts follow."""
 
     name = "npz"
 

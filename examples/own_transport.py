@@ -1,4 +1,4 @@
-"""A transport of one's own, TCP on this machine: ``minips --load own_transport.py train --transport loopback``."""
+"""A transport of your own, TCP on this machine: ``minips --load own_transport.py train --transport loopback``."""
 
 import socket
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import minips as ps
 @ps.register
 @dataclass(frozen=True)
 class Loopback(ps.transports.PatientTransport):
-    """A port of this machine, ``loopback://port``. A way to listen, a way to dial and a wire are all that it takes."""
+    """A port of this machine, ``loopback://port``. A transport needs only a way to listen, a way to dial and a wire."""
 
     name = scheme = "loopback"
     reach = "machine"

@@ -1,4 +1,4 @@
-"""An embedding of 100,000 words, of which a step needs eight: only those rows travel, both ways, and are updated."""
+"""An embedding of 100,000 words. A step needs only eight of its rows, so only those are pulled, pushed and updated."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Train one model many times, and find the Pareto front: runs that no other beats in both bytes sent and loss."""
+"""Train one model many times and find the Pareto front: the runs that no other run beats in bytes sent and in loss."""
 
 import minips as ps
 

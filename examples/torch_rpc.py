@@ -1,7 +1,7 @@
 """A parameter server on torch.distributed.rpc: two workers push gradients of ``nn.Linear(10, 1)``, the server steps.
 
-Five things easily go wrong; comments (1) to (5) mark the places where they are right. ``torch_rpc_in_minips.py`` does
-the same. It needs PyTorch: ``pip install torch``.
+Five things easily go wrong; comments (1) to (5) mark where this code gets them right. ``torch_rpc_in_minips.py`` is the
+same program in minips. This file needs PyTorch: ``pip install torch``.
 """
 
 import os
@@ -28,13 +28,13 @@ class ParameterServer:
         self.gradients: list[list[torch.Tensor]] = []
 
     def weights(self) -> list[torch.Tensor]:
-        """Copies of the parameters, which the next step does not change."""
+        """Copies of the parameters; the next step does not change the copies."""
         return [p.detach().clone() for p in self.model.parameters()]
 
 
 @rpc.functions.async_execution
 def push_pull(server: rpc.RRef, gradients: list[torch.Tensor]) -> torch.futures.Future:
-    """Runs on the server. (1) It is sent by name, so a lambda, which the other side cannot look up, would fail."""
+    """Runs on the server. (1) Functions are sent by name, so a lambda would fail: the other side cannot look it up."""
     ps = server.local_value()  # (2) only at the owner of the reference; elsewhere use server.to_here()
     with ps.lock:  # (3) calls run in several threads, so updates must hold a lock
         answer = ps.round
@@ -49,7 +49,7 @@ def push_pull(server: rpc.RRef, gradients: list[torch.Tensor]) -> torch.futures.
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor]:
-    """Two hundred rows of a linear model."""
+    """Two hundred rows drawn from a linear model."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 10)).astype(np.float32)
     y = X @ rng.normal(size=10).astype(np.float32) + 1
@@ -62,7 +62,7 @@ def loss_of(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def work(server: rpc.RRef, worker: int) -> None:
-    """Runs on a worker, with its half of the rows: sends gradients, gets new weights."""
+    """Runs on a worker, with the worker's half of the rows: sends gradients and gets new weights."""
     model = nn.Linear(10, 1)
     X, y = (part.chunk(WORKERS)[worker] for part in data())
     weights = rpc.rpc_sync(server.owner(), pull, args=(server,))
@@ -81,7 +81,7 @@ def pull(server: rpc.RRef) -> list[torch.Tensor]:
 
 
 def run(rank: int, folder: str) -> None:
-    """Run one process: rank 0 is the server, and starts the workers' work."""
+    """Run one process. Rank 0 is the server and starts ``work`` on the workers."""
     os.environ["TP_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # nothing leaves this machine
     options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{folder}/meet", rpc_timeout=60)
     rpc.init_rpc(f"rank-{rank}", rank=rank, world_size=WORKERS + 1, rpc_backend_options=options)

@@ -1,8 +1,8 @@
-"""A server and two workers, each started by hand, over TLS. First make a certificate for this machine:
+"""A server and two workers over TLS, each started by hand. First make a certificate for this machine:
 
 openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -subj /CN=me -addext subjectAltName=IP:127.0.0.1
 
-Then start this script, and twice the command it prints. ``minips serve`` and ``minips work`` need no script.
+Then start this script, and start the command that it prints twice. ``minips serve`` and ``minips work`` need no script.
 """
 
 import sys
@@ -20,7 +20,7 @@ if __name__ == "__main__":
         params = problem.init(np.random.default_rng(0))
         with ps.Server(params, config, updates=200).serve("tcp://127.0.0.1:0") as server:
             token.touch(0o600)
-            token.write_text(server.token)  # clients without it are refused
+            token.write_text(server.token)  # clients without the token are refused
             print(f"In two more terminals: python {sys.argv[0]} {server.address}", flush=True)
             print(server.wait(problem=problem).summary())
     else:

@@ -1,7 +1,7 @@
 """minips: a parameter server whose core you can read, real enough to measure, open at every joint.
 
-The public names, and nothing else. The classes of one kind are in a namespace, too: ``quantizers.TopK`` is ``TopK``.
-``cost``, ``lab``, ``testing`` and ``topologies``, which not every program needs, are imported when first used.
+This module contains only the public names. The classes of each kind are also in a namespace: ``quantizers.TopK`` is
+``TopK``. ``cost``, ``lab``, ``testing`` and ``topologies`` are imported on first use, since few programs need them all.
 """
 
 from importlib import import_module

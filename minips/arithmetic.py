@@ -1,4 +1,4 @@
-"""Arithmetic in one thread, for results that are equal to the bit: several threads add a sum in another order."""
+"""Arithmetic in one thread, for results that are equal to the bit: several threads would add in a different order."""
 
 import threading
 from contextlib import ContextDecorator
@@ -8,8 +8,8 @@ from typing import Any
 class _OneBlasThread(ContextDecorator):
     """A context manager or decorator that limits BLAS to one thread in the whole process, and then restores it.
 
-    Blocks may nest and run side by side in several threads: the first sets the limit, the last restores it. Without a
-    BLAS that threadpoolctl finds, it does nothing. An OpenBLAS built on OpenMP is limited only in the calling thread.
+    Blocks may nest and may run in several threads: the first to begin sets the limit, the last to end removes it. If
+    threadpoolctl finds no BLAS, nothing happens. An OpenBLAS built on OpenMP is limited only in the calling thread.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _OneBlasThread(ContextDecorator):
 
 
 def _take_control() -> None:
-    """Let this thread set limits: threadpoolctl from 3.8 on silently ignores every thread but the first to set one."""
+    """Let this thread set limits. Since 3.8, threadpoolctl silently ignores every thread but the first to set one."""
     from threadpoolctl import OpenBLASController
 
     if hasattr(OpenBLASController, "clear_controlling_thread"):

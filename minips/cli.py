@@ -1,7 +1,7 @@
 """The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check``.
 
-Results go to standard output, progress and errors to standard error. Ctrl-C and SIGTERM end every command cleanly:
-`train` and `serve` first save what they have, and `serve` tells its workers that the run is over.
+Results go to standard output; progress and errors go to standard error. Ctrl-C and SIGTERM end every command cleanly:
+`train` and `serve` first save the run so far, and `serve` tells its workers that the run is over.
 """
 
 import argparse
@@ -50,12 +50,12 @@ _DATA = ("digits", "breast_cancer", "diabetes", "synthetic")
 
 
 class WrongValueError(ValueError):
-    """Raised for an impossible value of an option."""
+    """Raised if an option has an impossible value."""
 
 
 @contextmanager
 def wrong_values(option: str = "") -> Iterator[None]:
-    """Treat the errors of a block or function as wrong values of an option; other errors count as failures."""
+    """Treat errors of a block or function as a wrong value of ``option``; other errors count as failures."""
     try:
         yield
     except (ValueError, TypeError, OSError, MemoryError) as error:
@@ -63,7 +63,7 @@ def wrong_values(option: str = "") -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None) -> int:
-    """Run a command of minips, or of another ``parser`` that sets one, and return its exit status."""
+    """Run a command of minips, or of another ``parser`` that sets ``command``, and return its exit status."""
     prog = parser.prog if parser else "minips"
     try:
         try:
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser
             print(f"{prog}: {error}", file=sys.stderr)
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
-            os.dup2(null, stream.fileno())  # otherwise the interpreter, which flushes them at its end, complains
+            os.dup2(null, stream.fileno())  # otherwise Python, which flushes the stream at exit, reports an error
         return 141 if closed else 1
 
 
@@ -110,7 +110,7 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
 
 
 class Terminal(Console):
-    """Rich's console, which leaves a closed pipe to `main`."""
+    """Rich's console, except that `main` handles a closed pipe."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -118,7 +118,7 @@ class Terminal(Console):
 
 @wrong_values()
 def _load(arguments: Sequence[str] | None) -> list[str]:
-    """Import the files of ``--load FILE.py``, which register stages, and return the other arguments."""
+    """Import each file given by ``--load FILE.py``, which registers stages, and return the other arguments."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     early.add_argument("--load", action="append", default=[])
     given, rest = early.parse_known_args(arguments)
@@ -141,7 +141,7 @@ def _module(name: str, folder: Path) -> ModuleType:
 
 @contextmanager
 def _user_code(what: str, folder: Path) -> Iterator[None]:
-    """Turn an error in a user's code into a sentence: ``what`` is wrong, why, and the line in the folder's files."""
+    """Turn an error in a user's code into a sentence: ``what`` is wrong, why, and on which line of a file there."""
     try:
         yield
     except Exception as error:
@@ -152,7 +152,7 @@ def _user_code(what: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _file_errors(what: str, advice: str) -> Iterator[None]:
-    """Turn an error with a file, or an unknown stage in it, into a sentence: ``what`` is wrong, why, and what to do."""
+    """Turn an error about a file or an unknown stage in it into a sentence: ``what`` is wrong, why, and ``advice``."""
     try:
         yield
     except NoStageError as error:
@@ -165,7 +165,7 @@ def _file_errors(what: str, advice: str) -> Iterator[None]:
 
 
 class Terminated(KeyboardInterrupt):
-    """The process got SIGTERM: it has to end all that Ctrl-C ends."""
+    """Raised when the process gets SIGTERM, which must end everything that Ctrl-C ends."""
 
 
 def _terminate(number: int, frame: object) -> None:
@@ -174,27 +174,27 @@ def _terminate(number: int, frame: object) -> None:
 
 @wrong_values()
 def check_files(*paths: str | None) -> None:
-    """OSError if a file cannot be written, as far as that is known before the work."""
+    """Raise OSError if a file cannot be written, as far as that is known before the work."""
     for path in filter(None, paths):
         if path != "-":
             files.check(path)
 
 
 def _write(file: str | None, write: Callable[[str], object]) -> None:
-    """Write a file, if one is given."""
+    """Call ``write`` with the file, if one is given."""
     if file:
         with _file_errors(f"{file} cannot be written", "Choose another file."):
             write(file)
 
 
 def write_json(file: str | None, value: object) -> None:
-    """Write a value as JSON; ``-`` is standard output."""
+    """Write a value as JSON to a file; ``-`` is standard output."""
     text = json.dumps(value, indent=1) if file else ""
     _write(file, lambda name: print(text) if name == "-" else files.write(name, text))
 
 
 def text_stream(options: argparse.Namespace) -> TextIO:
-    """The stream for text: standard output, unless a file goes there."""
+    """The stream for text: standard error if a file is written to standard output, else standard output."""
     given = (getattr(options, name, None) for name in ("save", "json", "trace"))
     occupied = options.json == "-" or any(map(files.is_stdout, filter(None, given)))
     return sys.stderr if occupied else sys.stdout
@@ -252,13 +252,13 @@ def _print_evaluation(now: Any) -> None:
 
 
 def _run_to_resume(options: argparse.Namespace) -> Run | None:
-    """The run to resume, if any."""
+    """The run to resume; None if the options name none."""
     with wrong_values(), _file_errors(f"{options.resume} cannot be read", "Name a file that --save wrote."):
         return Run.load(options.resume) if options.resume else None
 
 
 def _end(run: Run, options: argparse.Namespace) -> int:
-    """Write a run to the options' files, first the one that has everything, print it, and return its exit status."""
+    """Write a run to the options' files (first --save, the complete one), print it, and return its exit status."""
     try:
         _write(options.save, run.save)
         write_json(options.json, run.to_dict())
@@ -342,7 +342,7 @@ def work(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> None:
-    """Show a server's progress, its connected workers, and which of them wait for others. Rates are over one second."""
+    """Show a server's progress, its connected workers, and which of them wait for others. Rates cover one second."""
     from minips.drivers.connecting import status as ask_status
 
     addresses, transport = _reach(options, options.address)
@@ -353,7 +353,7 @@ def status(options: argparse.Namespace) -> None:
 
 @wrong_values()
 def _reach(options: argparse.Namespace, text: str) -> tuple[list[str], Any]:
-    """The addresses in this text, and a transport that reaches them."""
+    """The addresses in this text, and a transport that can reach them."""
     from minips.drivers.connecting import transport_of
 
     addresses = text.split(",")
@@ -365,7 +365,7 @@ def _reach(options: argparse.Namespace, text: str) -> tuple[list[str], Any]:
 
 
 def _check_reach(transport: Any) -> None:
-    """ValueError if a transport does not reach beyond its process."""
+    """Raise ValueError if a transport works only within one process."""
     if transport.reach == "process":
         raise ValueError(
             f"{transport!r} does not reach beyond one process, but servers and workers by hand are separate processes."
@@ -373,7 +373,7 @@ def _check_reach(transport: Any) -> None:
 
 
 def _tls(transport: Any, **named: str | None) -> Any:
-    """The transport with the given files for TLS. ValueError if it does not support TLS."""
+    """The transport with the given TLS files. Raises ValueError if it does not support TLS."""
     named = {name: file for name, file in named.items() if file}
     if named and not hasattr(transport, "certificate"):
         raise ValueError(
@@ -384,7 +384,7 @@ def _tls(transport: Any, **named: str | None) -> Any:
 
 @wrong_values()
 def _token(file: str | None, fresh: bool = False) -> str:
-    """The token in a file or in ``MINIPS_TOKEN``. With ``fresh``, a missing file is written, readable by its owner."""
+    """The token in a file or in ``MINIPS_TOKEN``. If ``fresh``, a missing file is written, for its owner only."""
     if file is None:
         if token := os.environ.get("MINIPS_TOKEN", "").strip():
             return token
@@ -392,7 +392,7 @@ def _token(file: str | None, fresh: bool = False) -> str:
     path = Path(file)
     if fresh and not path.exists():
         check_files(file)
-        with suppress(FileExistsError):  # another server has written it meanwhile: both use that token
+        with suppress(FileExistsError):  # if another server has just written the file, both use its token
             files.write(file, secrets.token_hex(16) + "\n", 0o600, fresh=True)
             print(f"A fresh token is in {file}, which only you can read. Workers need a copy of it.", file=sys.stderr)
     with _file_errors(f"The token file {file} cannot be read", "minips serve writes it if it is missing."):
@@ -408,14 +408,14 @@ def _token(file: str | None, fresh: bool = False) -> str:
 
 
 def _say(line: str, indent: int = 4) -> None:
-    """Print a line, folded at spaces if the terminal is narrower; in a pipe it stays one line."""
+    """Print a line. If a terminal is too narrow, the line is folded at spaces; in a pipe it stays one line."""
     width = shutil.get_terminal_size((sys.maxsize, 0)).columns
     folded = textwrap.wrap(line, width, subsequent_indent=indent * " ", break_long_words=False, break_on_hyphens=False)
     print("\n".join(folded))
 
 
 def _describe(kind: str, name: str) -> dict[str, Any]:
-    """A stage by name: its class, fields with their defaults, first line of help, extra and missing modules."""
+    """Describe the stage with this name: class, fields and defaults, first line of help, extra, missing modules."""
     cls: Any = stage_class(kind, name)
     fields = {field.name: default_of(field) for field in dataclasses.fields(cls)}
     of = {"kind": kind, "name": name, "class": cls.__name__, "fields": fields}
@@ -463,7 +463,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _hosts() -> str:
-    """A sentence on whether this machine can make hosts."""
+    """A sentence that says whether this machine can run the engine `Hosts`."""
     if absent := missing(stage_class("engine", "hosts")):
         return f'{", ".join(absent)} missing; pip install "minips[hosts]" gives runs a real network on this machine'
     from minips.engines.hosts import lacking
@@ -484,7 +484,7 @@ def _ray() -> str:
 
 
 def _packages() -> dict[str, list[str]]:
-    """The packages that each extra installs on this Python, from the installed metadata; core ones under ""."""
+    """Maps each extra to the packages that it installs on this Python, by the installed metadata; "" is the core."""
     packages: dict[str, list[str]] = {}
     for line in requires("minips") or []:
         package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
@@ -504,8 +504,8 @@ def _version_of(package: str) -> str | None:
 
 @wrong_values()
 def lab(options: argparse.Namespace) -> None:
-    """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options go to
-    JupyterLab: --no-browser, --allow-root (which root has to give), and others as --option=value.
+    """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options are
+    passed to JupyterLab: --no-browser, --allow-root (required if you are root), and others as --option=value.
     """
     from minips.lab.course import courses, jupyter, lessons
 
@@ -528,7 +528,7 @@ def lab(options: argparse.Namespace) -> None:
 
 
 def _reset(sure: bool, course: "Course | None") -> None:
-    """Reset the learner's progress, in all courses or in this one, once the learner is ``sure``."""
+    """Reset the learner's progress in all courses or in this one; unless ``sure``, ask first."""
     from minips.lab.course import state
 
     file = state.state_file()
@@ -549,12 +549,12 @@ def check(options: argparse.Namespace) -> int:
     """Grade an exercise in one or more notebooks: run each notebook's cells up to the check in a fresh kernel. No
     progress is recorded. Exit status: 0 if all are done, 1 if one is not, 2 if one cannot be graded.
     """
-    importlib.import_module("minips.lab.face")  # an error that says what to install, if something is missing
+    importlib.import_module("minips.lab.face")  # if a package is missing, this error says what to install
     return max(_grade_one(options.exercise, file, len(options.notebook) > 1) for file in options.notebook)
 
 
 def _grade_one(exercise: str, file: str, named: bool) -> int:
-    """Grade one notebook, print the verdict, after the file's name if ``named``, and return its exit status."""
+    """Grade one notebook, print the verdict (after the file's name if ``named``), and return the exit status."""
     from minips.lab.course.grading import grade
 
     try:
@@ -569,7 +569,7 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
 
 @wrong_values()
 def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
-    """The config in the file, or ``start``, changed by the options."""
+    """The config in the --config file, or else ``start``, changed by the options."""
     start = start or Config()
     if options.config:
         with wrong_values("config"), _file_errors(f"{options.config} cannot be read", "Name a config as JSON."):
@@ -584,7 +584,7 @@ def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
 
 
 def _given_fields(options: argparse.Namespace, kind: type[Value], prefix: str = "") -> dict[str, Any]:
-    """The fields of this kind of value that were given as options."""
+    """Maps each field of this kind of value to its option's value, for the options that were given."""
     given = {}
     for field, hint in typing.get_type_hints(kind).items():
         if (text := getattr(options, prefix + field, None)) is not None:
@@ -646,7 +646,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--plaintext": {"action": "store_true", "help": "allow connections with other machines without TLS"},
 }
-"""Options of several commands."""
+"""The options that several commands share."""
 _PROBLEM, _FILES = ("--data", "--problem", "--features"), ("--resume", "--save", "--json", "--trace")
 
 
@@ -680,7 +680,7 @@ def _parser() -> argparse.ArgumentParser:
     by_hand = (*of_network, "--start-timeout-s")
     one = add(serve, "serve parameters to workers started by hand", *_PROBLEM, *_FILES, *by_hand)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
-    one.add_argument("--index", type=int, metavar="I", help="of several servers, serve only the one with this number")
+    one.add_argument("--index", type=int, metavar="I", help="serve only the server with this number, out of several")
     rejoin = "seconds until a worker whose connection broke loses its number to others (default %(default)s)"
     one.add_argument("--rejoin-s", type=float, default=REJOIN_S, metavar="S", help=rejoin)
     one.add_argument("--certificate", metavar="FILE.pem", help="use TLS with this certificate")
@@ -695,13 +695,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("address", metavar="ADDRESS,…", help="a server's address, or several")
     one = add(stages, "list the stages that can be swapped")
     one.add_argument("kind", nargs="?", choices=kinds(), help="only this kind")
-    one.add_argument("--json", action="store_true", help="as JSON, with all that is known of each stage")
+    one.add_argument("--json", action="store_true", help="print JSON, with everything known about each stage")
     add(doctor, "check whether this machine is ready")
     one = add(lab, "open the lessons in JupyterLab")
     one.add_argument("folder", nargs="?", help="folder for your copies (default minips-lessons, or COURSE-lessons)")
     one.add_argument("--course", metavar="NAME", help="of another course that is installed (default minips' own)")
     one.add_argument("--port", type=int, help="JupyterLab's port (default: the first free one from 8888 on)")
-    one.add_argument("--outputs", action="store_true", help="copy the outputs too, which give away the answers")
+    one.add_argument("--outputs", action="store_true", help="also copy the outputs, which reveal the answers")
     one.add_argument("--reset", action="store_true", help="forget your progress, after you confirm, and stop")
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")
     one = add(check, "grade an exercise in a notebook")
@@ -711,19 +711,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Add the option that `main` takes with any parser."""
+    """Add ``--load``, which `main` accepts with any parser."""
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
 
 
 def _rank(text: str) -> int | None:
-    """A worker's number; None for auto."""
+    """Convert ``--rank`` to a worker's number, or to None for auto."""
     if text != "auto" and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a worker's number, from 0 on, or auto; got {text!r}")
     return None if text == "auto" else int(text)
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
-    """An option for each field of Config, in its groups; the codecs' stages have one each."""
+    """Add an option for each field of Config, by group, and one for each stage of its codecs."""
     parser.add_argument("--config", metavar="FILE", help="a config as JSON to start from")
     about: str | None = (
         "A STAGE is a name or name:field=value,field=value, and one within it a name or name(field=value,field=value): "
@@ -742,7 +742,7 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_fields(group: Any, of: type[Value], named: Sequence[str], prefix: str = "", words: str = "") -> None:
-    """An option for each of the fields of a value that are ``named``."""
+    """Add an option for each ``named`` field of a value."""
     hints = typing.get_type_hints(of)
     fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(of)}  # type: ignore[arg-type]
     for name in named:

@@ -1,4 +1,4 @@
-"""A problem with a table: clicks on many items, of which a batch sees a few."""
+"""A problem with a table: clicks on many items, only a few of which occur in a batch."""
 
 import reprlib
 from typing import Any
@@ -18,10 +18,10 @@ class ClickModel(Problem):
 
     Parameters, zero at first: the table ``E`` (items, width), and ``w`` (width,) and ``b`` (), shared by all items.
     With ``r = (σ(s) − y)/n`` the gradients are ``r·x`` for row i of E, ``Xᵀr`` and ``Σr``. ``items`` None: the largest
-    in X, plus 1. With ``rows=False`` E travels whole: the same numbers, in a dense run. Source: Bishop 2006,
+    in X, plus 1. With ``rows=False``, E is sent whole: a dense run, with the same numbers. Source: Bishop 2006,
     "Pattern Recognition and Machine Learning", 4.3.2. On 100,000 clicks on a million items, 300 steps of four workers
-    with batches of 100 and ``Adagrad(0.3)`` reach an `auc` of 0.84, and between 0.82 and 0.88 with each of five seeds.
-    ValueError for items that are not whole numbers, for classes other than 0 and 1, and for NaN and infinity.
+    with batches of 100 and ``Adagrad(0.3)`` reach an `auc` of 0.84; with each of five seeds, it is from 0.82 to 0.88.
+    Raises ValueError for items that are not whole numbers, classes other than 0 and 1, NaN and infinity.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ClickModel(Problem):
         return np.asarray(np.einsum("nd,nd->n", widen(X[:, 1:]), weights) + widen(params["b"]))
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
-        """The log-odds s of a click for each row of ``X`` (None: the training rows). ValueError for an unknown item."""
+        """The log-odds s of a click, by row of ``X`` (None: the training rows). Raises ValueError for unknown items."""
         if X is None:
             return self._log_odds(params, self.X)
         items, width = params["E"].shape
@@ -83,9 +83,9 @@ class ClickModel(Problem):
         return self._log_odds(params, X)
 
     def auc(self, params: Tensors) -> float:
-        """The probability that a row with a click scores higher than a row without, a tie counting half, over held-out
-        rows, or all rows if there are none. Source: Hanley and McNeil 1982, "The Meaning and Use of the Area under a
-        ROC Curve".
+        """The probability that a row with a click scores higher than a row without one; a tie counts half. It uses the
+        held-out rows or, if there are none, all rows. Source: Hanley and McNeil 1982, "The Meaning and Use of the Area
+        under a ROC Curve".
         """
         X, y = self.validation or (self.X, self.y)
         _, place, counts = np.unique(self.scores(params, X), return_inverse=True, return_counts=True)
@@ -94,11 +94,11 @@ class ClickModel(Problem):
         return float((ranks[y == 1].sum() - clicks * (clicks + 1) / 2) / (clicks * (len(y) - clicks)))
 
     def predict(self, params: Tensors, X: Array) -> Array:
-        """1 for each row of ``X`` where a click is likelier than none, else 0."""
+        """For each row of ``X``: 1 if a click is likelier than no click, else 0."""
         return (self.scores(params, X) > 0).astype(np.int64)
 
     def predict_proba(self, params: Tensors, X: Array) -> Array:
-        """The probability of no click and of a click, shape (n, 2)."""
+        """The probabilities of no click and of a click for each row, shape (n, 2)."""
         p = _sigmoid(self.scores(params, X))
         return np.stack([1 - p, p], axis=1)
 

@@ -1,6 +1,6 @@
 """Data sets: three small bundled ones, two synthetic ones, and random features for larger problems.
 
-Each is shuffled, standardised by its training rows, and has held-out rows: ``SoftmaxRegression(*digits())``.
+Each is shuffled, is standardised by its training rows, and includes held-out rows: ``SoftmaxRegression(*digits())``.
 """
 
 from functools import cache
@@ -40,7 +40,7 @@ def breast_cancer(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "fl
 
 
 def diabetes(validation: float = 0.2, seed: int = 0, dtype: DTypeLike = "float32") -> Dataset:
-    """442 patients with 10 measurements each, and disease after a year, standardised. Source: Efron et al. 2004."""
+    """442 patients: 10 measurements each, and the disease after a year, standardised. Source: Efron et al. 2004."""
     X, y = _table("diabetes")
     X = (X - X.mean(axis=0)) / X.std(axis=0) / len(X) ** 0.5  # as Efron et al. scale them
     data = _split(X, y, validation, seeds.split(seed), dtype)
@@ -60,7 +60,7 @@ def synthetic(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Normal features, and a linear model with normal noise: regression targets, or class numbers given ``classes``."""
+    """Normal features, and targets from a linear model with normal noise: numbers or, with ``classes``, classes."""
     check_type("synthetic", classes, int | None, "a number of classes")
     rng = seeds.synthetic(seed)
     X = rng.normal(size=(rows, features))
@@ -79,10 +79,10 @@ def clicks(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Clicks on items under Zipf's law, for `ClickModel`: item i, the first column of X, is drawn with a probability
-    proportional to ``1/(i + 1)^exponent``, so item 0 is the most frequent; x, the other columns, is normal. A click has
-    the odds ``exp(x·(u + v_i))``, with u and the v_i normal, of variance 9/width each. ValueError for fewer than 1
-    item, and for more than the dtype can number (float32: 2**24).
+    """Clicks on items under Zipf's law, for `ClickModel`. The first column of X is the item i, with a probability
+    proportional to ``1/(i + 1)^exponent``, so item 0 is the most frequent. The other columns, x, are normal. The odds
+    of a click are ``exp(x·(u + v_i))``; u and all v_i are normal, each with variance 9/width. Raises ValueError if
+    ``items`` is less than 1, or more than the dtype can number (float32: 2**24).
     """
     most = int(2 / np.finfo(dtype).eps)
     if not 1 <= items <= most:
@@ -106,10 +106,10 @@ def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | 
     """Random Fourier features: ``√(2/features) · cos(XΩ + φ)``, Ω normal, φ uniform; (n, d) becomes (n, features).
 
     A linear model on them approximates one on a Gaussian kernel of width ``scale`` (None: √d, the typical length of a
-    standardised row). The same seed gives the same features, so training and held-out rows may be lifted separately, or
-    a whole `Dataset` at once. A lifted row has a length near 1, so learning rates of a few units suit it. Source:
-    Rahimi and Recht 2007, "Random Features for Large-Scale Kernel Machines", algorithm 1. ValueError for fewer than 1
-    feature.
+    standardised row). The same seed gives the same features, so you may convert training rows and held-out rows
+    separately, or a whole `Dataset` in one call. The new rows have a length near 1, so learning rates of a few units
+    suit them. Raises ValueError if ``features`` is less than 1. Source: Rahimi and Recht 2007, "Random Features for
+    Large-Scale Kernel Machines", algorithm 1.
     """
     if features < 1:
         raise ValueError(f"features must be at least 1; got {features}.")
@@ -141,7 +141,7 @@ def _table(name: str) -> tuple[Array, Array]:
 
 
 def _split(X: Array, y: Array, validation: float, rng: np.random.Generator, dtype: Any, numbers: int = 0) -> Dataset:
-    """The rows shuffled, and standardised except the first columns, ``numbers`` of them."""
+    """Shuffle the rows and standardise all columns except the first ``numbers`` columns."""
     if not 0 < validation < 1:
         raise ValueError(f"validation is the share of held-out rows, between 0 and 1; got {validation}.")
     order = rng.permutation(len(X))

@@ -1,7 +1,7 @@
 """``minips demo``: seven short runs in real processes, and a table of them.
 
-First three consistency rules, where one of four workers computes five times slower; then four codecs over a link of
-100 Mbit/s. One thing changes from row to row.
+The first three runs compare consistency rules while one of four workers computes five times slower. The other four
+compare codecs over a link of 100 Mbit/s. Within each part, rows differ in one thing only.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from minips.cost.noise import measure_quietly
 from minips.training.progress import bars
 
 FEATURES = 2000
-"""Random Fourier features: 20,010 parameters, 80 kB, enough for the link to matter."""
+"""The number of random Fourier features. They give 20,010 parameters, 80 kB: enough for the link to matter."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Row:
     run: ps.Run
     predicted_s: float
     note: str = ""
-    """A sentence if other programs kept the machine busy, during the prediction or the run."""
+    """A sentence if other programs kept the machine busy during the prediction or the run; otherwise empty."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as plain values; times in seconds."""
+        """The row as plain values, with times in seconds."""
         run = self.run
         return {
             "part": self.part,
@@ -53,7 +53,7 @@ class Row:
 
 
 def experiments() -> Iterator[tuple[str, str, ps.Problem, ps.Config]]:
-    """Part, name, problem and config of each row."""
+    """For each row, its part, name, problem and config."""
     data = ps.datasets.digits()
     small = ps.Config(workers=4, steps=100, optimizer=ps.SGD(lr=0.1), delays=ps.Delays(seconds=0.01, slow={1: 5.0}))
     for name, consistency in {"BSP": ps.BSP(), "SSP(2)": ps.SSP(staleness=2), "ASP": ps.ASP()}.items():
@@ -94,7 +94,7 @@ def demo(console: Console) -> Iterator[Row]:
 def _predict_and_run(
     problem: ps.Problem, config: ps.Config, calibration: Calibration, follow: Callable[[ps.Progress], None]
 ) -> tuple[float, ps.Run, str]:
-    """A predicted step, a run and a note; predicted and run once more if other programs kept the machine busy."""
+    """A predicted step time, a run and a note. If other programs kept the machine busy, predict and run once more."""
 
     def measure() -> tuple[float, ps.Run]:
         predicted = predict(problem, config, calibration).seconds_per_step
@@ -113,7 +113,7 @@ FIGURES: dict[str, Callable[[Row], str]] = {
     "ms/step\nmeasured": lambda row: f"{row.run.seconds_per_step * 1e3:.1f}",
     "ms/step\npredicted": lambda row: f"{row.predicted_s * 1e3:.1f}",
 }
-"""The table's columns after the name: headings and figures."""
+"""Maps the heading of each column after the name to a function that gives its figure."""
 
 
 def table(rows: list[Row]) -> Table:
@@ -132,7 +132,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def verdict(rows: list[Row]) -> str:
-    """The table's conclusion as text; every number in it comes from the rows."""
+    """The table's conclusion, as text. Every number in it comes from the rows."""
     if diverged := [f"{row.name} diverged. {row.run.diverged}" for row in rows if row.run.diverged]:
         return " ".join(diverged)
     by_name = {row.name: row.run for row in rows}
@@ -150,7 +150,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _accuracy(rows: list[Row]) -> str:
-    """The error of the quiet rows' predictions, and a note for the other rows."""
+    """Sentences on the prediction errors: the worst noted row's note, then the largest error in rows without a note."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
     which = " of the other rows" if busy else ""

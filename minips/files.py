@@ -1,13 +1,13 @@
-"""Atomic writes: a file is written whole or not at all, and a file that is replaced keeps its place and its mode.
+"""Atomic writes: a file is written whole or not at all, and a replaced file keeps its path and its mode.
 
 A new file is made beside the old one, synced, and renamed to its name. So a write that fails or is interrupted leaves
-the old file as it was, and two concurrent writes leave one whole file. A symbolic link stays, and its target is
-written. The new file takes the mode and, if permitted, the owner of the old one; other hard links, access control lists
-and extended attributes are lost.
+the old file unchanged, and two concurrent writes leave one whole file. A symbolic link stays, and its target is
+written. The new file gets the old file's mode and, if permitted, its owner. The old file's other hard links, access
+control lists and extended attributes are lost.
 
-Pipes, character devices and open descriptors, such as ``/dev/stdout``, are written to and never replaced. A folder, a
-socket, a block device, a file without write permission, and a file in a folder without it are refused: the text of the
-OSError is a sentence that names the path.
+Pipes, character devices and open descriptors, such as ``/dev/stdout``, are written to and never replaced. Writing to a
+folder, a socket, a block device, a file without write permission, or a file in a folder without write permission raises
+OSError, with a sentence that names the path.
 """
 
 import errno
@@ -23,15 +23,15 @@ from typing import BinaryIO, NamedTuple
 from minips.words import message_of
 
 READER_S = 30.0
-"""How long a write waits for a reader of a named pipe."""
+"""Seconds for which a write waits until a named pipe has a reader."""
 LINKS = 40
-"""The most symbolic links followed in a row, as on Linux."""
+"""The most symbolic links to follow one after the other, as on Linux."""
 
 
 def write(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666, *, fresh: bool = False) -> None:
-    """Write a file, texts as UTF-8. A new file gets this ``mode``, less the umask.
+    """Write a file; text is encoded as UTF-8. A new file gets this ``mode``, less the umask.
 
-    OSError where that fails; FileExistsError where a ``fresh`` file is asked for and there is one already.
+    Raises OSError if that fails, and FileExistsError if ``fresh`` is True and the file already exists.
     """
     with writing(path, mode, fresh=fresh) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -39,7 +39,7 @@ def write(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666,
 
 @contextmanager
 def writing(path: str | os.PathLike[str], mode: int = 0o666, *, fresh: bool = False) -> Iterator[BinaryIO]:
-    """A file to write into; it takes its place once the block ends without an error. OSError as for `write`."""
+    """A file to write into, renamed to ``path`` if the block ends without an error. Raises OSError as `write` does."""
     target = _target(path)
     if target.is_stream:
         with _as_sentences(path), _open_stream(target.place) as file:
@@ -61,15 +61,15 @@ def writing(path: str | os.PathLike[str], mode: int = 0o666, *, fresh: bool = Fa
 
 
 def append(path: str | os.PathLike[str], text: str) -> None:
-    """Append text to a file; a missing file is created. OSError as for `write`."""
+    """Append text to a file; create the file if it is missing. Raises OSError as `write` does."""
     target = _target(path)
     with _as_sentences(path), _open_stream(target.place) if target.is_stream else open(target.place, "ab") as file:
         file.write(text.encode())
 
 
 def stream(path: str | os.PathLike[str]) -> BinaryIO | None:
-    """A stream into ``path`` if it is a pipe, a device or an open descriptor, else None. The caller closes it. OSError
-    as for `write`; TimeoutError where a named pipe has no reader.
+    """A stream into ``path`` if it is a pipe, a device or an open descriptor, else None. The caller closes it. Raises
+    OSError as `write` does, and TimeoutError if a named pipe has no reader.
     """
     target = _target(path)
     with _as_sentences(path):
@@ -77,17 +77,17 @@ def stream(path: str | os.PathLike[str]) -> BinaryIO | None:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """True where `write` would write into the existing pipe, device or descriptor instead of replacing a file."""
+    """True if `write` would write into an existing pipe, device or descriptor instead of replacing a file."""
     return _target(path).is_stream
 
 
 def is_stdout(path: str | os.PathLike[str]) -> bool:
-    """True where the path leads to standard output, as ``/dev/stdout`` does."""
+    """True if the path leads to standard output, as ``/dev/stdout`` does."""
     return _descriptor(_follow_links(path)) == 1
 
 
 def check(path: str | os.PathLike[str]) -> None:
-    """OSError where `write` would refuse this path, as far as that can be known beforehand."""
+    """Raise OSError if `write` would refuse this path, as far as that can be known beforehand."""
     target = _target(path)
     if not target.is_stream:
         _check_replaceable(target)
@@ -100,14 +100,14 @@ class _Target(NamedTuple):
     place: str
     """The path at the end of all symbolic links."""
     there: os.stat_result | None
-    """None where there is no file, or where only a write can tell what is wrong."""
+    """None if there is no file, or if only a write can find out what is wrong."""
     is_stream: bool
     """True for a pipe, a device or a descriptor, which is written to and never replaced."""
 
 
 def _target(path: str | os.PathLike[str]) -> _Target:
-    """The file that ``path`` leads to. OSError where it can be neither replaced nor written to, ValueError for an
-    impossible path.
+    """The file that ``path`` leads to. Raises OSError if it can be neither replaced nor written to, and ValueError for
+    an impossible path.
     """
     path = Path(path)  # Path("") is the current folder
     there = None
@@ -129,7 +129,7 @@ def _target(path: str | os.PathLike[str]) -> _Target:
 
 
 def _check_replaceable(target: _Target) -> None:
-    """OSError where the file or its folder is not writable."""
+    """Raise OSError if the file or its folder is not writable."""
     folder = os.path.dirname(target.place)
     with _as_sentences(target.path):
         try:
@@ -158,15 +158,15 @@ def _follow_links(path: str | os.PathLike[str]) -> str:
 
 
 def _descriptor(place: str) -> int | None:
-    """The open descriptor of this process that the path stands for, such as 1 for ``/dev/stdout``; else None."""
+    """The open descriptor of this process that the path denotes, such as 1 for ``/dev/stdout``; otherwise None."""
     folder, name = os.path.split(place)
     open_here = folder == os.path.realpath("/dev/fd") and name.isdecimal() and os.path.lexists(place)
     return int(name) if open_here else None
 
 
 class _Stream(io.FileIO):
-    """A stream without seek, even if its descriptor leads to a file: that file may be open for appending, so a writer
-    of archives must not go back in it.
+    """A stream that cannot seek, even if its descriptor leads to a file: that file may be open for appending, so a
+    writer of archives must not go back in it.
     """
 
     def seekable(self) -> bool:
@@ -206,7 +206,7 @@ def _pipe(place: str) -> int:
 
 @contextmanager
 def _part_file(place: str, mode: int) -> Iterator[tuple[BinaryIO, str]]:
-    """A new file beside this path, and its own path; it is removed when the block ends, unless it was renamed."""
+    """A new file beside this path, and the new file's path. When the block ends, a file not renamed is removed."""
     folder, name = os.path.split(place)
     part = os.path.join(folder, f"{name[:30]}.{os.urandom(8).hex()}.part")  # short enough for every file system
     try:
@@ -229,7 +229,7 @@ def _copy_ownership(file: BinaryIO, old: os.stat_result) -> None:
 
 
 def _rename_new(part: str, place: str) -> None:
-    """Rename a file. FileExistsError where another has appeared under the name in the meantime."""
+    """Rename a file. Raises FileExistsError if another file has appeared under the new name meanwhile."""
     try:
         os.link(part, place)
     except FileExistsError:
@@ -251,7 +251,7 @@ def _sync(folder: str) -> None:
 
 @contextmanager
 def _as_sentences(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an error of the system into one whose text is a sentence."""
+    """Turn an operating-system error into one whose text is a sentence."""
     try:
         yield
     except OSError as error:
@@ -262,7 +262,7 @@ def _as_sentences(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _refusal(number: int, words: str) -> OSError:
-    """The OSError of this number, in its subclass, with a sentence as its text."""
+    """The OSError with this error number, as an instance of the matching subclass, with a sentence as its text."""
     error = type(OSError(number, ""))(words)
     error.errno = number
     return error

@@ -1,4 +1,4 @@
-"""Arithmetic on half floats, in float32: sums of halves lose small summands and overflow at 65,504."""
+"""Arithmetic on half floats, computed in float32: sums in half precision lose small summands and overflow at 65,504."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 
 
 def widen(x: Any) -> Any:
-    """``x`` as floats of at least 32 bits: half floats become float32."""
+    """Convert ``x`` to floats of at least 32 bits: half floats become float32."""
     plain = x.dtype.kind == "f" and x.dtype.itemsize >= 4  # quicker than result_type
     return x if plain else x.astype(np.result_type(x.dtype, np.float32))
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:
-    """``x`` in this dtype; unchanged if its dtype is equal, since pickle distinguishes dtype objects that are equal."""
+    """``x`` in this dtype. If the dtypes are equal, ``x`` is returned: pickle distinguishes equal dtype objects."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 

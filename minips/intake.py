@@ -1,6 +1,6 @@
-"""Users' data: its conversion to arrays, numbers, rows or labels, and errors in sentences where that is impossible.
+"""Convert users' data to arrays, numbers, rows or labels, and explain in a sentence if that is impossible.
 
-Each error names ``what`` was checked (X, y_validation, …), and the column or the row that does not fit.
+Each error names the checked data (X, y_validation, …; the argument ``what``) and the column or row that does not fit.
 """
 
 import reprlib
@@ -14,15 +14,15 @@ from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
 NUMBERS = "biufO"
-"""Kinds of dtypes that hold real numbers, or objects that may be some."""
+"""The dtype kinds that hold real numbers, or objects that may be real numbers."""
 EXACT = 2**53
-"""Above this, a float may stand for more than one whole number."""
+"""Above this, one float may represent several whole numbers."""
 
 
 def as_array(given: Any, what: str) -> Array:
-    """``given`` as an array of the same values. ValueError for a masked array, whose hidden values would count.
+    """``given`` as an array of the same values. Raises ValueError for a masked array: its hidden values would count.
 
-    NumPy turns a list with one text into texts, and strips NULs from their ends; such a list becomes objects.
+    A list becomes an array of objects if NumPy would change its values: numbers beside a text, NULs that end a text.
     """
     if type(given) is np.ndarray:
         return given
@@ -41,8 +41,8 @@ def as_array(given: Any, what: str) -> Array:
 
 
 def check_unmasked(given: Any, what: str) -> None:
-    """ValueError where ``given`` is a masked array, or a list that holds one."""
-    ma = sys.modules.get("numpy.ma")  # slow to import; until somebody does, no array is masked
+    """Raise ValueError if ``given`` is a masked array, or a list that holds one."""
+    ma = sys.modules.get("numpy.ma")  # slow to import; no array is masked before the program imports it
     if ma is not None and _holds(given, ma.MaskedArray):
         raise ValueError(
             f"{what} is a masked array, and minips would compute with the values that its mask hides. Give "
@@ -57,7 +57,7 @@ def _holds(given: Any, kind: type) -> bool:
 
 
 def as_number(given: Any, what: str) -> float:
-    """One number, or an array of one, as a float. TypeError for anything else, ValueError for a masked array."""
+    """A number, or an array of one number, as a float. Raises ValueError for masked arrays, else TypeError."""
     if type(given) is float:
         return given
     check_unmasked(given, what)
@@ -74,7 +74,7 @@ def as_number(given: Any, what: str) -> float:
 
 
 def is_missing(x: Any) -> bool:
-    """True for None, and for a value that does not equal itself: NaN, NaT, pandas.NA, a masked value."""
+    """True for None and for values that do not equal themselves: NaN, NaT, pandas.NA, masked values."""
     if x is None:
         return True
     try:
@@ -87,7 +87,7 @@ def is_missing(x: Any) -> bool:
 
 
 def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
-    """X and y as arrays, X perhaps as a sparse matrix in rows. ValueError if one is missing or their lengths differ."""
+    """X (an array or a CSR matrix) and y as an array. Raises ValueError if one is missing or their lengths differ."""
     names = f"X{suffix}", f"y{suffix}"
     if X is None or y is None:
         given, missing = names if y is None else names[::-1]
@@ -104,12 +104,12 @@ def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
 
 
 def sparse_or_array(X: Any, what: str) -> Any:
-    """A SciPy matrix in CSR format, anything else as an array."""
+    """Convert a SciPy sparse matrix to CSR format, and anything else to an array."""
     return X.tocsr() if hasattr(X, "tocsr") else as_array(X, what)
 
 
 def row_weights(weights: Any, rows: int) -> Array:
-    """The weights of rows, scaled to mean 1. ValueError unless they are finite, at least 0, and not all 0."""
+    """The rows' weights, scaled to mean 1. Raises ValueError unless all are finite and at least 0, and one is above."""
     given = as_array(weights, "The array of weights")
     if given.shape != (rows,) or given.dtype.kind not in "biuf":
         raise ValueError(f"Expected a number as weight for each of {rows} rows; got {given.dtype} of {given.shape}.")
@@ -127,20 +127,20 @@ def row_weights(weights: Any, rows: int) -> Array:
 
 
 def check_penalty(l2: Any) -> None:
-    """ValueError unless this is the factor of a penalty: finite and at least 0."""
+    """Raise ValueError unless the penalty's factor ``l2`` is a finite number of at least 0."""
     if not isinstance(l2, Real) or not 0 <= float(l2) < np.inf:
         raise ValueError(f"l2 must be a finite number of at least 0; got {l2!r}.")
 
 
 def as_count(given: Any, what: str) -> int:
-    """A whole number of at least 1. ValueError for anything else."""
+    """``given`` as an int. Raises ValueError unless it is a whole number of at least 1."""
     if not isinstance(given, Integral) or isinstance(given, bool) or given < 1:
         raise ValueError(f"{what} must be a whole number of at least 1; got {given!r}.")
     return int(given)
 
 
 def check_alike(name: str, held_out: Array, trained: Array) -> None:
-    """ValueError where held-out rows differ from training rows in shape, or only one of the two holds numbers."""
+    """Raise ValueError if held-out rows and training rows differ in shape, or only one of the two holds numbers."""
     if held_out.shape[1:] != trained.shape[1:]:
         raise ValueError(
             f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "
@@ -154,7 +154,7 @@ def check_alike(name: str, held_out: Array, trained: Array) -> None:
 
 
 def column_names(given: Any) -> list[Any] | None:
-    """The column names of a data frame, with dates and other objects as texts; None for anything else."""
+    """A data frame's column names, with dates and other objects converted to texts; None for anything else."""
     columns = getattr(given, "columns", None)
     return [*map(_plain_name, columns)] or None if isinstance(columns, Iterable) else None
 
@@ -167,9 +167,9 @@ def _plain_name(name: Any) -> Any:
 
 
 def check_columns(given: Any, trained: Sequence[Any] | None, what: str) -> None:
-    """ValueError where a data frame's columns, or their order, differ from those that were ``trained`` on.
+    """Raise ValueError if a data frame's columns, or their order, differ from those of the ``trained`` rows.
 
-    Names are not compared with the numbers of a frame without names.
+    Names are never compared with column numbers, which a frame without names has.
     """
     names = column_names(given)
     if not names or not trained or names == list(trained) or are_numbers(names) != are_numbers(trained):
@@ -187,17 +187,17 @@ def check_columns(given: Any, trained: Sequence[Any] | None, what: str) -> None:
 
 
 def _first_names(names: Sequence[Any]) -> str:
-    """The first eight names, and … if there are more."""
+    """The first eight names, followed by … if there are more."""
     return ", ".join(map(repr, names[:8])) + ", …" * (len(names) > 8)
 
 
 def are_numbers(names: Iterable[Any]) -> bool:
-    """True where all columns are numbered, as in a frame without names."""
+    """True if all columns are numbered, as in a frame without names."""
     return all(isinstance(name, int) for name in names)
 
 
 def as_features(X: Any, what: str, names: Sequence[Any] | None) -> Any:
-    """Rows as finite floats, shape (n, d). ValueError names the column that holds anything else."""
+    """Rows as finite floats, shape (n, d). Raises ValueError, naming the column, if a value is anything else."""
     if X.dtype.kind not in NUMBERS:
         raise ValueError(f"A linear model takes numbers; got {what} of {X.dtype}. Convert them first.")
     if X.dtype.kind == "O":
@@ -218,7 +218,7 @@ def as_features(X: Any, what: str, names: Sequence[Any] | None) -> Any:
 
 
 def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
-    """Objects as floats, with NaN for missing ones."""
+    """Convert a table of objects to floats, with NaN for missing values."""
     floats = np.empty_like(X, dtype=float)
     for number, column in enumerate(X.T):
         try:
@@ -233,7 +233,7 @@ def _from_objects(X: Array, what: str, names: Sequence[Any] | None) -> Array:
 
 
 def _floats(objects: Array) -> Array:
-    """Objects as floats, with NaN for missing ones. TypeError, ValueError or OverflowError if one is not a number."""
+    """Convert objects to floats, missing ones to NaN. Raises TypeError, ValueError or OverflowError for non-numbers."""
     known = objects.copy()
     known[[is_missing(x) for x in objects]] = np.nan
     return known.astype(float)
@@ -244,18 +244,18 @@ def _not_finite(x: Any) -> str:
 
 
 def _name(names: Sequence[Any] | None, column: int) -> Any:
-    """The column's name; its number in data without names."""
+    """The column's name, or its number if the data has no names."""
     return names[column] if names else int(column)
 
 
 def check_table(X: Array, y: Array) -> None:
-    """ValueError unless X is a table and y has one dimension, as a linear model needs."""
+    """Raise ValueError unless X is a table and y has one dimension, as a linear model needs."""
     if X.ndim != 2 or y.ndim != 1:
         raise ValueError(f"Expected X of shape (rows, features) and y of shape (rows,); got {X.shape} and {y.shape}.")
 
 
 def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
-    """The targets of a regression, finite in this dtype. ValueError names the first row that holds anything else."""
+    """A regression's targets in this dtype. Raises ValueError, naming the row, if a target is not finite in it."""
     if y.dtype.kind not in NUMBERS:
         raise ValueError(f"A linear model takes numbers; got {what} of {y.dtype}. Convert them first.")
     if y.dtype.kind == "O":
@@ -279,15 +279,15 @@ def as_targets(y: Array, dtype: DTypeLike, what: str) -> Array:
 
 
 def check_labels(given: Any, what: str) -> None:
-    """ValueError for objects that are not labels: one missing, several kinds, or a text that ends with a NUL."""
+    """Raise ValueError for labels of several kinds, a missing label, or a text that ends with a NUL."""
     labels = as_array(given, what)
     if labels.dtype.kind in "OT" and labels.ndim and labels.size:
         _labels_of_one_kind(labels.ravel().tolist(), what)
 
 
 def number_labels(y: Array, what: str) -> tuple[Array, Array | None]:
-    """The class number of each row, and the sorted labels if they are texts or truth values (else None). ValueError
-    for other labels.
+    """The class number of each row and, if the labels are texts or truth values, the sorted labels (otherwise None).
+    Raises ValueError for labels of other kinds.
     """
     y = _plain_labels(y, what)
     if y.dtype.kind in "iu":
@@ -297,7 +297,7 @@ def number_labels(y: Array, what: str) -> tuple[Array, Array | None]:
 
 
 def known_labels(y: Array, what: str, labels: Array | None) -> Array:
-    """The class numbers of further rows. ValueError for an unknown label."""
+    """The class numbers of rows other than the training rows. Raises ValueError for an unknown label."""
     y = _plain_labels(y, what)
     if labels is None:
         if y.dtype.kind == "U":
@@ -310,7 +310,7 @@ def known_labels(y: Array, what: str, labels: Array | None) -> Array:
 
 
 def _plain_labels(y: Array, what: str) -> Array:
-    """Labels as whole numbers from 0 on, texts, or truth values."""
+    """The labels as whole numbers of at least 0, texts, or truth values. Raises ValueError if that is impossible."""
     if y.dtype.kind in "OT":
         y = _labels_of_one_kind(y.tolist(), what)
     if y.dtype.kind == "f":
@@ -326,7 +326,7 @@ def _plain_labels(y: Array, what: str) -> Array:
 
 
 def _labels_of_one_kind(labels: list[Any], what: str) -> Array:
-    """Objects of one kind as an array of texts, truth values or floats."""
+    """Convert objects of one kind to an array of texts, truth values or floats."""
     for row, label in enumerate(labels):
         if is_missing(label):
             raise ValueError(f"{what} has no label in row {row}, but {label!r}. Label the row, or leave it out.")
@@ -354,12 +354,12 @@ KINDS: tuple[tuple[Any, Any], ...] = (
 
 
 def _kind(label: Any) -> Any:
-    """The type that represents this kind of label."""
+    """The type that stands for this label's kind."""
     return next((kind for kind, types in KINDS if isinstance(label, types)), object)
 
 
 def _whole_numbers(y: Array, what: str) -> Array:
-    """Floats without a fraction as whole numbers. ValueError names the first row with another value."""
+    """Convert floats without a fraction to whole numbers. Raises ValueError, naming the first row, for other values."""
     y = y.astype(float)
     whole = (np.abs(y) < EXACT) & (y == np.floor(y))
     if not whole.all():

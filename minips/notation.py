@@ -1,4 +1,4 @@
-"""An earlier name: `parse_stage` is `minips.stage.build`, which accepts every form of a stage."""
+"""Keeps an earlier name: `parse_stage` is now `minips.stage.build`, which accepts every form of a stage."""
 
 from minips.stage import build as parse_stage
 

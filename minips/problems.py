@@ -14,29 +14,29 @@ from minips.halves import in_float32, widen
 from minips.stage import Array, Tensors
 
 PLAUSIBLE_CLASSES = 1_000
-"""More classes than this are accepted only with as many rows, or if their number is given."""
+"""A number of classes above this is accepted only with at least as many rows, or if it is given as ``classes``."""
 
 
 class Problem(ABC):
     """Subclass this: define the first parameters, the loss and its gradient. ``X`` and ``y`` hold the training rows.
 
     ``X`` may be a data frame or a SciPy sparse matrix, which is kept as CSR. ``validation`` is ``(X, y)`` of held-out
-    rows, shaped like training rows, or None. ValueError where one of a pair is missing or their lengths differ, for
-    masked arrays, and for a frame whose columns, or their order, differ from those of the training rows.
+    rows, shaped like training rows, or None. Raises ValueError if X or y is missing from a pair or their lengths
+    differ, for masked arrays, and for frames whose columns, or their order, differ from those of the training rows.
     Every term that depends on the rows must be an average over them, so that the average of equal shards' gradients is
     the gradient of the whole. ``weights`` are the rows' weights in that average, scaled to a mean of 1.
 
-    If ``loss_and_gradient`` accepts ``rng=None``, each step of a training run passes a generator, seeded by the run's
-    seed, the worker and its clock, for draws such as dropout; everywhere else ``rng`` is None.
+    If ``loss_and_gradient`` accepts ``rng=None``, each step of a training run passes a generator for random draws, such
+    as dropout, seeded by the run's seed, the worker and its clock. All other calls leave ``rng`` as None.
     """
 
     l2: float = 0.0
-    """The factor of a penalty on the parameters; the loss of held-out rows omits it."""
+    """The factor of a penalty on the parameters. The loss on held-out rows omits the penalty."""
     weights: Array | None = None
     feature_names: Sequence[Any] | None = None
-    """The column names of X, if it was a data frame. Frames to predict must have the same columns."""
+    """The column names of X if it was a data frame. A frame passed to `predict` must have the same columns."""
     tables: tuple[str, ...] = ()
-    """Tensors of which a batch uses only a few rows: their gradients are `Rows`, and only these rows travel."""
+    """The tensors of which a batch uses only a few rows. Their gradients are `Rows`, and only these rows are sent."""
     draws: ClassVar[bool] = False
     """True if ``loss_and_gradient`` accepts ``rng``."""
 
@@ -67,7 +67,7 @@ class Problem(ABC):
 
     @property
     def rows(self) -> int:
-        """The number of training rows. ValueError for a problem restored from a saved run, which has none."""
+        """The number of training rows. Raises ValueError for a problem restored from a saved run: it has no rows."""
         if not hasattr(self, "X"):
             raise ValueError("This problem was loaded without its rows. Make a problem with rows to train on.")
         return int(self.X.shape[0])
@@ -87,11 +87,11 @@ class Problem(ABC):
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:
         """The mean loss over some rows (indices or a slice; None: all) and its gradient, shaped like ``params``.
 
-        Return new arrays each time: a later call must not write into them, since they may still be on their way.
+        Return new arrays each time. A later call must not write into earlier arrays: they may still wait to be sent.
         """
 
     def rows_needed(self, rows: Any = None) -> dict[str, Array]:
-        """The rows of each table that ``loss_and_gradient`` reads for these training rows; only these are present."""
+        """The rows of each table that ``loss_and_gradient`` reads for these training rows; it gets only these."""
         raise NotImplementedError(f"{type(self).__name__} has tables; override rows_needed(rows).")
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
@@ -103,7 +103,7 @@ class Problem(ABC):
         return self.loss_and_gradient(params, rows)[1]
 
     def accuracy(self, params: Tensors) -> float | None:
-        """The share of rows classified correctly; None for a problem that does not classify."""
+        """The share of rows that are classified correctly; None if the problem is not a classifier."""
         return None
 
     def predict(self, params: Tensors, X: Array) -> Array:
@@ -115,20 +115,20 @@ class Problem(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no probabilities; override predict_proba(params, X).")
 
     def kept(self) -> dict[str, Any]:
-        """The attributes that predictions need: all but rows and weights. `Run.save` writes numbers, texts, arrays, and
-        lists, tuples and dicts of them.
+        """The attributes that predictions need: all except rows and weights. `Run.save` can write numbers, texts,
+        arrays, and lists, tuples and dicts of them.
         """
         return {name: x for name, x in vars(self).items() if name not in ("X", "y", "validation", "weights")}
 
     @classmethod
     def restored(cls, kept: Mapping[str, Any]) -> Self:
-        """A problem without rows that predicts like the one whose attributes these are."""
+        """A problem without rows that predicts like the problem from which ``kept`` was taken."""
         problem = cls.__new__(cls)
         vars(problem).update(kept, validation=None)
         return problem
 
     def fingerprint(self) -> str:
-        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text where one is not an array of values."""
+        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text if one is not an array, or holds objects."""
         digest = hashlib.sha256()
         for name in ("X", "y"):
             rows: Any = getattr(self, name, None)
@@ -140,7 +140,7 @@ class Problem(ABC):
         return digest.hexdigest()
 
     def shard(self, worker: int, workers: int) -> Self:
-        """One worker's part of this problem: contiguous rows, nearly equal in number, without held-out rows."""
+        """One worker's part of this problem, without held-out rows. Parts are contiguous and of nearly equal size."""
         if self.rows < workers:
             raise ValueError(f"{self.rows} training rows cannot be shared among {workers} workers; use fewer workers.")
         least, more = divmod(self.rows, workers)  # the first `more` shards have one row more
@@ -148,13 +148,13 @@ class Problem(ABC):
         return self.subset(slice(start, start + least + (worker < more)))
 
     def subset(self, rows: Any) -> Self:
-        """The problem on some of its rows (indices or a slice), without held-out rows; `Config.shards` makes these."""
+        """This problem on some of its rows (indices or a slice), without held-out rows. Shards are made this way."""
         part = copy.copy(self)
         (part.X, part.y), part.weights, part.validation = self._select(rows), self._weights_of(rows), None
         return part
 
     def held_out(self) -> "Self | None":
-        """The problem on its held-out rows, without penalty; None if there are none."""
+        """This problem on its held-out rows, without penalty; None if it has no held-out rows."""
         if self.validation is None:
             return None
         part = copy.copy(self)
@@ -168,12 +168,12 @@ class Problem(ABC):
         return self.weights if rows is None or self.weights is None else self.weights[rows]
 
     def _weigh(self, values: Array, rows: Any) -> Array:
-        """The values, one for each row, times the rows' weights."""
+        """Multiply the values, one for each row, by the rows' weights."""
         weights = self._weights_of(rows)
         return values if weights is None else values * weights.astype(values.dtype)
 
     def _tabulate(self, X_validation: Any) -> None:
-        """Convert X, also of the held-out rows, to finite floats; the parameters take their dtype."""
+        """Convert X to finite floats, for the training and the held-out rows. The parameters get the dtype of X."""
         intake.check_table(self.X, self.y)
         self.X = intake.as_features(self.X, "X", self.feature_names)
         if self.validation:
@@ -181,7 +181,7 @@ class Problem(ABC):
             self.validation = intake.as_features(self.validation[0], "X_validation", names), self.validation[1]
 
     def _features(self, X: Any, columns: int) -> Any:
-        """Rows to predict. ValueError unless they have the training rows' columns."""
+        """Convert rows to predict. Raises ValueError unless they have the training rows' columns."""
         intake.check_columns(X, self.feature_names, "X")
         names, X = intake.column_names(X) or self.feature_names, intake.sparse_or_array(X, "X")
         if X.ndim != 2 or X.shape[1] != columns:
@@ -232,7 +232,7 @@ class LinearRegression(Problem):
         return np.asarray(widen(self._features(X, len(params["w"]))) @ widen(params["w"]) + widen(params["b"]))
 
     def solution(self) -> Tensors:
-        """The parameters of least loss, from the normal equations of the centred data."""
+        """The parameters that minimise the loss, from the normal equations of the centred data."""
         X, y = widen(self.X.toarray() if hasattr(self.X, "toarray") else self.X), widen(self.y)
         centre, level = np.average(X, axis=0, weights=self.weights), np.average(y, weights=self.weights)
         A, r = X - centre, y - level
@@ -243,8 +243,8 @@ class LinearRegression(Problem):
 
 class SoftmaxRegression(Problem):
     """Multinomial logistic regression: loss ``mean(−log softmax(XW + b)[y]) + l2·|W|²/2``. ``y`` holds class numbers,
-    texts or truth values; the latter are numbered in sorted order and kept as ``labels``. ``classes`` is the number of
-    classes; None: the largest in ``y``, plus 1. ValueError for a ``y`` of one class if ``classes`` is not given.
+    texts or truth values. Texts and truth values are numbered in sorted order and kept as ``labels``. ``classes`` is
+    the number of classes (None: the largest in ``y``, plus 1). Raises ValueError if it is None and ``y`` has one class.
 
     Parameters: ``W`` (d, classes) and ``b`` (classes,), both zero at first. Gradients: ``XᵀR/n + l2·W`` and the column
     means of R = softmax(XW + b) − onehot(y). Source: Bishop 2006, "Pattern Recognition and Machine Learning", 4.3.4.
@@ -307,8 +307,8 @@ class SoftmaxRegression(Problem):
         return float((self.scores(params).argmax(axis=1) == self.y).mean())
 
     def scores(self, params: Tensors, X: Array | None = None) -> Array:
-        """The score of each row of ``X`` (None: the training rows) and class, shape (n, classes). The class with the
-        largest is predicted.
+        """The score of each class for each row of ``X`` (None: the training rows), shape (n, classes). The class with
+        the largest score is predicted.
         """
         X = self.X if X is None else self._features(X, len(params["W"]))
         return np.asarray(widen(X) @ widen(params["W"]) + widen(params["b"]))
@@ -319,7 +319,7 @@ class SoftmaxRegression(Problem):
         return np.asarray(numbers if self.labels is None else self.labels[numbers])
 
     def predict_proba(self, params: Tensors, X: Array) -> Array:
-        """The probability of each row and class, shape (n, classes)."""
+        """The probability of each class for each row, shape (n, classes)."""
         return softmax(self.scores(params, X))
 
     def _sizes(self) -> list[str]:
@@ -331,7 +331,7 @@ class MLP(SoftmaxRegression):
 
     Parameters: ``U`` (d, hidden), ``a`` (hidden,), ``W`` (hidden, classes), ``b`` (classes,). U and W start normal with
     variance 2/d and 1/hidden (He et al. 2015, "Delving Deep into Rectifiers", section 2.2), a and b zero. The gradient
-    is computed by back-propagation (Rumelhart, Hinton and Williams 1986). Its tensors tolerate different bit widths.
+    is computed by back-propagation (Rumelhart, Hinton and Williams 1986). The tensors tolerate different bit widths.
     """
 
     def __init__(
@@ -381,8 +381,8 @@ def softmax(scores: Array) -> Array:
 
 
 def cross_entropy(scores: Array, y: Array, weights: Array | None = None) -> tuple[float, Array]:
-    """``mean(−log softmax(scores)[y])`` and its gradient with respect to the scores, of shape (n, classes). Each row
-    counts by its weight.
+    """``mean(−log softmax(scores)[y])``, weighted by the rows' weights, and its gradient with respect to the scores, of
+    shape (n, classes).
     """
     each = np.arange(len(y))
     scores = scores - scores.max(axis=1, keepdims=True)

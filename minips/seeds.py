@@ -1,8 +1,8 @@
 """Random streams: one for each use, so that no two uses can draw the same numbers.
 
 Every stream of a run is derived from `Config.seed` and its use. A generator is seeded by the words (seed, first,
-second, use, …); the fourth identifies the use and is assigned in this file alone. So two streams of one seed differ in
-at least one word, which NumPy's ``SeedSequence`` turns into independent states.
+second, use, …). The fourth word identifies the use, and only this file assigns it. So two streams of one seed differ in
+at least one word, and NumPy's ``SeedSequence`` gives them independent states.
 """
 
 import zlib
@@ -25,13 +25,13 @@ delay = _stream(1)
 push = _stream(2)
 """The quantizer of a worker's pushes to a server, by (seed, worker, server)."""
 pull = _stream(3)
-"""The quantizer of answers to one worker (rows, or with a memory), by (seed, worker, server)."""
+"""The quantizer of an answer to one worker (with rows or a memory), by (seed, worker, server)."""
 all_reduce = _stream(4)
 """The quantizer of a rank's hops, by (seed, rank)."""
 shared_pull = _stream(5)
 """The quantizer of a server's answers to all the workers, by (seed, server)."""
 loss = _stream(6)
-"""The packets that a simulated network loses, by (seed)."""
+"""The choice of packets that a simulated network loses, by (seed)."""
 compute = _stream(7)
 """How long a simulated worker computes (`Simulated.exponential`), by (seed, worker, clock)."""
 init = _stream(8)
@@ -43,9 +43,9 @@ fourier = _stream(10)
 epoch = _stream(12)
 """The order of a worker's rows in one pass over them (`Config.sampling`), by (seed, worker, epoch)."""
 gradient = _stream(13)
-"""A problem's own draws in one gradient, such as dropout, by (seed, worker, clock, turn)."""
+"""A problem's random draws for one gradient, such as dropout, by (seed, worker, clock, turn)."""
 statistics = _stream(14)
-"""A network's draws while it computes the statistics of the training rows (`TorchProblem.module`), by (seed)."""
+"""A network's random draws while it computes statistics of the training rows (`TorchProblem.module`), by (seed)."""
 clicks = _stream(15)
 """The rows of `datasets.clicks` and the choice of held-out ones, by (seed)."""
 shards = _stream(16)
@@ -55,10 +55,10 @@ wake = _stream(17)
 
 
 def split(seed: int) -> np.random.Generator:
-    """The held-out rows of a bundled data set, by (seed), which NumPy pads to (seed, 0, 0, 0): no other stream's."""
+    """A bundled data set's held-out rows, by (seed). NumPy pads this to (seed, 0, 0, 0), which no other stream has."""
     return np.random.default_rng(seed)
 
 
 def options(question: str) -> np.random.Generator:
-    """The order of the options in a lesson's question."""
+    """The order of the options of a lesson's question."""
     return _stream(11)(zlib.crc32(question.encode()))

@@ -39,7 +39,7 @@ _STAGES = ("aggregator", "consistency", "optimizer", "exchange")
 
 
 class _Named:
-    """An estimator whose errors for unknown parameters name its own class."""
+    """An estimator whose error for an unknown parameter names the estimator's class."""
 
     def __new__(cls, *values: Any, **given: Any) -> Self:
         if cls.__init__.__module__ == __name__:  # otherwise Python's error names the subclass
@@ -83,7 +83,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     _second_derivative: float
-    """The largest second derivative of a row's loss with respect to its prediction."""
+    """An upper bound of the second derivative of a row's loss with respect to its prediction."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,7 +91,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def config(self, X: Any, steps: int) -> Config:
-        """The config with which `fit` trains on the rows of X."""
+        """The config that `fit` uses to train on the rows of X."""
         rows = X.shape[0]
         near = engine_for(self.engine, ()).apart == InProc.reach
         transport = (InProc() if near else Tcp()) if self.transport is None else self.transport
@@ -128,7 +128,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return X, y, weights
 
     def _train(self, problem: Problem, before: Tensors | None, steps: int | None) -> Tensors:
-        """Train for ``steps`` steps; None for one pass over the rows."""
+        """Train for ``steps`` steps or, if that is None, for one pass over the rows."""
         if steps is None:
             one_pass = Config(workers=min(self.workers, problem.rows), batch_size=self.batch_size, epochs=1)
             steps = one_pass.for_rows(problem.rows).steps
@@ -150,13 +150,13 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return X
 
     def _read(self, *rows: Any, **options: Any) -> Any:
-        """The rows, validated by scikit-learn, whose check adds them up and may overflow."""
+        """Let scikit-learn validate the rows. Overflow is ignored: its check computes their sum, which may overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             return validate_data(self, *rows, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
 
     def _check_range(self, X: Any, dtype: Any, learned: bool = False) -> None:
-        """ValueError that names a column of X whose squares, or their sums, could overflow. For rows to be ``learned``
-        from, also where all columns are so small that their gradients vanish.
+        """Raise ValueError, naming the column of X, if squares or their sums could overflow. For rows to be trained on
+        (``learned``), also raise it if all columns are so small that their gradients vanish.
         """
         high, low = (end.toarray()[0] if hasattr(end, "toarray") else end for end in (X.max(axis=0), X.min(axis=0)))
         sizes = np.maximum(high, -low)
@@ -176,17 +176,17 @@ def _check_unmasked(**given: Any) -> None:
 
 
 class _Scored:
-    """An estimator whose ``score`` refuses masked arrays, since scikit-learn would count their hidden values."""
+    """An estimator whose ``score`` rejects masked arrays, since scikit-learn would count their hidden values."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The accuracy of a classifier, R² of a regressor, as scikit-learn computes them."""
+        """A classifier's accuracy or a regressor's R², as scikit-learn computes them."""
         _check_unmasked(X=X, y=y, sample_weight=sample_weight)
         score: float = super().score(X, y, sample_weight)  # type: ignore[misc]
         return score
 
 
 class PSRegressor(_Scored, RegressorMixin, _Trained):  # type: ignore[misc]
-    """Least squares, trained by `minips.train`. Parameters as for `PSClassifier`, without ``class_weight``."""
+    """Least squares, trained by `minips.train`. It has the parameters of `PSClassifier`, except ``class_weight``."""
 
     _second_derivative = 1.0
 
@@ -195,7 +195,7 @@ class PSRegressor(_Scored, RegressorMixin, _Trained):  # type: ignore[misc]
         return self._fit(X, y, sample_weight, None, self.steps)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Continue from the current parameters for one pass over these rows; the optimizer's state starts anew."""
+        """Continue from the current parameters for one pass over these rows, with a new optimizer state."""
         return self._fit(X, y, sample_weight, getattr(self, "_params", None), None)
 
     def predict(self, X: Any) -> Array:
@@ -216,7 +216,7 @@ class PSRegressor(_Scored, RegressorMixin, _Trained):  # type: ignore[misc]
 
 
 def _extend_signature(function: Any, **more: Any) -> inspect.Signature:
-    """The signature of a function, extended by keyword parameters with defaults."""
+    """The signature of a function, with these keyword parameters and their defaults added."""
     known = inspect.signature(function)
     added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value) for name, value in more.items()]
     return known.replace(parameters=[*known.parameters.values(), *added])
@@ -226,17 +226,17 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
     """Softmax regression, trained by several workers through `minips.train`.
 
     A stage is given as a value, a name, or a name with fields: ``"topk:fraction=0.01"``. ``quantizer``, ``memory``,
-    ``serializer`` and ``compressor`` apply to the pushed gradients. ``steps`` counts clocks of all the workers, of
-    ``batch_size`` rows each. ``engine`` says where workers run: ``"threads"`` starts no process. The default
+    ``serializer`` and ``compressor`` apply to the pushed gradients. ``steps`` is the number of clocks; in each clock,
+    every worker uses ``batch_size`` rows. ``engine`` is where workers run; ``"threads"`` starts no process. The default
     ``transport`` suits the engine. The default ``optimizer`` is gradient descent, with one over the largest curvature
-    of the loss as its learning rate. ValueError names a column of X with values above 1e77, or above 4e9 in float32.
+    of the loss as its learning rate. Values in X above 1e77, or above 4e9 in float32, raise a ValueError that names
+    their column.
 
-    ``class_weight`` multiplies the weights of rows by a weight for their class: a dict of weights by class, 1 if it
-    lacks one, or ``"balanced"`` for ``n / (classes · n_c)``, where n_c is the weight of the class's rows and n that of
-    all rows.
+    ``class_weight`` multiplies each row's weight by a weight for its class. It is a dict of weights by class (default
+    1), or ``"balanced"`` for ``n / (classes · n_c)``: n_c is the weight of the class's rows, n that of all rows.
 
-    After fitting it has ``coef_``, ``intercept_``, ``n_iter_``, the number of steps, and ``history_``, rows of
-    (seconds, step, training loss). ConvergenceWarning if the run diverged.
+    A fitted classifier has ``coef_``, ``intercept_``, ``n_iter_`` (the number of steps), and ``history_`` (rows of
+    seconds, step, training loss). Warns with ConvergenceWarning if the run diverged.
     """
 
     _second_derivative = 0.5  # Böhning 1992, "Multinomial Logistic Regression Algorithm"
@@ -256,8 +256,8 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         return self._fit(X, y, weights, None, self.steps)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Continue from the current parameters for one pass over these rows; the optimizer's state starts anew. The
-        first call must name all ``classes``.
+        """Continue from the current parameters for one pass over these rows, with a new optimizer state. The first call
+        must name all ``classes``.
         """
         before = getattr(self, "_params", None)
         if isinstance(self.class_weight, str):
@@ -277,13 +277,13 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         return self._fit(X, y, weights, before, None)
 
     def decision_function(self, X: Any) -> Array:
-        """A score for each row and class; with two classes, one for each row, above 0 for the second class."""
+        """A score for each row and class. With two classes: one score for each row, above 0 for the second class."""
         X = self._features(X)
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each row and class, shape (n, classes)."""
+        """The probability of each class for each row, shape (n, classes)."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.column_stack([np.zeros_like(scores), scores])
@@ -317,7 +317,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         return self
 
     def _class_weights(self, numbers: Array, weights: Array | None) -> Array | None:
-        """The weight of each class, as in scikit-learn's `LogisticRegression`; None if all count alike."""
+        """The weight of each class, as in scikit-learn's `LogisticRegression`; None if ``class_weight`` is None."""
         given, classes = self.class_weight, self.classes_.tolist()
         if given is None:
             return None
@@ -336,12 +336,12 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
 
 
 def _most(dtype: Any) -> float:
-    """The largest value whose square, and whose inverse's square, are well within the range of this dtype."""
+    """A value x such that x² and 1/x² are well within the range of this dtype."""
     return math.sqrt(math.sqrt(np.finfo(dtype).max))
 
 
 def _curvature(X: Any, batch: int) -> float:
-    """The largest eigenvalue of the mean of ``xxᵀ``, x being a row of X and a 1, plus an allowance for batches."""
+    """The largest eigenvalue of the mean of ``xxᵀ``, plus an allowance for batches; x is a row of X followed by a 1."""
     v, one = np.full(X.shape[1], 1.0), 1.0
     largest = 0.0
     for _ in range(20):

@@ -1,11 +1,11 @@
 """The common base of all swappable parts.
 
 A **Value** is a frozen dataclass whose fields state what they accept: limits, choices, a unit, one line of help. It
-checks itself when it is made, prints as the code that makes it, and converts to JSON and back.
+checks its fields when it is made, prints as the code that makes it, and converts to JSON and back.
 
 A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
-both, ``names`` returns the names of a kind, and ``build`` makes a stage from a name, a name and fields, or a dict. This
-module does not know what the kinds do; their contracts are in ``minips.stages``.
+both, ``names`` returns the names of a kind, and ``build`` makes a stage from a name, a name and fields, or a dict. The
+contract of each kind is in ``minips.stages``; this module is the same for all kinds.
 """
 
 import dataclasses
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
     class ValueField(Generic[T]):
-        """The type of a field that reads as a T and may be assigned a dict of T's fields."""
+        """The type of a field whose value is a T, and to which a dict of T's fields may be assigned."""
 
         def __get__(self, instance: object, owner: type | None = None) -> T: ...
         def __set__(self, instance: object, value: T | Mapping[str, Any]) -> None: ...
 
     class StageField(ValueField[T]):
-        """The same for a stage, which may also be assigned by name."""
+        """The type of a field whose value is a stage T, and to which T's name or a dict may be assigned."""
 
         def __set__(self, instance: object, value: T | str | Mapping[str, Any]) -> None: ...
 else:
     from typing import NewType
 
-    Array = NewType("Array", np.ndarray)  # so that help() prints Array, and not NDArray[Any] spelt out
+    Array = NewType("Array", np.ndarray)  # so that help() prints Array, not NDArray[Any] in full
 
     class StageField:
         """A mark for type checkers: ``StageField[T]`` is T."""
@@ -61,10 +61,10 @@ Frames = list[Buffer]
 
 _KINDS: dict[str, dict[str, type["Stage"] | str]] = {}
 ONE_THREAD = 10_000
-"""Values whose dot product OpenBLAS works out in one thread."""
+"""The number of values up to which OpenBLAS computes a dot product in one thread."""
 DEFAULTS: dict[tuple[str, str], Any] = {}
-"""What `default_stage` has made, by kind and name, for those who look there often."""
-CHANGES = [0]  # how many stages were registered: what is known of a name's stage may be another's then
+"""Maps (kind, name) to the stage that `default_stage` made. Frequent callers read it directly."""
+CHANGES = [0]  # the number of registrations: after a new one, anything cached about a stage's name may be outdated
 
 
 def option(
@@ -83,7 +83,7 @@ def option(
     """A dataclass field that states what it accepts, for checks, widgets and help pages.
 
     ``minimum`` and ``maximum`` are inclusive, ``above`` and ``below`` exclusive. A callable ``default`` is a factory.
-    The lab does not show ``operator`` fields, which are for whoever runs servers.
+    The lab hides ``operator`` fields, which matter only to people who run servers.
     """
     limits = {"minimum": minimum, "maximum": maximum, "above": above, "below": below, "step": step}
     among = {"choices": None if choices is None else tuple(choices), "unit": unit, "operator": operator}
@@ -108,7 +108,7 @@ class Value:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check each field against its type and its limits. ValueError says what was got and what is accepted."""
+        """Check each field's type and limits. Raises ValueError that names the given and the accepted values."""
         hints = get_type_hints(type(self))
         for field in _fields(self):
             where = f"{type(self).__name__}.{field.name}"
@@ -117,8 +117,8 @@ class Value:
             check_limits(where, value, field.metadata)
 
     def __repr__(self) -> str:
-        """The code that makes it."""
-        # only the fields that differ from their defaults; the repr that `dataclass` writes has them all
+        """The code that makes this value."""
+        # Only the fields that differ from their defaults; the repr that `dataclass` writes shows all of them.
         values = ((field, getattr(self, field.name)) for field in _fields(self))
         differing = (f"{field.name}={value!r}" for field, value in values if value != default_of(field))
         return f"{type(self).__qualname__}({', '.join(differing)})"
@@ -126,9 +126,9 @@ class Value:
     as_code = __repr__
 
     def with_(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with some fields changed, each named by its path: ``{"push.quantizer": "sign"}``.
+        """A copy with the fields at these paths changed: ``{"push.quantizer": "sign"}``.
 
-        ValueError for a path that does not exist.
+        Raises ValueError if a path does not exist.
         """
         check_type("with_", changes, Mapping, "a mapping of fields to values")
         changed = self
@@ -142,12 +142,12 @@ class Value:
         return changed
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain values that JSON can carry."""
+        """The fields as plain values that JSON can represent."""
         return {field.name: _plain_value(getattr(self, field.name)) for field in _fields(self)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value that ``to_dict`` described. ValueError for unknown keys, TypeError for anything but a mapping."""
+        """The value that ``to_dict`` described. Raises ValueError for unknown keys, TypeError for a non-mapping."""
         if not isinstance(fields, Mapping):
             raise TypeError(
                 f"{cls.__name__}.from_dict takes a mapping of fields to values, as to_dict gives it; got {fields!r}."
@@ -162,10 +162,10 @@ class Stage(Value):
     kind: ClassVar[str]
     name: ClassVar[str]
     requires: ClassVar[tuple[str, ...]] = ()
-    """Modules that must be installed, and ``extra``, the minips extra that installs them."""
+    """Modules that must be installed; ``extra`` is the minips extra that installs them."""
     extra: ClassVar[str] = ""
     of_methods: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """Class attributes that are True for these methods alone: False in a subclass that overrides one of them."""
+    """Maps a class attribute to methods: the attribute becomes False in a subclass that overrides one of them."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -191,13 +191,13 @@ S = TypeVar("S", bound=Stage)
 
 
 class NoStageError(ValueError):
-    """The kind has no stage of this name."""
+    """Raised if a kind has no stage with the given name."""
 
 
 def register(cls: type[S]) -> type[S]:
     """Class decorator: list a stage under its kind and name, for ``build``, the command line and the widgets.
 
-    Registering a class again, as a cell run twice does, replaces it. ValueError if another class has the name.
+    Registering a class again, as rerunning a cell does, replaces it. Raises ValueError if another class has the name.
     """
     check_type("register", cls, type, "a class")
     kind, name = getattr(cls, "kind", None), getattr(cls, "name", None)
@@ -221,7 +221,7 @@ def register(cls: type[S]) -> type[S]:
 
 
 def announce(kind: str, name: str, where: str) -> None:
-    """List a stage, ``where`` being ``"module:Class"``; the module is imported when the stage is first used."""
+    """List the stage at ``where``, a text ``"module:Class"``. The module is imported when the stage is first used."""
     _KINDS.setdefault(kind, {}).setdefault(name, where)
 
 
@@ -232,8 +232,8 @@ def kinds() -> list[str]:
 
 @cache
 def load_installed() -> None:
-    """Import the modules that installed packages name under the entry-point group ``minips.stages``, which register
-    stages. Warns of each module that cannot be loaded.
+    """Import the modules that installed packages list under the entry-point group ``minips.stages``. These modules
+    register stages. Warns of each module that cannot be loaded.
     """
     from importlib.metadata import entry_points  # slow to import
 
@@ -252,7 +252,7 @@ def names(kind: str) -> list[str]:
 
 
 def stage_class(kind: str, name: str) -> type[Stage]:
-    """The class behind a name. ValueError lists the known names and the nearest."""
+    """The class with this name. Raises `NoStageError`, a ValueError that lists the known names and the nearest one."""
     classes = _classes(kind)
     if isinstance(name, str) and name not in classes:
         load_installed()
@@ -265,7 +265,7 @@ def stage_class(kind: str, name: str) -> type[Stage]:
 
 
 def default_stage(kind: str, name: str) -> Any:
-    """The stage of that name with default fields, the same object each time. ValueError as for `stage_class`."""
+    """The stage with this name and default fields, the same object each time. Raises errors as `stage_class` does."""
     stage = DEFAULTS.get((kind, name))
     if stage is None:
         stage = DEFAULTS[kind, name] = stage_class(kind, name)()
@@ -273,8 +273,8 @@ def default_stage(kind: str, name: str) -> Any:
 
 
 def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
-    """A stage from its name, from ``"name:field=value,field=value"`` or ``"name(field=value,field=value)"``, or from
-    ``{"name": …, field: value}``. A stage of the kind is returned as it is.
+    """Build a stage from its name, from ``"name:field=value,field=value"`` or ``"name(field=value,field=value)"``, or
+    from ``{"name": …, field: value}``. A stage of this kind is returned unchanged.
 
     >>> build("quantizer", "topk:fraction=0.5"), build("quantizer", {"name": "topk", "fraction": 0.5})
     (TopK(fraction=0.5), TopK(fraction=0.5))
@@ -294,7 +294,7 @@ def build(kind: str, spec: "str | Mapping[str, Any] | Stage") -> Any:
 
 
 def missing(cls: type[Stage]) -> list[str]:
-    """The required modules that are not installed."""
+    """The modules that the stage requires and that are not installed."""
     return [module for module in cls.requires if not _findable(module)]
 
 
@@ -306,10 +306,10 @@ def _findable(module: str) -> bool:
 
 
 def is_finite(x: Array) -> bool:
-    """True where ``x`` holds neither NaN nor infinity.
+    """True if ``x`` contains neither NaN nor infinity.
 
-    A finite sum of squares proves it in one pass without a temporary; the slower check is needed only after an
-    overflow. The rows are short enough that BLAS keeps each in one thread: waking others would take longer.
+    A finite sum of squares proves it in one pass, without a temporary array. The slower check is needed only if the sum
+    is not finite. The rows are short enough that BLAS uses one thread for each: waking other threads would cost more.
     """
     flat = x.reshape(-1)
     rows = flat[: flat.size - flat.size % ONE_THREAD].reshape(-1, ONE_THREAD)
@@ -334,7 +334,7 @@ def _fields(value: Any) -> "tuple[dataclasses.Field[Any], ...]":
 
 
 def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Exception]) -> None:
-    """Raise ``error`` for a field that ``cls`` lacks, naming the stage that has the field, or the fields of ``cls``."""
+    """Raise ``error`` if ``cls`` lacks a given field; it names the stage with that field, or the fields of ``cls``."""
     known = [field.name for field in _fields(cls)] if dataclasses.is_dataclass(cls) else given
     for name in given:
         if name not in known:
@@ -346,7 +346,7 @@ def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Excepti
 
 
 def _owner(cls: Any, name: str) -> tuple[Any, str]:
-    """The nearest class within the fields of ``cls`` that has a field ``name``, and the code that sets it; or None."""
+    """The nearest class in the fields of ``cls`` with a field ``name``, and code that sets it; else None and ``""``."""
     near: list[tuple[Any, str]] = [(cls, "{}")]
     seen = {cls}
     for outer, code in near:  # `near` grows during the loop: breadth first
@@ -364,7 +364,7 @@ def _owner(cls: Any, name: str) -> tuple[Any, str]:
 
 
 def _arms(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type."""
+    """The types in a union; for any other type, only that type."""
     return get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
 
 
@@ -378,7 +378,7 @@ def _classes_within(hint: Any) -> Iterator[Any]:
 
 
 def _public_name(cls: type) -> str:
-    """The name by which a user calls a class."""
+    """The name that a user writes for a class: ``ps.TopK`` for a public one."""
     public = getattr(sys.modules.get("minips"), "__all__", ())
     return f"ps.{cls.__name__}" if cls.__name__ in public else cls.__name__
 
@@ -394,7 +394,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
-    """``value`` as the type that a field declares, converted from the forms that JSON and a command line have."""
+    """Convert ``value`` from the forms used in JSON and on the command line to the type that the field declares."""
     arms = [arm for arm in _arms(hint) if arm is not type(None)]
     if value is None and len(arms) < len(_arms(hint)):
         return None
@@ -423,7 +423,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """True where ``value`` belongs to this arm of a union. A mapping without a name maps keys to several stages."""
+    """True if ``value`` belongs to this member of a union. A mapping without a name maps keys to several stages."""
     if get_origin(hint) is dict:
         return isinstance(value, Mapping) and not isinstance(value.get("name"), str)
     return isinstance(hint, type) and isinstance(value, hint)

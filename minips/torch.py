@@ -33,7 +33,7 @@ __all__ = ["CodecHook", "TorchProblem", "codec_hook"]
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in one thread, so that sums are equal to the bit on every engine."""
+    """Compute in one thread, so that every engine gives sums that are equal to the bit."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -43,12 +43,12 @@ def _one_thread() -> Iterator[None]:
 
 
 _generator = threading.Lock()
-"""Held while one worker draws: PyTorch has one CPU generator for the whole process."""
+"""Held while a worker draws random numbers: PyTorch has one CPU generator for the whole process."""
 
 
 @contextmanager
 def _drawing(rng: np.random.Generator) -> Iterator[None]:
-    """Seed PyTorch's draws, such as dropout, from ``rng``."""
+    """Seed PyTorch's random draws, such as those of dropout, from ``rng``."""
     with _generator, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))
         yield
@@ -58,15 +58,15 @@ class TorchProblem(Problem):
     """A network made by ``make_net()``, and the mean ``loss(net(X), y)`` over rows of ``X`` and ``y``.
 
     The parameters are the network's, by name; autograd computes the gradient. Buffers, such as the running statistics
-    of batch normalisation, are not parameters: no gradient moves them. Training uses each batch's own statistics;
-    `module`, `predict` and the losses of held-out rows use those of the training rows under the final parameters, as
-    `torch.optim.swa_utils.update_bn` does (Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima and Better
-    Generalization", section 3.2).
+    of batch normalisation, are not parameters: no gradient changes them. Training uses each batch's own statistics.
+    `module`, `predict` and the loss on held-out rows use the statistics of the training rows under the final
+    parameters, as computed by `torch.optim.swa_utils.update_bn` (Izmailov et al. 2018, "Averaging Weights Leads to
+    Wider Optima and Better Generalization", section 3.2).
 
-    Layers that draw, such as dropout, draw the same values on every engine, and each time these statistics are
-    computed. Without a generator the gradient is computed without dropout. Each thread computes on its own network.
-    ValueError for a parameter whose type NumPy lacks, and for rows that PyTorch cannot convert to a tensor; TypeError
-    for a network in place of the function that makes it.
+    Random layers, such as dropout, draw the same values on every engine, and each time these statistics are computed.
+    If ``rng`` is None, the gradient is computed without dropout. Each thread computes on its own network. Raises
+    ValueError for a parameter whose type NumPy lacks, and for rows that PyTorch cannot convert to a tensor. Raises
+    TypeError if ``make_net`` is a network.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class TorchProblem(Problem):
             return _number(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
 
     def accuracy(self, params: Tensors) -> float | None:
-        """The share of rows whose largest output is that of their class; None unless y holds class numbers."""
+        """The share of rows whose class has the largest output; None unless y holds class numbers."""
         if self.y.dtype.kind not in "iu" or self.y.ndim != 1:
             return None
         return float((self.predict(params, self.X).argmax(axis=1) == self.y).mean())
@@ -181,7 +181,7 @@ def _make(make_net: Callable[[], torch.nn.Module]) -> torch.nn.Module:
 
 
 def _check_numbers(name: str, rows: Any) -> None:
-    """ValueError for rows that PyTorch cannot convert to a tensor."""
+    """Raise ValueError for rows that PyTorch cannot convert to a tensor."""
     if not isinstance(rows, np.ndarray):
         raise ValueError(f"TorchProblem takes dense rows; got {name} as a sparse matrix. Give {name}.toarray().")
     if rows.dtype.kind not in "biufc":
@@ -197,7 +197,7 @@ def _check_numbers(name: str, rows: Any) -> None:
 
 @contextmanager
 def _explaining(*rows: Array) -> Iterator[None]:
-    """Turn an error of PyTorch into a ValueError that states the rows' types and shapes, its usual cause."""
+    """Turn PyTorch's errors into a ValueError that states the types and shapes of the rows, the usual cause."""
     try:
         yield
     except (RuntimeError, IndexError) as error:
@@ -209,13 +209,13 @@ def _explaining(*rows: Array) -> Iterator[None]:
 
 
 def _number(loss: Any) -> float:
-    """The value of a loss. TypeError unless it is a tensor of one number."""
+    """The value of a loss. Raises TypeError unless it is a tensor of one number."""
     check_type("TorchProblem", loss, torch.Tensor, "a loss that returns a tensor of one number")
     return as_number(loss.detach(), "The loss")
 
 
 class _Networks(threading.local):
-    """A network for each thread, made on first use. Pickling leaves the networks out."""
+    """One network for each thread, made on first use. Pickling omits the networks."""
 
     def __init__(self, make_net: Callable[[], torch.nn.Module]) -> None:
         self._make_net = make_net
@@ -231,17 +231,17 @@ class _Networks(threading.local):
 
 
 class CodecHook:
-    """A communication hook for DistributedDataParallel that sends gradients through a codec: it encodes this rank's,
-    gathers all ranks', decodes and averages them, in the order of the ranks.
+    """A communication hook for DistributedDataParallel that sends gradients through a codec. It encodes this rank's
+    gradients, gathers those of all ranks, then decodes and averages them in rank order.
 
-    ``model.register_comm_hook(None, minips.torch.codec_hook(codec))`` on every rank, with the same codec. It needs a
-    backend that gathers tensors in CPU memory, such as gloo.
+    Call ``model.register_comm_hook(None, minips.torch.codec_hook(codec))`` on every rank, with the same codec. The hook
+    needs a backend that gathers tensors in CPU memory, such as gloo.
 
-    ``bytes_sent`` counts the frames of this rank, ``bytes_dense`` the same gradients uncompressed; ``trace`` holds the
-    spans. Each parameter has its own memory, since DDP rebuilds its buckets in the second iteration. Frames of unequal
-    length are padded to the longest, so their lengths are gathered first; the padding is not counted.
+    ``bytes_sent`` counts the bytes of this rank's frames, and ``bytes_dense`` those of the same gradients uncompressed.
+    ``trace`` holds the spans. Each parameter has its own memory, since DDP rebuilds its buckets in the second
+    iteration. Ranks first gather the lengths, then frames padded to the greatest length; padding is not counted.
 
-    PyTorch expects hooks to divide by the number of ranks themselves.
+    PyTorch expects a hook to divide by the number of ranks.
     Source: PyTorch's documentation, "DDP Communication Hooks".
     """
 
@@ -279,11 +279,11 @@ class CodecHook:
 
 
 codec_hook = CodecHook
-"""`CodecHook`, under a name like those of PyTorch's own hooks."""
+"""Another name for `CodecHook`, in the style of PyTorch's own hooks."""
 
 
 def _gather(body: bytes, ranks: int) -> list[memoryview]:
-    """The bodies of all ranks, in their order."""
+    """The bodies of all ranks, in rank order."""
     lengths = [torch.empty(1, dtype=torch.int64) for _ in range(ranks)]
     dist.all_gather(lengths, torch.tensor([len(body)]))
     longest = max(int(length) for length in lengths)
@@ -295,7 +295,7 @@ def _gather(body: bytes, ranks: int) -> list[memoryview]:
 
 
 def _array(name: str, tensor: torch.Tensor) -> Array:
-    """The memory of a tensor as an array. ValueError if NumPy lacks its type."""
+    """A tensor as an array that shares its memory. Raises ValueError if NumPy lacks its type."""
     try:
         return np.asarray(tensor.detach().numpy())
     except (TypeError, RuntimeError) as error:

@@ -38,7 +38,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """An error's text, for the end of a sentence; its type where a library's error has no text.
+    """An error's text, for the end of a sentence; if a library's error has no text, its type.
 
     >>> message_of(ValueError("too large")), message_of(TimeoutError())
     ('too large', 'a TimeoutError without a text')
@@ -47,7 +47,7 @@ def message_of(error: BaseException) -> str:
 
 
 def as_error(raised: BaseException) -> Exception:
-    """The exception that user code raised; a RuntimeError in place of one that would end the program (SystemExit).
+    """The exception that user code raised, or a RuntimeError if it would end the program, as SystemExit does.
 
     >>> as_error(SystemExit(3))
     RuntimeError('User code raised SystemExit: 3.')
@@ -58,7 +58,7 @@ def as_error(raised: BaseException) -> Exception:
 
 
 def public_message(error: BaseException, otherwise: str) -> str:
-    """The text of an error to send to a peer: its own if that is a sentence, else ``otherwise``.
+    """The text to send to a peer for an error: the error's own text if that is a sentence, else ``otherwise``.
 
     >>> public_message(ValueError("There is no worker 5."), ""), public_message(KeyError("w"), "It has no w.")
     ('There is no worker 5.', 'It has no w.')
@@ -68,19 +68,19 @@ def public_message(error: BaseException, otherwise: str) -> str:
 
 
 def check_type(taker: str, value: object, kind: Any, what: str) -> None:
-    """TypeError where ``value`` is not of this type."""
+    """Raise TypeError if ``value`` is not of this type."""
     if not isinstance(value, kind):
         raise TypeError(f"{taker} takes {what}; got {reprlib.repr(value)}.")
 
 
 def check_count(what: str, count: object, words: str) -> None:
-    """ValueError unless ``count`` is None or a whole number above 0."""
+    """Raise ValueError unless ``count`` is None or a whole number above 0."""
     if count is not None and not (type(count) is int and count > 0):
         raise ValueError(f"{what} is {words}; got {count!r}.")
 
 
 def check_name(what: str, name: str) -> None:
-    """ValueError for a name that UTF-8 cannot encode, such as half of a surrogate pair."""
+    """Raise ValueError for a name that UTF-8 cannot encode, such as half of a surrogate pair."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -88,14 +88,14 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_seed(taker: str, seed: Any) -> None:
-    """ValueError unless ``seed`` is a whole number from 0 on, or several."""
+    """Raise ValueError unless ``seed`` is a whole number of at least 0, or several such numbers."""
     numbers = seed if isinstance(seed, Iterable) else [seed]
     if not all(isinstance(number, SupportsIndex) and index(number) >= 0 for number in numbers):
         raise ValueError(f"{taker} takes a seed, a whole number from 0 on or several; got {reprlib.repr(seed)}.")
 
 
 def workers_of(ranks: Iterable[int]) -> str:
-    """Workers by their numbers.
+    """The words for these workers, with their numbers.
 
     >>> workers_of([2]), workers_of([0, 1, 3])
     ('worker 2', 'workers 0, 1 and 3')
@@ -105,7 +105,7 @@ def workers_of(ranks: Iterable[int]) -> str:
 
 
 def a_or_an(noun: str) -> str:
-    """The noun with a or an."""
+    """The noun with the article "a" or "an"."""
     return f"an {noun}" if noun[0] in "aeiouAEIOU" else f"a {noun}"
 
 
@@ -117,7 +117,7 @@ def limits_of(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    """ValueError for a value that is not one of the field's choices, or is beyond its limits."""
+    """Raise ValueError if the value is not one of the field's choices or exceeds its limits."""
     choices, wanted = metadata.get("choices"), limits_of(metadata)
     if choices is not None and value not in choices:
         raise ValueError(f"{where} takes {wanted[0]}; got {value!r}.")
@@ -127,7 +127,7 @@ def check_limits(where: str, value: Any, metadata: Mapping[str, Any]) -> None:
 
 
 class FieldsDoc:
-    """A docstring that ends with a line for each field, written on access, when the fields are known."""
+    """A docstring that ends with a line for each field. The lines are written on access, when the fields are known."""
 
     def __init__(self, words: str) -> None:
         self.words = words
@@ -146,7 +146,7 @@ class FieldsDoc:
 
 
 def groups_of(cls: Any) -> dict[str, list[str]]:
-    """The fields of a dataclass by the titles of its ``_GROUPS``; those that these leave out, under "Fields"."""
+    """Maps each title in a dataclass's ``_GROUPS`` to its fields, and "Fields" to the fields in no group."""
     groups = {title: names.split() for title, names in getattr(cls, "_GROUPS", {}).items()}
     named = {name for names in groups.values() for name in names}
     groups["Fields"] = [field.name for field in dataclasses.fields(cls) if field.name not in named]
@@ -154,7 +154,7 @@ def groups_of(cls: Any) -> dict[str, list[str]]:
 
 
 def default_of(field: Any) -> Any:
-    """The default of a dataclass field; ``dataclasses.MISSING`` where it has none."""
+    """The default of a dataclass field, or ``dataclasses.MISSING`` if it has none."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 

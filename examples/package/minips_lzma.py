@@ -21,7 +21,7 @@ class Lzma(ps.Compressor):
         return lzma.compress(buffer, preset=self.preset)
 
     def decompress(self, buffer: ps.Buffer, limit: int) -> ps.Buffer:
-        decoder = lzma.LZMADecompressor(memlimit=2**27)  # a stream from the network may demand gigabytes
+        decoder = lzma.LZMADecompressor(memlimit=2**27)  # a stream from the network may ask for gigabytes
         try:
             whole = decoder.decompress(buffer, limit + 1)
         except lzma.LZMAError as error:

@@ -1,1 +1,1 @@
-"""What comes out of a run: spans, status, the run itself, and files of it. The core uses spans, files and status."""
+"""The results of a run: spans, status, the run itself, and its files. The core uses spans, files and status."""

@@ -1,4 +1,4 @@
-"""The origin of a run's parameters: the problem as plain values, from which it can be made again and compared."""
+"""The origin of a run's parameters: plain values that describe the problem, to make it again and to compare it."""
 
 from pkgutil import resolve_name
 from typing import Any
@@ -12,8 +12,8 @@ from minips.stage import Array, Tensors
 from minips.words import message_of
 
 Origin = dict[str, Any]
-"""Texts: ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256), and ``columns`` if they have
-names. ``kept``: the attributes in `Problem.kept` that a file can hold; ``lost``: the names of the others."""
+"""Maps ``class`` ("module:qualname"), ``labels``, ``parameters``, ``rows`` (a SHA-256) and, if X has them, ``columns``
+to texts. ``kept`` holds the attributes in `Problem.kept` that a file can hold, ``lost`` all other attributes' names."""
 
 
 def origin_of(problem: Problem, params: Tensors) -> Origin:
@@ -30,7 +30,7 @@ def origin_of(problem: Problem, params: Tensors) -> Origin:
 
 
 def describe(params: Tensors) -> str:
-    """The parameters' names, dtypes and shapes. ValueError for a masked array."""
+    """The parameters' names, dtypes and shapes, as text. Raises ValueError for a masked array."""
     return ", ".join(f"{name} {_array(name, x).dtype.name}{[*np.shape(x)]}" for name, x in params.items())
 
 
@@ -39,7 +39,7 @@ def _array(name: str, x: Any) -> Array:
 
 
 def restore_problem(origin: Origin | None) -> Problem:
-    """Import the problem's module and make the problem, without rows. ValueError says why that failed."""
+    """Import the problem's module and make the problem, without rows. Raises ValueError that says why this failed."""
     where = origin["class"] if origin else "that of this run"
     try:
         if origin is None:
@@ -57,7 +57,7 @@ def restore_problem(origin: Origin | None) -> Problem:
 
 
 def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
-    """ValueError if two origins differ in a text. A text that either of them lacks is not compared."""
+    """Raise ValueError if two origins differ in a text. A text missing from either of them is not compared."""
     for name in ("class", "labels", "columns", "parameters", "rows"):
         ours, other = mine.get(name, ""), theirs.get(name, "")
         if name == "class" and "__main__:" in ours + other:  # others may import the main program's class

@@ -34,18 +34,18 @@ HELD_OUT = "The loss of the held-out rows"
 
 
 class Progress(NamedTuple):
-    """The progress of a run, in gradient steps: pushes, times their local steps."""
+    """The progress of a run, counted in gradient steps: the number of pushes times the local steps of a push."""
 
     applied: int
-    """Steps of all workers in applied pushes."""
+    """Gradient steps of all workers in the pushes that were applied."""
     updates: int
-    """The number that ends the run: workers × steps; under BSP without those of workers that have left."""
+    """The number of steps that ends the run: workers × steps. Under BSP, departed workers' later steps do not count."""
     losses: Rows
     """Rows of (seconds, step, training loss) so far."""
 
     @classmethod
     def of(cls, config: Config, applied: int, updates: int, losses: Rows) -> Self:
-        """The progress after this many pushes."""
+        """The progress after ``applied`` of ``updates`` pushes."""
         return cls(applied * config.local_steps, updates * config.local_steps, losses)
 
 
@@ -54,15 +54,15 @@ Stop = Callable[[], bool]
 
 
 State = dict[str, Any]
-"""``servers`` and ``workers``: the state of each party, from which a run can resume, as plain values and arrays; None
-for a lost worker. The run of a single one of several servers also has the server's ``index``."""
+"""The state from which a run can resume: ``servers`` and ``workers`` list each party's state as plain values and
+arrays, with None for a lost worker. If the run is that of only one of several servers, ``index`` is its number."""
 
 
 def state_of(servers: list[Any], workers: list[Any]) -> State:
-    """A run's state, from those of its parties. A lost worker begins anew, so the servers forget its state.
+    """A run's state, made from its parties' states. A lost worker begins anew, so the servers forget its state.
 
-    They also forget a waiting push that reached another server after that server's end. Its worker pushes again;
-    otherwise two workers could each wait at one server for the other's push.
+    The servers also forget a waiting push that reached another server only after that server had ended. Its worker
+    pushes again; otherwise two workers could each wait at one server for the other's push.
     """
     shards = [server["shard"] for server in servers]
     waiting = [{(worker, clock) for worker, clock, *_ in shard["held"]} for shard in shards]
@@ -88,32 +88,32 @@ class Run:
     params: Tensors
     """The final parameters."""
     losses: Rows
-    """Rows of (seconds, gradient step, training loss): the mean over all workers' batches of one clock."""
+    """Rows of (seconds, gradient step, training loss). A loss is the mean over all workers' batches of one clock."""
     seconds: float
-    """Wall time of the step loop."""
+    """The wall time of the step loop."""
     updates: int
-    """Applied pushes; a push counts once for all its local steps. The config asks for workers × `Config.clocks`. Under
-    SSP and ASP that number ends the run: other workers make the pushes of one that has left. Under BSP each worker
-    makes only its own: if one has left, there are ``missing`` fewer. With backup workers there may be more, since
-    rounds are applied whole."""
+    """The number of applied pushes. A push counts once, however many local steps it has. The config asks for workers ×
+    `Config.clocks` pushes. Under SSP and ASP the run ends at that number: if a worker leaves, the others make its
+    pushes. Under BSP each worker makes only its own pushes: if one leaves, ``missing`` pushes fewer are applied. With
+    backup workers there may be more, since rounds are applied whole."""
     late: int = 0
-    """Pushes that came late for their round and were dropped (backup workers)."""
+    """The number of pushes that were dropped because they arrived too late for their round (backup workers)."""
     validation_loss: float | None = None
-    """On held-out rows, without the problem's penalty (``l2``); None if the problem has none."""
+    """The loss on held-out rows, without the problem's penalty (``l2``); None if there are no held-out rows."""
     accuracy: float | None = None
-    """On held-out rows; None if the problem does not classify."""
+    """The accuracy on held-out rows; None without held-out rows, or if the problem is not a classifier."""
     bytes_sent: int = 0
-    """By all workers, in frames, each message once. Bytes that transports add are not counted: a stream's heads and
-    padding, which `minips.cost.message_nbytes` counts, handshakes, a link's time stamps, and retries.
+    """Bytes of frames sent by all workers, each message once. Bytes that transports add are not counted: a stream's
+    heads and padding (`minips.cost.message_nbytes` counts these), handshakes, a link's time stamps, and retries.
     """
     bytes_received: int = 0
-    """By all workers, in frames."""
+    """Bytes of frames received by all workers."""
     staleness: Counter[int] = field(default_factory=Counter)
-    """The number of gradients by the age, in versions, of the parameters that they were computed from."""
+    """Maps the age of parameters, in versions, to the number of gradients that were computed from them."""
     grants: list[Grant] = field(default_factory=list)
-    """Each answered pull: worker, its clock, the slowest clock."""
+    """For each answered pull: the worker, its clock, and the slowest clock."""
     server_rows: list[int] = field(default_factory=list)
-    """The table rows that pushes brought to each server, which is its load; empty without tables."""
+    """The number of table rows in pushes to each server, which is its load; empty without tables."""
     trace: Trace = field(default_factory=Trace)
     """The spans of all workers and servers."""
     events: list[tuple[float, str]] = field(default_factory=list)
@@ -121,35 +121,35 @@ class Run:
     stopped: bool = False
     """True if the run ended before all updates were applied: by ``stop``, or because all workers had left."""
     diverged: str | None = None
-    """When and why the run ended before parameters became NaN or infinite, and what to try; ``params`` are the last
-    finite ones. None for a run that did not diverge."""
+    """If the run diverged, a text: when and why it ended, before parameters became NaN or infinite, and what to try.
+    ``params`` are then the last finite ones. None for a run that did not diverge."""
     requantization_error: float | None = None
-    """The error of an all-reduce's mean gradients, ``|mean − exact| / |exact|``, averaged over some steps. None with
-    servers."""
+    """The relative error of an all-reduce's mean gradients, ``|mean − exact| / |exact|``, averaged over some steps.
+    None with servers."""
     replicas: list[str] = field(default_factory=list)
     """With an all-reduce, the SHA-256 of each worker's final parameters. They are equal, or the run fails."""
     problem: Problem | None = None
-    """The trained problem; in a loaded run, the argument of `load`, or the problem made again without rows."""
+    """The trained problem. In a loaded run: the argument ``problem`` of `load`, or the problem made without rows."""
     state: State | None = field(default=None, repr=False)
     """Optimizer state, clocks, random generators, and the memories of all codecs, for ``train(…, resume=…)``."""
     origin: Origin | None = field(default=None, repr=False)
-    """The problem, as `save` writes it: class, labels and parameters, the rows' SHA-256, attributes for `predict`."""
+    """A description of the problem, for `save`: class, labels, parameters, SHA-256 of rows, attributes to predict."""
     evaluations: Evaluations = field(default_factory=list)
-    """Rows of (seconds, gradient step, training loss, loss on held-out rows or None), one for each pause that `train`
-    makes ``every`` so many steps."""
+    """Rows of (seconds, gradient step, training loss, loss on held-out rows or None), one for each evaluation that
+    `train` makes (argument ``every``)."""
     name: str = ""
-    """Its name in `minips.sweep`."""
+    """The run's name in `minips.sweep`."""
     missing: int = 0
-    """Pushes of departed workers that BSP rounds did without."""
+    """The number of pushes that BSP rounds lacked because their workers had left."""
 
     @property
     def clocks(self) -> int:
-        """Complete clocks of all workers; under BSP, of those that were present."""
+        """The number of clocks that all workers completed; under BSP, all workers present at the time."""
         return (self.updates + self.missing) // self.config.workers
 
     @property
     def seconds_per_step(self) -> float:
-        """Wall seconds for one gradient step of all workers."""
+        """The wall time, in seconds, for one gradient step of all workers."""
         return self.seconds * self.config.workers / (max(self.updates + self.missing, 1) * self.config.local_steps)
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
@@ -168,7 +168,7 @@ class Run:
         return self._predicted("predict", X)
 
     def predict_proba(self, X: Array) -> Array:
-        """The problem's probabilities for rows of ``X`` and each class, shape (n, classes)."""
+        """The problem's probability of each class for each row of ``X``, shape (n, classes)."""
         return self._predicted("predict_proba", X)
 
     def _predicted(self, how: str, X: Array) -> Array:
@@ -188,20 +188,20 @@ class Run:
             raise ValueError(f"{lack}. Give the problem: Run.load(path, problem).") from error
 
     def check(self, origin: Origin) -> None:
-        """ValueError if the trained problem differs from this ``origin`` in more than its rows."""
+        """Raise ValueError if the trained problem differs from this ``origin`` in more than its rows."""
         mine = {**(self.origin or {}), "parameters": describe(self.params), "rows": ""}
         check_same(origin, mine, "the run")
 
     def to_frame(self) -> Any:
-        """The losses as a pandas DataFrame of ``seconds``, ``step`` and ``loss``. ImportError without pandas."""
+        """The losses as a pandas DataFrame: ``seconds``, ``step``, ``loss``. Raises ImportError without pandas."""
         return frame(self.losses, ["seconds", "step", "loss"])
 
     def save(self, path: str | Path) -> None:
-        """Write the run to one file, an .npz archive. Of the problem it has the class and `Problem.kept`, not the rows.
+        """Write the run to one file, an .npz archive, with the problem's class and `Problem.kept` but not its rows.
 
-        The file is written whole or not at all. A symbolic link to it stays, and so does the mode of an older file;
-        its other hard links keep the older run. OSError if it cannot be written, TypeError if a stage of your own has a
-        state that cannot be saved.
+        The file is written whole or not at all. A symbolic link to it stays. An older file keeps its mode, and its
+        other hard links keep the older run. Raises OSError if the file cannot be written, and TypeError if a stage of
+        your own has a state that cannot be saved.
         """
         check_type("save", path, str | Path, "the path of a file")
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
@@ -219,12 +219,12 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | None = None) -> Self:
-        """Read a run that `save` wrote. Without a ``problem``, `load` makes the run's own problem again, without rows,
-        for `predict`: it imports the module that the file names, which runs its code, and accepts only a subclass of
-        `Problem`. Load only files that you trust. If the problem cannot be made, `predict` says why.
+        """Read a run that `save` wrote. If no ``problem`` is given, `load` makes the run's problem for `predict`,
+        without rows: it imports the module named in the file, which runs the module's code, and accepts only a subclass
+        of `Problem`. Load only files that you trust. If the problem cannot be made, `predict` says why.
 
-        ValueError if the file is torn, foreign, written by a newer minips, or names a stage that is not registered
-        here, or if class, labels or parameters of ``problem`` are not the run's; OSError if the file cannot be opened.
+        Raises ValueError if the file is torn, foreign, from a newer minips, or names an unregistered stage, or if
+        ``problem`` has another class, labels or parameters than the run. Raises OSError if the file cannot be opened.
         """
         check_type("load", path, str | Path, "the path of a file")
         values = saved.read(path)
@@ -245,12 +245,12 @@ class Run:
             raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {message_of(error)}.") from error
         if problem is not None:
             run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
-        with suppress(ValueError):  # which `predict` raises
+        with suppress(ValueError):  # `predict` raises this error
             run.problem = restore_problem(run.origin) if problem is None else problem
         return run
 
     def after(self, before: "Run") -> "Run":
-        """This run and the run ``before`` it, which it resumed, as one run."""
+        """Join this run and the run ``before`` it, which it resumed, into one run."""
         began, config = before.seconds, self.config
         remembers = config.local or not (config.push.lossless and config.pull.lossless)
         restarted = [
@@ -281,7 +281,7 @@ class Run:
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """The summary as pairs of a name and a value with its unit."""
+        """The summary as pairs: a name, and a value with its unit."""
         config, losses = self.config, [loss for _, _, loss in self.losses] or [nan]
         advice = f"the loss was {losses[0]:.4f} at first: lower the learning rate, or scale the columns of X"
         rose = 0 < 2 * losses[0] < fmean(losses[len(losses) * 9 // 10 :]) and not self.diverged  # batches vary less
@@ -317,11 +317,11 @@ class Run:
         return [(name, value) for name, value in rows if value is not None]
 
     def summary(self) -> str:
-        """A text table."""
+        """The main results as a text table."""
         return align_pairs(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
-        """All but parameters and spans, as plain values for JSON; seconds by span name replace the trace."""
+        """The run as plain values for JSON, without parameters; seconds by span name replace the trace."""
         omitted = ("config", "params", "staleness", "grants", "trace", "problem", "state", "origin")
         return {
             "config": self.config.to_dict(),
@@ -340,8 +340,8 @@ class Run:
 
 
 def gather_run(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
-    """The run from all servers' reports, or from that of a single one of several servers, with its part of the
-    parameters. The first server's counts are the run's, since every push has a part for it.
+    """Make the run from the reports of all servers, or from the report of only one of several servers; that run has
+    only its part of the parameters. The run's counts are the first server's: every push has a part for it.
     """
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
@@ -380,7 +380,7 @@ def gather_run(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
 
 
 def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
-    """One server's state, with the state of its workers there. ValueError if the run is another server's."""
+    """One server's state, with its workers' state there. Raises ValueError if the run is that of another server."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):
         raise ValueError(f"The run is that of server {alone} alone: resume server {alone} from it, not server {index}.")
@@ -395,7 +395,7 @@ _FITTING = ("workers", "servers", "placement", "exchange", "optimizer.name", "pu
 
 
 def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
-    """The reasons, in sentences, why ``before`` cannot resume with this config and parameters of this origin."""
+    """Sentences, each a reason why ``before`` cannot resume with this config and with parameters of this origin."""
     for path in _FITTING:
         kept, value = map(attrgetter(path), (before.config, config))
         if kept != value:
@@ -421,7 +421,7 @@ def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
 
 def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
     """The parameters and the state of ``before``, to resume with this ``config`` and parameters of this ``origin``.
-    ValueError if these do not go together.
+    Raises ValueError if these are not compatible.
     """
     if not isinstance(before, Run):
         raise TypeError(f"resume takes a Run, or the path of a saved one; got {before!r}.")
@@ -435,7 +435,7 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
 
 
 def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:
-    """A pandas DataFrame. ImportError without pandas."""
+    """The rows as a pandas DataFrame. Raises ImportError without pandas."""
     try:
         import pandas as pd
     except ModuleNotFoundError:
@@ -448,7 +448,7 @@ def _figure(x: float | None, form: str) -> str | None:
 
 
 def _planned(trace: Trace) -> str | None:
-    """The messages that a plan wrote, by workers and by servers, and which those are."""
+    """The number of messages that a plan wrote, by workers and by servers, and what such messages are."""
     pushes = sum(count for who, count in trace.planned.items() if who.startswith("worker"))
     if not trace.planned:
         return None
@@ -458,6 +458,6 @@ def _planned(trace: Trace) -> str | None:
 
 
 def _short(codec: Any) -> str:
-    """A codec's stages other than ``none``, as a list."""
+    """The codec's stages other than ``none``, separated by commas."""
     stages = [codec.quantizer, codec.memory, codec.serializer, codec.compressor]
     return ", ".join(repr(stage) for stage in stages if getattr(stage, "name", "") != "none")

@@ -1,10 +1,10 @@
-"""Save values and arrays in one file, which is complete or does not exist.
+"""Save values and arrays in one file, which is either complete or missing.
 
-The file is an uncompressed .npz archive without pickles, so NumPy alone can read it: an array's name is its path, such
-as ``params/w``, except for characters that an archive cannot keep. The entry ``minips`` holds everything else as JSON
-in UTF-8, where ``{"array": name}`` stands for an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple": […]}`` for
-a tuple and ``{"map": [[key, value], …]}`` for a dict. The first key is ``format``, a whole number that grows whenever
-an older reader would go wrong.
+The file is an uncompressed .npz archive without pickles, so NumPy can read it without minips. An array's name is its
+path, such as ``params/w``, except for characters that an archive cannot keep. The entry ``minips`` holds everything
+else as JSON in UTF-8: ``{"array": name}`` stands for an array, ``{"scalar": name}`` for a NumPy number,
+``{"tuple": […]}`` for a tuple and ``{"map": [[key, value], …]}`` for a dict. The first key is ``format``, a whole
+number that is raised whenever older readers would misread the file.
 """
 
 import json
@@ -24,18 +24,18 @@ from minips.words import message_of, public_message
 FORMAT = 1
 _JSON = "minips"
 _LONGEST = 2**13
-"""Characters of an entry's name: an archive has room for 65,535 bytes."""
+"""The most characters in an entry's name: an archive has room for 65,535 bytes."""
 
 
 def to_arrays(values: Mapping[str, Any]) -> dict[str, Array]:
-    """Convert these values to a file's arrays, by name. TypeError for a value that a file cannot hold."""
+    """Convert these values to a file's arrays, by name. Raises TypeError for a value that a file cannot hold."""
     arrays: dict[str, Array] = {}
     text = json.dumps(_to_json({"format": FORMAT, **values}, "", arrays))
     return {_JSON: np.frombuffer(text.encode(), np.uint8), **arrays}
 
 
 def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, Any]:
-    """The values in arrays from `to_arrays`. ValueError, which names the ``source``, for other arrays."""
+    """The values in arrays made by `to_arrays`. Raises ValueError, naming the ``source``, for other arrays."""
     try:
         tree = json.loads(arrays[_JSON].tobytes())
         newer = tree["map"][0][1]
@@ -52,7 +52,7 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
 
 @contextmanager
 def restoring(what: str) -> Iterator[None]:
-    """Raise ValueError, which names ``what`` is restored, if that is not part of a saved run."""
+    """Turn errors while restoring ``what`` into a ValueError that says that it is not part of a saved run."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -62,8 +62,8 @@ def restoring(what: str) -> Iterator[None]:
 
 
 def write(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write these values, in place of any in the file. TypeError for a value that a file cannot hold; OSError as in
-    `files.write`.
+    """Write these values to a file, replacing any older ones. Raises TypeError for a value that a file cannot hold, and
+    OSError as `files.write` does.
     """
     arrays = to_arrays(values)
     with files.writing(path) as file:
@@ -71,7 +71,7 @@ def write(path: str | Path, values: Mapping[str, Any]) -> None:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read a file's values. ValueError for a torn, foreign or newer file; OSError if it cannot be opened."""
+    """Read a file's values. Raises ValueError for a torn, foreign or newer file, OSError if it cannot be opened."""
     with Path(path).open("rb") as file:
         try:
             with zipfile.ZipFile(file) as names:
@@ -89,7 +89,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def holds(value: Any) -> bool:
-    """True if a file can hold this value, so that it is read as it was written."""
+    """True if a file can hold this value, so that reading the file gives the same value."""
     if type(value) in (dict, list, tuple):
         try:
             return all(map(holds, (*value, *value.values()) if type(value) is dict else value))
@@ -123,7 +123,7 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
 
 
 def _entry(where: str) -> str:
-    """An array's path as a name that an archive keeps: characters that it cannot keep are replaced."""
+    """An array's path as an entry's name: characters that an archive cannot keep are replaced."""
     text = where[:_LONGEST].replace("\0", "?").replace("\\", "?").encode(errors="replace").decode()
     return f"{text}'" if text.endswith(".npy") else text  # NumPy removes this ending
 

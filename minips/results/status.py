@@ -1,4 +1,4 @@
-"""A server's status, as a value that it can send: the progress of its run and the presence of its workers."""
+"""A server's status as a value that it can send: the run's progress and the workers' presence."""
 
 import dataclasses
 import math
@@ -14,26 +14,26 @@ _HEADINGS = ("worker", "connected", "clock", "last heard", "waits for", "MB rece
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """One worker, as its server sees it."""
+    """The status of one worker, from the server's point of view."""
 
     worker: int
     connected: bool
     counts: bool
-    """False once it has left or was silent for too long: the other workers do not wait for it."""
+    """False once the worker has left or been silent for too long: the other workers do not wait for it."""
     clock: int
-    """Its completed pushes."""
+    """The number of completed pushes."""
     heard_s: float
-    """Seconds since the server last heard from it or, if it never connected, since the server began."""
+    """Seconds since the server last heard from the worker or, if it never connected, since the server began."""
     waits_for: list[int]
     """The workers for which its push or pull is waiting."""
     received: int
-    """Bytes of frames that it has sent to this server."""
+    """Bytes of frames that the worker has sent to this server."""
     sent: int
-    """Bytes of frames that this server has sent to it."""
+    """Bytes of frames that this server has sent to the worker."""
 
     @classmethod
     def of(cls, worker: int, attendance: Any) -> Self:
-        """One worker's row, from a server's `minips.core.membership.Membership`."""
+        """One worker's status, from a server's `minips.core.membership.Membership`."""
         presence, shard = attendance.present[worker], attendance.shard
         waits_for = attendance.awaited() if presence.connections else []
         return cls(
@@ -56,26 +56,26 @@ class Status:
     servers: int
     workers: list[WorkerStatus]
     applied: int
-    """Pushes that were applied."""
+    """The number of applied pushes."""
     updates: int | None
-    """The number of applied pushes that ends the run; under BSP without those of workers that have left."""
+    """The number of applied pushes at which the run ends. Under BSP it excludes pushes that departed workers miss."""
     late: int
     duplicates: int
     version: int
     loss: float | None
-    """The last training loss: the mean over one clock of all the workers."""
+    """The last training loss: the mean of all workers' losses in one clock."""
     seconds: float
-    """Since all workers were connected or, until then, since the first one was."""
+    """Seconds since all workers were connected or, until then, since the first one was."""
     done: bool
     diverged: str | None
     stuck: str
     """The reason why no further round can be completed."""
     pushes_per_s: float | None = None
-    """Between two requests; None after one."""
+    """The rate of pushes between two requests; None after one request."""
     bytes_per_s: float | None = None
-    """Both ways, between two requests; None after one."""
+    """The rate of bytes in both directions between two requests; None after one request."""
     missing: int = 0
-    """Pushes of departed workers that BSP rounds did without."""
+    """The number of pushes that BSP rounds lacked because their workers had left."""
     awaited: list[int] = dataclasses.field(default_factory=list)
     """The workers that the run waits for before it begins."""
 
@@ -104,7 +104,7 @@ class Status:
 
     @classmethod
     def from_dict(cls, header: Mapping[str, Any]) -> Self:
-        """Read the status in a server's answer, ignoring unknown fields. TypeError if one is missing."""
+        """Read the status in a server's answer, ignoring unknown fields. Raises TypeError if a field is missing."""
 
         def known_fields(kind: type[Status] | type[WorkerStatus], row: Mapping[str, Any]) -> dict[str, Any]:
             return {field.name: row[field.name] for field in dataclasses.fields(kind) if field.name in row}
@@ -113,12 +113,12 @@ class Status:
         return cls(**known_fields(cls, header) | {"workers": workers})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, without the rates; with ``missing`` and ``awaited`` if there are any."""
+        """The status as plain values for JSON: without the rates, and without ``missing`` or ``awaited`` if empty."""
         omitted = {"pushes_per_s", "bytes_per_s", *(name for name in ("missing", "awaited") if not getattr(self, name))}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in omitted}
 
     def since(self, earlier: "Status", seconds: float) -> Self:
-        """This status with rates over the ``seconds`` since the ``earlier`` one."""
+        """This status, with rates over the ``seconds`` that have passed since the ``earlier`` status."""
         pushes, nbytes = self.applied + self.late - earlier.applied - earlier.late, self._nbytes() - earlier._nbytes()
         return dataclasses.replace(self, pushes_per_s=pushes / seconds, bytes_per_s=nbytes / seconds)
 
@@ -126,7 +126,7 @@ class Status:
         return sum(worker.received + worker.sent for worker in self.workers)
 
     def __str__(self) -> str:
-        """A text table."""
+        """The status as a text table."""
         wanted = "" if self.updates is None else f" of {self.updates}"
         first = f"server {self.index} of {self.servers}: {self.applied}{wanted} updates in {self.seconds:.1f} s"
         loss = "" if self.loss is None else f", loss {self.loss:.4f}"
@@ -150,8 +150,8 @@ class Status:
 
 
 def expected(shard: Any) -> int | None:
-    """The number of applied pushes that ends the run of this shard, if workers neither leave nor come; None without an
-    end. With rounds it is less than ``updates`` once a worker has left.
+    """The number of applied pushes at which this shard's run ends if no worker leaves or joins; None if it has no end.
+    With rounds, the number is less than ``updates`` once a worker has left.
     """
     updates: int | None = shard.updates
     if updates is None or shard.quorum is None:
@@ -161,7 +161,7 @@ def expected(shard: Any) -> int | None:
 
 
 def _cells(status: WorkerStatus) -> tuple[str, ...]:
-    """One worker's row."""
+    """The cells of one worker's row in the table."""
     connected = "yes" if status.connected else "no"
     waits = ", ".join(f"worker {other}" for other in status.waits_for)
     gone = "" if status.counts else ", gone"

@@ -1,4 +1,4 @@
-"""A trace's spans as the steps of one worker, and as the events of a Chrome trace."""
+"""Convert a trace's spans to the steps of one worker, or to the events of a Chrome trace."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -7,23 +7,23 @@ from typing import Any, NamedTuple
 
 
 class Step(NamedTuple):
-    """One step of one worker, from the beginning of one gradient to that of the next, in seconds."""
+    """One step of one worker, in seconds: from the start of one gradient to the start of the next."""
 
     step: int
     start: float
     seconds: float
     spans: dict[str, float]
-    """By name; with several servers, or overlap, spans run in parallel and may add up to more than the step."""
+    """Seconds by span name. With several servers, or overlap, spans run in parallel; their sum may exceed the step."""
     served: float
-    """Seconds in which a message was neither travelling nor waiting: the server worked for this worker."""
+    """Seconds in which the server worked for this worker: a message was neither travelling nor waiting."""
     unclaimed: float
-    """Seconds outside all spans, which the worker itself must have spent."""
+    """Seconds outside all spans. The worker itself must have spent them."""
 
 
 def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -> list[Step]:
-    """One worker's steps, except the last, from its spans. ``totals`` gives the seconds of spans by name."""
+    """One worker's steps, except the last, from its spans. ``totals`` maps span names to seconds."""
     trips = sorted(
-        (first.start, then.start + then.seconds)  # from the departure of a message to the end of its answer's wait
+        (first.start, then.start + then.seconds)  # from the message's departure to the end of the wait for its answer
         for first, then in pairwise(mine)
         if (first.name, then.name) == ("transfer", "wait")
     )
@@ -41,7 +41,7 @@ def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -
 
 
 def covered_s(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
-    """Seconds between ``start`` and ``stop`` that any of the stretches covers."""
+    """The seconds between ``start`` and ``stop`` that are in at least one of the intervals ``stretches``."""
     total, end = 0.0, start
     for begin, over in sorted(stretches):
         total += max(0.0, min(over, stop) - max(begin, end))
@@ -50,7 +50,7 @@ def covered_s(stretches: Iterable[tuple[float, float]], start: float, stop: floa
 
 
 def chrome_events(spans: list[Any]) -> list[dict[str, object]]:
-    """Events in the Trace Event format, with a row for each worker and server; times in microseconds."""
+    """Events in the Trace Event format, with a row for each worker and server, and times in microseconds."""
     rows = {who: row for row, who in enumerate(sorted({span.who for span in spans}))}
     origin = min((span.start for span in spans), default=0.0)
     names = [

@@ -9,24 +9,24 @@ from itertools import product
 WIDTH = 100
 """The most characters in a line of a text table."""
 CELLS = (40, 32, 24)
-"""The most characters in a shortened cell: the first number that makes the table fit."""
+"""Limits to try for the characters in a shortened cell: the first that makes the table fit is used."""
 
 
 def align(rows: Sequence[Sequence[str]], to: str = ">") -> list[str]:
-    """A line for each row, with aligned columns: cells to the right, or ``to`` the left (``<``)."""
+    """A line for each row, with aligned columns: cells align to the right or, if ``to`` is ``<``, to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:{to}{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def width(rows: Sequence[Sequence[str]]) -> int:
-    """The number of characters in a line of `align`."""
+    """The number of characters in a line that `align` makes of these rows."""
     return len(align(rows)[0])
 
 
 def fit_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Like `align`, for headings and further rows, in lines of at most `WIDTH`. If they do not fit, headings take
-    several lines and long cells are shortened. Columns that still do not fit go below the others, after as many of the
-    first columns as tell the rows apart, or after row numbers.
+    """Align rows, the first being headings, in lines of at most `WIDTH`. If they do not fit, split headings into lines
+    and shorten long cells. Columns that still do not fit go into tables below; each table repeats the first columns, as
+    needed to tell the rows apart, or has row numbers.
     """
     if not rows or width(rows) <= WIDTH:
         return align(rows)
@@ -43,8 +43,8 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list[list[str]], list[list[str]]]:
-    """The rows of the headings and the other rows, with at ``most`` so many characters in a cell: an ellipsis replaces
-    the middle of a longer one. Headings continue on another line after at ``least`` so many characters.
+    """The rows of the headings and the other rows, with at most ``most`` characters in a cell: an ellipsis replaces the
+    middle of a longer text. Headings are split as in `_headings`.
     """
     ends = most // 2, most - most // 2 - 1
     cut = [[x if len(x) <= most else f"{x[: ends[0]]}…{x[-ends[1] :]}" for x in row] for row in rows]
@@ -52,7 +52,7 @@ def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list
 
 
 def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list[str]]]:
-    """Tables of a few columns each, after as many of the first columns as tell the rows apart, or row numbers."""
+    """Tables of a few columns each. Each repeats the first columns needed to tell rows apart, or has row numbers."""
     count = len(body[0])
     keys = next((n for n in range(1, count) if len({*map(tuple, pick_columns(body, range(n)))}) == len(body)), count)
     if width(pick_columns([*heads, *body], range(keys))) > WIDTH - CELLS[0] - 2:
@@ -68,7 +68,7 @@ def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list
 
 
 def _headings(rows: Sequence[Sequence[str]], least: int) -> list[list[str]]:
-    """The headings in several lines, no wider than the cells below, the longest word, or ``least`` characters."""
+    """Split headings into lines no wider than the widest of the cells below, the longest word, and ``least``."""
     columns = []
     for head, *cells in zip(*rows, strict=True):
         parts = re.findall(r"[^ ._]*[ ._]?", head)
@@ -87,13 +87,13 @@ def pick_columns(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> list[
 
 
 def fold(text: str, indent: int = 0) -> list[str]:
-    """The lines of a text. Lines longer than `WIDTH` are folded, and their rest is indented."""
+    """The lines of a text. A line longer than `WIDTH` is folded, and its continuation is indented."""
     wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent=indent * " ", break_on_hyphens=False)
     return [part for line in text.splitlines() for part in (wrapper.wrap(line) if len(line) > WIDTH else [line])]
 
 
 def align_pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """A line for each pair of a name and a text, with aligned texts; long ones are folded."""
+    """A line for each pair of a name and a text, with aligned texts. Long texts are folded."""
     rows = list(rows)
     indent = max(len(name) for name, _ in rows) + 2
     return "\n".join(line for name, text in rows for line in fold(f"{name:<{indent}}{text}", indent))
@@ -109,7 +109,7 @@ def html_table(rows: str, caption: str) -> str:
 def html_rows(
     rows: Iterable[Sequence[str]], headings: int = 1, style: str = "", cell: Callable[[str], str] = html.escape
 ) -> str:
-    """HTML rows of a table. The first ``headings`` cells of each are headings; ``cell`` turns a text into HTML."""
+    """HTML rows of a table. In each, the first ``headings`` cells are headings; ``cell`` turns a text into HTML."""
     look = f" style='{style}'" if style else ""
 
     def tagged(number: int, text: str) -> str:

@@ -1,7 +1,7 @@
-"""Spans of time, opened around the stages and never inside them.
+"""Spans of time, measured around the stages and never inside them.
 
 A span has a name from `SPANS`, the party that spent the time, its start (seconds on ``time.monotonic``, which all
-processes of a machine share), its seconds, and its step. Cost predictions use the same names.
+processes of a machine share), its duration in seconds, and its step. Cost predictions use the same names.
 """
 
 import json
@@ -20,15 +20,15 @@ from minips.results.steps import Step, chrome_events, steps_of
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
-"""The names of an outgoing message's spans, of an incoming one's, and of a round's."""
+"""`ENCODE`, `DECODE` and `UPDATE` name the spans of an outgoing message, an incoming message, and a round."""
 PLANNED = ENCODE[1:3]
-"""Those of a message with arrays that a plan writes (`minips.core.codec`), and of no other."""
+"""The spans that only a message with arrays written by a plan has (`minips.core.codec`)."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
-"""All names, in the order in which data passes them."""
+"""All span names, in the order in which data passes through them."""
 
 
 class Span(NamedTuple):
-    """A stretch of one process's time, in seconds."""
+    """An interval of one process's time, in seconds."""
 
     name: str
     who: str
@@ -60,17 +60,17 @@ class Trace:
         planned: Mapping[str, int] | None = None,
     ) -> None:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
-        """``until`` is the start of the first span that was not kept: no earlier one is missing."""
+        """``until`` is the start of the first span that was not kept: no span that starts earlier is missing."""
         self.now = now
-        """The clock for recording spans."""
+        """The clock used to record spans."""
         self._earlier, self._planned = list(spans), Counter(planned)
         self._laps: list[Any] = []
-        """Each row's names, step and moments, in turn, appended in one operation, since threads share a trace."""
+        """For each row, its names, step and moments, appended in one operation because threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Record how long a block takes, even if it raises."""
+        """Record how long a block takes, even if it raises an error."""
         start = self.now()
         try:
             yield
@@ -78,8 +78,8 @@ class Trace:
             self.add(name, start, self.now() - start)
 
     def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
-        """Record successive spans: the first from the first moment to the second, and so on. A span without a name is a
-        gap.
+        """Record successive spans: the first lasts from the first moment to the second, and so on. A span without a
+        name is a gap.
         """
         room = self._room - len(names)
         if room >= 0:
@@ -89,7 +89,7 @@ class Trace:
             self.until = min(self.until, moments[0])
 
     def add(self, name: str, start: float, seconds: float) -> None:
-        """Record a span that was measured elsewhere. Beyond ``limit`` spans nothing more is kept."""
+        """Record a span that was measured elsewhere. After ``limit`` spans, no further ones are kept."""
         self.laps((name,), (start, start + seconds))
 
     @property
@@ -99,7 +99,7 @@ class Trace:
 
     @property
     def planned(self) -> Counter[str]:
-        """How many messages with arrays a plan wrote, by who wrote them. Beyond ``limit`` spans none is counted."""
+        """The number of messages with arrays that a plan wrote, by party. Beyond ``limit`` spans, none are counted."""
         return self._planned + Counter({self.who: self._laps.count(PLANNED)})
 
     def seconds(self, who: str = "") -> dict[str, float]:
@@ -107,7 +107,7 @@ class Trace:
         return totals(span for span in self if span.who.startswith(who))
 
     def steps(self, who: str) -> list[Step]:
-        """The steps of one worker, except its last one, whose end is not known.
+        """The steps of one worker, except its last step, whose end is unknown.
 
         With one server and without overlap, a step's spans, ``served`` and ``unclaimed`` add up to its seconds.
         """
@@ -118,7 +118,7 @@ class Trace:
         files.write(path, json.dumps({"traceEvents": chrome_events([*self])}))
 
     def since(self, origin: float) -> "Trace":
-        """The same spans, their starts counted from ``origin``."""
+        """The same spans, with starts counted from ``origin``."""
         spans = (span._replace(start=span.start - origin) for span in self)
         return Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
 
@@ -127,7 +127,7 @@ class Trace:
 
     @staticmethod
     def joined(traces: Sequence["Trace"]) -> "Trace":
-        """The spans of all these traces."""
+        """One trace with the spans of all these traces."""
         until = min((trace.until for trace in traces), default=inf)
         planned = sum((trace.planned for trace in traces), Counter[str]())
         return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until, planned=planned)

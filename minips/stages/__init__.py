@@ -1,4 +1,4 @@
-"""The swappable stages. Importing this package registers all of them. Each kind's contract opens its module."""
+"""The swappable stages. Importing this package registers all of them. The contract of a kind is its base class."""
 
 from minips.stages import (
     aggregators,
@@ -16,5 +16,5 @@ from minips.stages import (
 __all__ = ["aggregators", "compressors", "consistency", "memories", "optimizers", "quantizers", "schedules"]
 __all__ += ["serializers", "shards", "transports"]
 
-for _name in __all__:  # completion shows their public names alone
+for _name in __all__:  # so that completion shows only their public names
     globals()[_name].__dir__ = globals()[_name].__all__.copy

@@ -1,11 +1,11 @@
 """Consistency: when a worker waits for the others.
 
 A worker's clock counts its completed pushes. A consistency model answers two questions:
-- ``quorum(workers)``: how many pushes of one clock complete a round, which is applied as one aggregate? None: there are
-  no rounds, and each push is applied as it arrives, scaled by 1/workers.
-- ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, when the slowest live worker is at ``slowest``?
-  With rounds, ``slowest`` is the number of complete rounds. A model that needs to know more takes one argument instead,
-  a `PullView`.
+- ``quorum(workers)``: how many pushes of one clock complete a round? A round is applied as one aggregate. If the answer
+  is None, there are no rounds: each push is applied when it arrives, scaled by 1/workers.
+- ``may_pull(clock, slowest)``: may a worker at ``clock`` read now, if the slowest live worker is at ``slowest``?
+  With rounds, ``slowest`` is the number of complete rounds. A model that needs more information declares one argument
+  instead, a `PullView`.
 """
 
 import inspect
@@ -20,14 +20,14 @@ __all__ = ["ASP", "BSP", "SSP", "Consistency", "PullView"]
 
 
 class PullView(NamedTuple):
-    """The state of a run, for a consistency model, when a worker asks to pull."""
+    """The state of a run when a worker asks to pull, as a consistency model sees it."""
 
     worker: int
     clocks: Sequence[int]
-    """Completed pushes, by worker."""
+    """The number of completed pushes of each worker."""
     slowest: int
     pushed_at: Sequence[float]
-    """Times of the workers' last pushes, or of the run's start, in seconds on the same clock as ``now``."""
+    """The time of each worker's last push or, before that, of the run's start, in seconds on the clock of ``now``."""
     now: float
     state: dict[str, Any]
     """The model's own state: a dict that starts empty and is kept for the whole run."""
@@ -40,15 +40,15 @@ class Consistency(Stage):
 
     @abstractmethod
     def quorum(self, workers: int) -> int | None:
-        """The pushes that complete a round of ``workers``; None for no rounds. ValueError for an impossible number."""
+        """The number of pushes that complete a round; None: no rounds. Raises ValueError for too few ``workers``."""
 
     @abstractmethod
     def may_pull(self, *args: Any, **kwargs: Any) -> bool:
-        """``may_pull(clock, slowest)`` or ``may_pull(view)``: True if a pull returns now."""
+        """``may_pull(clock, slowest)`` or ``may_pull(view)``: True if a pull may return now."""
 
 
 def takes_view(consistency: Consistency) -> bool:
-    """True if the model's ``may_pull`` takes a `PullView`, False if it takes a clock and the slowest clock."""
+    """True if the model's ``may_pull`` accepts a `PullView`, False if it accepts a clock and the slowest clock."""
     return len(inspect.signature(consistency.may_pull).parameters) == 1
 
 

@@ -1,7 +1,7 @@
 """Schedules: the learning rate over the course of a run.
 
-The contract is `Schedule`: a factor of an optimizer's ``lr`` for each clock of all the workers. A clock is a round
-under BSP, and without rounds as many pushes as there are workers. The factor depends on the clock alone, so that all
+The contract is `Schedule`: a factor for an optimizer's ``lr`` at each clock of all workers. Under BSP a clock is a
+round; without rounds, it is as many pushes as there are workers. The factor depends only on the clock, so that all
 engines, and all servers of a run, take the same steps.
 """
 
@@ -23,17 +23,17 @@ class Schedule(Stage):
 
     @abstractmethod
     def factor(self, clock: int) -> float:
-        """The factor of the learning rate at this clock, from 0 on."""
+        """The factor of the learning rate at this clock; clocks count from 0."""
 
     def rate(self, lr: float, state: Mapping[str, Any]) -> float:
-        """The learning rate at the clock of an optimizer's state."""
+        """The learning rate at the clock in an optimizer's ``state``."""
         return lr * self.factor(state.get("clock", 0))
 
 
 @register
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """From 1 to ``final`` along half a cosine: ``final + (1 − final)·(1 + cos(π·clock/steps))/2``, then ``final``.
+    """Falls from 1 to ``final`` along half a cosine: ``final + (1 − final)·(1 + cos(π·clock/steps))/2``, then stays.
 
     Source: Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", equation 5.
 
@@ -52,7 +52,7 @@ class Cosine(Schedule):
 @register
 @dataclass(frozen=True)
 class StepDecay(Schedule):
-    """Multiplied by ``decay`` after every ``every`` clocks: ``decay^⌊clock/every⌋``.
+    """A factor that is multiplied by ``decay`` after every ``every`` clocks: ``decay^⌊clock/every⌋``.
 
     Source: He et al. 2016, "Deep Residual Learning for Image Recognition", section 3.4.
 
@@ -71,7 +71,7 @@ class StepDecay(Schedule):
 @register
 @dataclass(frozen=True)
 class Warmup(Schedule):
-    """``(clock + 1)/steps``, a line from 1/steps to 1; after that the schedule ``then``, whose clock starts there.
+    """A factor that rises linearly from 1/steps to 1, ``(clock + 1)/steps``; then the schedule ``then``, from clock 0.
 
     Source: Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", section 2.2.
 

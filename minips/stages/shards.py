@@ -16,22 +16,22 @@ __all__ = ["ByLabel", "Contiguous", "Shards", "Shuffled"]
 
 
 class Shards(Stage):
-    """The contract. `Config.epochs` assumes shards of nearly equal size; `WeightedMean` does not."""
+    """The contract. `Config.epochs` assumes that shards have nearly equal size; `WeightedMean` does not."""
 
     kind: ClassVar[str] = "shards"
 
     @abstractmethod
     def split(self, y: Array, workers: int, rng: np.random.Generator) -> Sequence[Array]:
-        """The row numbers of each worker. Each row belongs to one worker; with enough rows, every worker has some.
+        """The row numbers of each worker. Each row belongs to one worker. With enough rows, every worker has some.
 
-        ``y`` holds the problem's targets, one for each row; it is not changed. All random draws come from ``rng``.
+        ``y`` holds the problem's targets, one for each row; do not change it. Take all random draws from ``rng``.
         """
 
 
 @register
 @dataclass(frozen=True)
 class Contiguous(Shards):
-    """The rows in their order, cut into nearly equal pieces, the larger ones first.
+    """The rows in their given order, cut into pieces of nearly equal size, with the larger pieces first.
 
     >>> Contiguous().split(np.zeros(5), workers=2, rng=np.random.default_rng(0))
     [array([0, 1, 2]), array([3, 4])]
@@ -46,7 +46,7 @@ class Contiguous(Shards):
 @register
 @dataclass(frozen=True)
 class Shuffled(Shards):
-    """The rows in random order, cut into nearly equal pieces: all workers' rows are alike."""
+    """The rows in random order, cut into pieces of nearly equal size: all workers' rows are alike."""
 
     name = "shuffled"
 
@@ -59,8 +59,8 @@ class Shuffled(Shards):
 class ByLabel(Shards):
     """The rows sorted by ``y``, cut into nearly equal pieces: each worker has few classes, or a range of the values.
 
-    With several columns the first one counts, and rows of one label keep their order. Source: McMahan et al. 2017,
-    "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3 (two such pieces each).
+    If ``y`` has several columns, rows are sorted by the first. Rows with equal labels keep their order. Source: McMahan
+    et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", sec. 3 (two pieces each).
     """
 
     name = "bylabel"

@@ -1,1 +1,1 @@
-"""Runs: train, resume, sweep, by hand; on any engine."""
+"""Runs on any engine: train, resume, sweep, or start by hand."""

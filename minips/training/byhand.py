@@ -1,7 +1,7 @@
 """Servers and workers started by hand, on one machine or several.
 
-Nothing supervises them: the servers know when the run is over, and tell the workers. A config gives the same parameters
-as with `train`, under BSP to the bit.
+Nothing supervises them: the servers detect the end of the run and tell the workers. A config gives the same parameters
+as with `train`; under BSP, they are equal to the bit.
 """
 
 import os
@@ -42,24 +42,24 @@ from minips.words import check_type, message_of
 
 T = TypeVar("T")
 LOOK_S, DIAL_S = 0.2, 0.5
-"""The seconds between a worker's checks for the other workers, and between its attempts to reach a server."""
+"""The seconds between a worker's checks for other workers (LOOK_S), and between its attempts to connect (DIAL_S)."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """One worker's part in a run."""
+    """The result of one worker's part in a run."""
 
     worker: int
     """The worker's number."""
     pushes: int
-    """Its clock at the end."""
+    """The worker's clock at the end."""
     params: Tensors
-    """The parameters that it pulled last, under BSP the final ones; empty if it did not learn of the end from the
-    answer to a push."""
+    """The parameters that the worker pulled last; under BSP, the final ones. Empty if the worker learned of the run's
+    end other than from the answer to a push."""
     over: bool
     """True if the servers ended the run; False if ``stop`` ended the work earlier."""
     diverged: str | None
-    """Why this worker ended the run: its gradient was no longer finite."""
+    """The reason if this worker ended the run because its gradient was no longer finite; otherwise None."""
     bytes_sent: int
     bytes_received: int
     trace: Trace
@@ -87,24 +87,24 @@ def work(
     """Join the servers at ``address`` as one worker, and train on this worker's shard of ``problem`` until the run is
     over, as `train` does.
 
-    ``rank`` is the worker's number; None: the first free one. The config comes from the servers, unless ``config`` is
-    given; ``transport`` reaches them (None: the one that the address names). The work begins once all workers are
-    connected, or once the run has begun without this one. `work` waits for a server that does not answer yet, and then
-    for the other workers, ``start_timeout_s`` seconds at most, or for ever if that is infinity; every 30 seconds the
-    log says for whom. ``met`` is called with the client once it is connected; ``session`` names a file as in `connect`.
-    Until `work` returns, BLAS has one thread in this process.
+    ``rank`` is the worker's number (None: the first free one). ``config`` None: the servers' config. ``transport``
+    None: the one that the address names. The work begins once all workers are connected, or immediately if the run has
+    begun without this one. `work` waits for a server that does not answer yet, and then for the other workers, for at
+    most ``start_timeout_s`` seconds (infinity: no limit); every 30 seconds the log names the missing ones. ``met`` is
+    called with the client once it is connected; ``session`` names a file as in `connect`. Until `work` returns, BLAS
+    uses one thread in this process.
 
-    With ``own_rows``, the rows of ``problem`` are this worker's shard as they are, and no server or other worker needs
-    to have them; classes, labels and parameters are those of the servers' problem.
+    With ``own_rows``, all rows of ``problem`` are this worker's shard, and no server or other worker needs these rows.
+    Classes, labels and parameters must be those of the servers' problem.
 
-    Set the event ``stop``, or let the function ``stop`` return True, to leave before the run is over. The function is
+    To leave before the run is over, set the event ``stop``, or let the function ``stop`` return True. The function is
     called after ``met``, and before and after each gradient: with ``met=clients.append`` and
     ``stop=lambda: clients[0].clock == 5`` this worker makes five pushes.
 
-    Raises ConnectionError, PermissionError and ValueError like `connect`; also ValueError, before this worker takes a
-    number, if the servers train another problem, or one whose rows a worker with ``own_rows`` must share; TimeoutError
-    if the other workers do not come; RuntimeError if the server has given them up; and the problem's own errors, after
-    reporting them to the servers.
+    Raises ConnectionError, PermissionError and ValueError as `connect` does. Also raises ValueError, before this worker
+    gets a number, if the servers train another problem, or if the run's steps or shards depend on common rows despite
+    ``own_rows``; TimeoutError if the other workers do not connect; RuntimeError if the server has given up waiting for
+    them; and the problem's own errors, after reporting them to the servers.
     """
     check_problem("work", problem)
     dialling = StartWait("This worker", start_timeout_s, timeout)
@@ -126,7 +126,7 @@ def work(
         return shard_of(worker, config).rows
 
     def dial() -> Client:
-        for other in as_addresses(address)[1:]:  # the first server gives out ranks only once all others are there
+        for other in as_addresses(address)[1:]:  # the first server assigns ranks only once all others are up
             reached, codec = (config.shaped_transport(), config.pull) if config else (transport, None)
             with asking(other, token, reached, timeout, codec):
                 pass
@@ -156,7 +156,7 @@ def work(
             diverged = at_step(client.clock, client.worker, error)
             client.close(diverged=diverged)
         except ConnectionError as error:
-            if not client.done:  # the servers hung up silently, or the problem's own data source did
+            if not client.done:  # the servers, or the problem's data source, closed the connection silently
                 client.close(failed=_words(error))
                 raise
         except BaseException as error:
@@ -181,8 +181,8 @@ class Served:
             server.wait(progress=progress if server is self.servers[0] else None)
 
     def end(self) -> Run:
-        """End the run, if it is not over, at the same clock on all servers, unless the workers take too long to reach
-        it. Returns the run, with the state that the workers leave.
+        """End the run if it is not over, and return it with the state that the workers leave. All servers end at the
+        same clock, unless the workers take too long to reach it.
         """
         at = max(server.pause() for server in self.servers)
         for server in self.servers:
@@ -203,7 +203,7 @@ class Served:
         if len(self.servers) == config.servers:
             try:
                 run.judge(self._problem)
-            except Exception as error:  # no reason to lose the trained parameters
+            except Exception as error:  # the trained parameters must not be lost
                 run.events.append((run.seconds, f"the held-out rows could not be evaluated: {_words(error)}"))
         return run.after(self._before) if self._before else run
 
@@ -220,15 +220,15 @@ def serving(
     rejoin_s: float = REJOIN_S,
     start_timeout_s: float = START_S,
 ) -> Iterator[Served]:
-    """Serve the parameters of ``problem``: all servers of the config, at ``address`` and the following ports, or only
-    server ``index``, whose run has its own part of the parameters. ``resume`` is a run to resume; ``plaintext`` is as
-    in `Server.serve`, ``rejoin_s`` and ``start_timeout_s`` as in `Server`.
+    """Serve the parameters of ``problem`` from all servers of the config, at ``address`` and the following ports, or
+    from server ``index`` only; that server's run has only its part of the parameters. ``resume`` is a run to resume.
+    ``plaintext`` is as in `Server.serve`, ``rejoin_s`` and ``start_timeout_s`` as in `Server`.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
         raise ValueError(f"{config.exchange!r} has no server. Use exchange=PS().")
     epochs, config = config.epochs, config.for_rows(problem.rows)
-    shards_of(problem, config)  # raises here what each worker would raise
+    shards_of(problem, config)  # raises here the error that each worker would raise
     warn_of_outer(config.local, config.optimizer)
     with one_blas_thread, ExitStack() as stack:
         params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
@@ -266,7 +266,7 @@ def serving(
 
 
 def _next(address: str | None, place: int) -> str | None:
-    """The address ``place`` ports after the first server's, or a free one. ValueError if the first has no port."""
+    """The address ``place`` ports after the first server's, or a free one. Raises ValueError if that has no port."""
     if address is None or place == 0:
         return address
     head, _, port = address.rpartition(":")
@@ -276,7 +276,7 @@ def _next(address: str | None, place: int) -> str | None:
 
 
 class _PolledEvent(Event):
-    """An event that is set once a function returns True."""
+    """An event that counts as set once a function returns True."""
 
     def __init__(self, poll: Callable[[], bool]) -> None:
         super().__init__()
@@ -295,7 +295,7 @@ class _PolledEvent(Event):
 
 
 def _event(stop: Event | Callable[[], bool] | None) -> Event:
-    """``stop`` as an event. TypeError if it is neither an event nor a function."""
+    """``stop`` as an event. Raises TypeError if it is neither an event nor a function."""
     if isinstance(stop, Event | None):
         return stop or Event()
     if not callable(stop):
@@ -304,7 +304,7 @@ def _event(stop: Event | Callable[[], bool] | None) -> Event:
 
 
 def _check_own_rows(config: Config, epochs: str | None) -> None:
-    """ValueError if the run's steps, or the workers' shards, come from rows that all workers share."""
+    """Raise ValueError if the run's steps or the workers' shards depend on rows that all workers share."""
     if config.shards != Contiguous():
         words = f"The run divides its rows by shards={config.shards!r}, but this worker has rows of its own"
         raise ValueError(f"{words}. Leave out shards or own_rows.")
@@ -316,8 +316,8 @@ def _check_own_rows(config: Config, epochs: str | None) -> None:
 
 
 def _retry(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSError]) -> T:
-    """The result of ``call``, retried after each error of these types until the wait is over: the server may not have
-    started yet, or be stopped for a while. Meanwhile a function ``stop`` is not called, since it may need the client.
+    """The result of ``call``, retried after each error of the types ``late`` until the wait is over: the server may not
+    have started yet, or may be stopped for a while. A function ``stop`` is not called here: it may need the client.
     """
     said = ""
     while True:
@@ -332,7 +332,7 @@ def _retry(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSE
 
 
 def _await_others(client: Client, token: str, timeout: float, stop: Event, start_timeout_s: float) -> None:
-    """Wait until all workers are there, or the run has begun. TimeoutError if they do not come in time."""
+    """Wait until all workers are connected or the run has begun. Raises TimeoutError if neither happens in time."""
     config, address = client.config, client.addresses[0]
     start = StartWait(f"Worker {client.worker}", start_timeout_s, timeout)
     with asking(address, token, config.shaped_transport(), timeout, config.pull) as ask:
@@ -349,8 +349,8 @@ def _await_others(client: Client, token: str, timeout: float, stop: Event, start
 
 
 def _absent(status: Header, resumed_at: int) -> list[int]:
-    """The workers that the run waits for before it begins. If the servers name none, these are the workers that have
-    not come yet, without those that have left.
+    """The workers that the run waits for before it begins. If the server's status does not list them, they are the
+    workers that have neither connected yet nor left.
     """
     if status["done"] or status["applied"] > resumed_at:
         return []
@@ -359,7 +359,7 @@ def _absent(status: Header, resumed_at: int) -> list[int]:
 
 
 def _words(error: BaseException) -> str:
-    """An error as the text of a server's event."""
+    """The text of an error, as it appears in a server's event."""
     if isinstance(error, KeyboardInterrupt):
         return "it was interrupted"
     return f"{type(error).__name__}: {message_of(error)}"

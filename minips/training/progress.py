@@ -30,8 +30,8 @@ def showing(
     read: Callable[[*News], tuple[str, float]],
     console: "Console | None" = None,
 ) -> Iterator[Callable[[*News], None]]:
-    """``progress`` if it is a function; otherwise a function that shows, on a bar if ``progress`` is True, the text and
-    the share that ``read`` makes of its arguments.
+    """``progress`` if it is a function. Otherwise a function that passes its arguments to ``read`` and, if ``progress``
+    is True, shows the resulting text and share on a bar.
     """
     if not isinstance(progress, bool):
         yield progress

@@ -1,4 +1,4 @@
-"""Several runs of one problem, with several configs or with one quantized tensor at a time, and a table of them."""
+"""Several runs of one problem, with different configs or with one quantized tensor at a time, and a table of runs."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ def sweep(
 ) -> Iterator[Run]:
     """Train ``problem`` with each of the configs, and yield each run as soon as it ends. ``progress`` shows a bar.
 
-    A mapping names the configs: the names become `Run.name`, and the first column of a `RunTable`.
+    If the configs are a mapping, its keys name the runs: in `Run.name`, and in the first column of a `RunTable`.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -69,11 +69,11 @@ def sweep(
 
 
 def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
-    """One run for each tensor, in which only its gradient is quantized by ``config.push.quantizer``; others are exact.
+    """Train once for each tensor, with only that tensor's gradient quantized by ``config.push.quantizer``.
 
-    Two runs are added: ``none``, with all gradients exact, and ``all``. Compare their ``validation_loss``. The loss
-    does not depend on the network, so the runs use threads without one unless an ``engine`` is given; under BSP they
-    repeat to the bit. ValueError if a tensor has the name of one of the two.
+    Maps tensors' names to runs, with two more: ``none`` (no gradient is quantized) and ``all``. Compare their
+    ``validation_loss``. It does not depend on the network, so the runs use threads without a network unless an
+    ``engine`` is given; under BSP they repeat to the bit. Raises ValueError for tensors named ``none`` or ``all``.
     """
     check_type("sensitivity", problem, Problem, "a Problem")
     names = list(problem.init(seeds.init(config.seed)))
@@ -92,7 +92,7 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
 
 
 class Table:
-    """Rows of named figures, as text, in a notebook, and as a data frame."""
+    """Rows of named figures that can be shown as text, in a notebook, or as a data frame."""
 
     rows: list[dict[str, Any]]
 
@@ -104,15 +104,15 @@ class Table:
 
     @property
     def caption(self) -> str:
-        """The lines below the rows."""
+        """The text below the rows."""
         return ""
 
     def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame. ImportError without pandas."""
+        """The rows as a pandas DataFrame. Raises ImportError without pandas."""
         return frame(self.rows, list(self.rows[0]) if self.rows else [])
 
     def __str__(self) -> str:
-        """A text table."""
+        """The rows as a text table."""
         return "\n".join([*fit_lines(self._cells()), *fold(self.caption)])
 
     def _repr_html_(self) -> str:
@@ -125,9 +125,9 @@ class Table:
 
 
 class RunTable(Table):
-    """A row for each run: its name, if runs have names, as those in a mapping do; the fields in which the configs
-    differ, by their paths; and figures, named as in `Run`. If a text table would be too wide, a stage and its fields
-    share one column.
+    """A table with a row for each run. Its columns are the run's name, if the runs have names; the paths of the fields
+    in which the configs differ; and figures, named as in `Run`. If a text table would be too wide, a stage and its
+    fields share one column.
     """
 
     def __init__(self, runs: Iterable[Run] | Mapping[str, Run]) -> None:
@@ -152,12 +152,12 @@ class RunTable(Table):
         ]
 
     def pareto(self, *columns: str) -> "RunTable":
-        """The runs that no other run dominates, by being at least as good in each of these columns and better in one.
+        """The runs that no other run dominates: one dominates another if it is better in a column and worse in none.
 
-        ``columns`` are column names of this table (none: ``bytes_sent``, and ``validation_loss`` or, without held-out
-        rows, ``loss``). Less is better, except for ``accuracy``. Equal runs stay together; the best in the first column
-        comes first. Diverged runs, and runs without a finite number in each of the columns, are left out.
-        ValueError for an unknown column, or one without numbers.
+        ``columns`` are column names of this table (default: ``bytes_sent``, and ``validation_loss`` or, without
+        held-out rows, ``loss``). Less is better, except for ``accuracy``. If equal runs are not dominated, all are
+        kept. The best run in the first column comes first. Diverged runs, and runs without a finite number in each of
+        the columns, are omitted. Raises ValueError for an unknown column, or one without numbers.
         """
         columns = columns or self.objectives
         rows = self.rows
@@ -195,17 +195,17 @@ class RunTable(Table):
 
 
 def is_number(value: Any) -> bool:
-    """True for a finite number."""
+    """True if the value is a finite number."""
     return isinstance(value, Number) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _cost(column: str, value: Any) -> float:
-    """A figure as a cost, of which less is better; NaN if it is not a number."""
+    """Convert a figure to a cost, for which less is better; NaN if the figure is not a number."""
     return math.nan if not is_number(value) else float(-value if column == "accuracy" else value)
 
 
 def _together(cells: list[list[str]]) -> list[list[str]]:
-    """Move the columns of a stage's fields into the column of the stage: ``TopK(fraction=0.01)``."""
+    """Merge the columns of a stage's fields into the column of the stage: ``TopK(fraction=0.01)``."""
     head, *body = cells
     for column in reversed(range(len(head))):
         parent, _, field = head[column].rpartition(".")
@@ -220,7 +220,7 @@ def _together(cells: list[list[str]]) -> list[list[str]]:
 
 
 def _paths(value: Value, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The paths and values of a value's fields, and of nested ones; the path of a stage has its class's name."""
+    """The paths and values of all fields in a value, nested ones included. A stage's path has its class's name."""
     for name, inner in vars(value).items():
         if isinstance(inner, Value):
             if hasattr(inner, "name"):

@@ -37,22 +37,22 @@ def train(
 ) -> Run:
     """Train ``problem`` with ``config`` on ``engine`` (None: `Processes`).
 
-    ``progress`` shows a bar, or is called with a `Progress` a few times a second. Set the event ``stop``, or let the
-    function ``stop`` return True, to end the run early and keep what it has. A run that diverges ends with the last
-    finite parameters, and `Run.diverged` says why. RuntimeError says which worker or server failed, and why. Until
-    `train` returns, BLAS has one thread in this process too, so that every engine gives the same bits. Output, logs and
-    warnings of the processes go to standard error, with the worker's name.
+    ``progress`` shows a bar (True), or is called with a `Progress` a few times a second. To end the run early and keep
+    its results, set the event ``stop``, or let the function ``stop`` return True. A run that diverges ends with the
+    last finite parameters, and `Run.diverged` gives the reason. If a worker or server fails, raises a RuntimeError that
+    names it and says why. Until `train` returns, BLAS uses one thread in this process too, so that every engine gives
+    the same bits. Output, logs and warnings of the processes go to standard error, with the worker's name.
 
-    The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it at once. The
-    exception's attribute ``run`` has the unfinished run, and so has an exception from a callback or, with servers, the
-    RuntimeError of a worker.
+    The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it immediately.
+    The exception's attribute ``run`` is the unfinished run. An exception from a callback also has it, and so does, with
+    servers, the RuntimeError of a worker.
 
-    Once every ``every`` steps, and at the end, the run waits for an evaluation, whose losses ``progress`` shows and
-    `Run.evaluations` keeps. Each function in ``on_eval`` is called with an `Eval`; if one returns True, the run ends.
+    After every ``every`` steps, and at the end, the run pauses for an evaluation; ``progress`` shows its losses, and
+    `Run.evaluations` keeps them. Each function in ``on_eval`` gets an `Eval`; if one returns True, the run ends.
 
-    ``resume`` is a run to resume, or the file of a saved one. The config's steps are the total: a run saved after 20
-    steps and resumed with ``steps=40`` gives the result of 40 steps, under BSP to the bit. None for ``config`` takes
-    the saved config. ValueError if the two do not go together.
+    ``resume`` is a run, or the file of a saved run. The config's steps are the total: a run saved after 20 steps and
+    resumed with ``steps=40`` gives the result of 40 steps, under BSP to the bit. If ``config`` is None, the saved
+    config is used. Raises ValueError if the two are not compatible.
     """
     check_problem("train", problem)
     if not isinstance(config, Config | None):
@@ -86,7 +86,7 @@ def train(
         except BaseException as error:
             ended = interrupts[0] if interrupts and isinstance(error, Exception) else error
             run = vars(error).pop("run", run)
-            if run and run.config is config:  # not that of a run within a callback
+            if run and run.config is config:  # not if the run was made in a callback
                 run.evaluations = pauses.rows if pauses else []
                 with suppress(Exception):  # this error may be why the run ended
                     run.judge(problem, origin)
@@ -104,7 +104,7 @@ def train(
 
 
 def engine_for(engine: Engine | str | None, configs: Iterable[Config]) -> Engine:
-    """The engine with this name (None: `Processes`). ValueError if it cannot run one of the configs."""
+    """The engine with this name (None: `Processes`). Raises ValueError if it cannot run one of the configs."""
     chosen: Engine = Processes() if engine is None else build("engine", engine)
     for config in configs:
         chosen.check(config)
@@ -112,7 +112,7 @@ def engine_for(engine: Engine | str | None, configs: Iterable[Config]) -> Engine
 
 
 def check_problem(who: str, problem: object) -> None:
-    """TypeError, in the name of the function ``who``, if ``problem`` is not a problem."""
+    """Raise TypeError, naming the function ``who``, if ``problem`` is not a `Problem`."""
     if not isinstance(problem, Problem):
         raise TypeError(
             f"{who} takes a problem, which knows a loss and its gradient. Wrap the rows in one: "

@@ -1,7 +1,7 @@
-"""Aggregators: one gradient from the gradients of several workers.
+"""Aggregators: they combine the gradients of several workers into one.
 
-The contract is `Aggregator`. Under BSP it sees a whole round at once, under SSP and ASP each push alone. Those in
-`robust` tolerate some bad workers, old gradients, or shards of unequal size.
+The contract is `Aggregator`. Under BSP it combines all pushes of a round; under SSP and ASP it gets one push at a time.
+The aggregators in `robust` tolerate some bad workers, old gradients, or shards of unequal size.
 """
 
 from minips.stages.aggregators.base import Aggregator, Contribution, Mean

@@ -13,7 +13,7 @@ from minips.stage import Array, Stage, Tensors, register
 
 
 class Contribution(NamedTuple):
-    """One push: a worker's gradients, its clock, the version of the parameters it read, and its training loss."""
+    """One push: a worker's gradients, its clock, the version of the parameters that it read, and its training loss."""
 
     worker: int
     clock: int
@@ -21,28 +21,28 @@ class Contribution(NamedTuple):
     gradients: Tensors
     loss: float = float("nan")
     staleness: int = 0
-    """Versions of the parameters since it read them, counted by the shard; SSP's bound counts clocks instead."""
+    """The number of versions since the worker read the parameters, counted by the shard. SSP's bound counts clocks."""
     rows: float = 1.0
-    """The number of rows in the worker's shard, if the aggregator weighs."""
+    """The number of rows in the worker's shard, if the aggregator ``weighs``."""
 
 
 class Aggregator(Stage):
-    """The contract. Contributions come in worker order, never in order of arrival, so that a run repeats to the bit.
+    """The contract. Contributions are in worker order, not in order of arrival, so that a run repeats to the bit.
 
-    They are not changed. Each of several servers combines its own pieces; elementwise, that gives the same result.
+    They must not be changed. Each server combines its own pieces; if ``elementwise``, the result is as with one server.
     """
 
     kind: ClassVar[str] = "aggregator"
     elementwise: ClassVar[bool] = False
-    """True if each coordinate is combined by itself, so that large tensors may come in pieces."""
+    """True if each coordinate is combined independently, so that large tensors may be cut into pieces."""
     weighs: ClassVar[bool] = False
-    """True if it needs the contributions' ``rows``: workers then report them, and BSP with servers is required."""
+    """True if the aggregator uses the contributions' ``rows``. Workers then report them. Requires BSP with servers."""
     tables: ClassVar[bool] = False
-    """True if it is elementwise and also combines tables; a worker that did not touch a row contributes zeros."""
+    """True if the aggregator is elementwise and also combines tables. A worker contributes zeros for untouched rows."""
 
     @property
     def least(self) -> int:
-        """The fewest contributions with which this aggregator keeps its promise."""
+        """The smallest number of contributions with which this aggregator keeps its promise."""
         return 1
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Aggregator(Stage):
 @register
 @dataclass(frozen=True)
 class Mean(Aggregator):
-    """The average, ``(g₁ + … + gₙ) / n``, in worker order, half floats in float32. One bad worker moves it anywhere."""
+    """The average, ``(g₁ + … + gₙ) / n``, in worker order, in at least float32. One bad worker can move it anywhere."""
 
     name = "mean"
     elementwise = tables = True
@@ -76,13 +76,13 @@ def average(pieces: list[Array]) -> Array:
 
 
 def as_gradient(name: str, g: Array) -> Array:
-    """The gradient of this name as an array. ValueError for a masked array."""
+    """The gradient with this name as an array. Raises ValueError for a masked array."""
     return g if type(g) is np.ndarray else as_array(g, f"The gradient of {name!r}")
 
 
 def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:
-    """``combine`` applied to each name's arrays, one from each contribution, half floats in float32. ValueError for
-    masked arrays.
+    """Apply ``combine`` to each name's arrays, one from each contribution, with half floats in float32. Raises
+    ValueError for masked arrays.
     """
     combined = {}
     for name, first in contributions[0].gradients.items():

@@ -13,7 +13,7 @@ from minips.stages.aggregators.base import Aggregator, Contribution, Mean, as_gr
 @register
 @dataclass(frozen=True)
 class Median(Aggregator):
-    """The median of each coordinate: it stays among the good values while fewer than half of the workers are bad.
+    """The median of each coordinate. It lies among the good values as long as fewer than half of the workers are bad.
 
     Source: Yin et al. 2018, "Byzantine-Robust Distributed Learning", definition 1.
     """
@@ -30,7 +30,7 @@ class Median(Aggregator):
 class TrimmedMean(Aggregator):
     """The mean of each coordinate without its ``trim`` largest and its ``trim`` smallest values.
 
-    It tolerates up to ``trim`` bad workers, fewer than half: n > 2·trim. Each coordinate is trimmed by itself.
+    It tolerates up to ``trim`` bad workers out of n > 2·trim. Each coordinate is trimmed independently.
     Source: Yin et al. 2018, "Byzantine-Robust Distributed Learning", definition 2.
     """
 
@@ -55,10 +55,10 @@ class TrimmedMean(Aggregator):
 @register
 @dataclass(frozen=True)
 class Krum(Aggregator):
-    """The gradient that lies closest to its n − bad − 2 nearest others, or the mean of ``select`` such (multi-Krum).
+    """The gradient with the lowest score, or the mean of the ``select`` gradients with the lowest (multi-Krum).
 
-    The score of a gradient is the sum of its squared distances to those others, over all tensors together. Each of
-    several servers scores its own pieces. It tolerates ``bad`` bad workers if n ≥ 2·bad + 3 and select ≤ n − bad − 2.
+    A gradient's score is the sum of its squared distances to the nearest n − bad − 2 others, over all tensors. Each
+    server scores only its pieces. Krum tolerates ``bad`` bad workers if n ≥ 2·bad + 3 and select ≤ n − bad − 2.
     Sources: Blanchard et al. 2017, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", section 4;
     for ``select``, El Mhamdi et al. 2018, "The Hidden Vulnerability of Distributed Learning in Byzantium".
     """
@@ -87,9 +87,9 @@ class Krum(Aggregator):
 class StalenessWeighted(Aggregator):
     """The mean of gradients weighted down by their age: ``Σ gᵢ / (1 + τᵢ)^power / n``.
 
-    τᵢ counts the versions since the one from which gᵢ was computed; under BSP it is 0 and this is the mean.
-    Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (the learning rate
-    divided by the staleness; here plus 1, so that a fresh gradient counts in full).
+    τᵢ is the number of versions since the one that gᵢ was computed from. Under BSP it is 0, and the result is the mean.
+    Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (there the
+    learning rate is divided by the staleness; here by 1 more, so that a fresh gradient counts in full).
     """
 
     name = "stalenessweighted"
@@ -111,10 +111,10 @@ class StalenessWeighted(Aggregator):
 @register
 @dataclass(frozen=True)
 class WeightedMean(Aggregator):
-    """The mean of gradients weighted by rows: ``Σ nₖ·gₖ / Σ nₖ``, nₖ the number of rows in a worker's shard.
+    """The mean of gradients weighted by rows: ``Σ nₖ·gₖ / Σ nₖ``, where nₖ is the number of rows in a worker's shard.
 
-    So it is the mean over all rows, however unequal the shards; for equal shards it is `Mean`, to the bit. With backup
-    workers, the sums are over the pushes that came in time. It requires BSP with servers.
+    The result is the mean over all rows, however unequal the shards; for equal shards it equals `Mean`, to the bit.
+    With backup workers, the sums include only the pushes that came in time. Requires BSP with servers.
     Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", eq. 1.
     """
 
@@ -134,10 +134,10 @@ class WeightedMean(Aggregator):
 @register
 @dataclass(frozen=True)
 class MajorityVote(Aggregator):
-    """The majority sign of the gradients, −1, 0 (a tie) or 1, coordinate by coordinate: for the Sign quantizer.
+    """The majority sign of each coordinate of the gradients: −1, 0 (a tie) or 1. Meant for the Sign quantizer.
 
-    A step is as long as the learning rate, whatever the gradients' size, so choose one near 0.001 rather than 0.1. Each
-    worker has one vote, so the sign holds while fewer than half of the workers are bad.
+    Each value moves by the learning rate, whatever the gradients' size, so choose a rate near 0.001 rather than 0.1.
+    Each worker has one vote, so the sign is right as long as fewer than half of the workers are bad.
     Source: Bernstein et al. 2019, "signSGD with Majority Vote Is Communication Efficient and Fault Tolerant", alg. 1.
     """
 
@@ -153,7 +153,7 @@ class MajorityVote(Aggregator):
 
 
 def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
-    """ValueError for fewer contributions than the aggregator needs to keep its promise."""
+    """Raise ValueError for fewer contributions than the aggregator needs to keep its promise."""
     if len(contributions) < aggregator.least:
         raise ValueError(
             f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "
@@ -166,7 +166,7 @@ def _arrays(contribution: Contribution) -> Tensors:
 
 
 def _squared_distance(a: Tensors, b: Tensors) -> float:
-    """``|a − b|²`` over all names; infinity where it overflows, as a bad worker's may."""
+    """``|a − b|²`` over all names; infinity if it overflows, as a bad worker's gradient can make it."""
     total = 0.0
     with np.errstate(over="ignore"):
         for name, x in a.items():

@@ -1,7 +1,7 @@
 """The contract of a compressor, which stores the same data in fewer bytes, and `NoCompression`.
 
-``decompress(compress(b), limit)`` equals ``b``, and no input makes it produce more than ``limit`` bytes: a
-decompression bomb raises ValueError before it takes memory.
+``decompress(compress(b), limit)`` equals ``b``. No input makes ``decompress`` produce more than ``limit`` bytes: a
+decompression bomb raises ValueError before memory is allocated for it.
 """
 
 import math
@@ -13,22 +13,22 @@ from minips.stage import Buffer, Stage, register
 
 
 class Compressor(Stage):
-    """The contract. The input is any buffer of contiguous bytes; the output may be the same object."""
+    """The contract. The input is any buffer of contiguous bytes. The output may be the same object as the input."""
 
     kind: ClassVar[str] = "compressor"
     identity: ClassVar[bool] = False
-    """True where the bytes stay as they are: the codec then leaves them alone."""
+    """True if the bytes are not changed. The codec then skips this compressor."""
     of_methods = {"identity": ("compress", "decompress")}
     most_bytes: ClassVar[float] = math.inf
-    """The largest frame that the format, or its library, accepts."""
+    """The size of the largest frame, in bytes, that the format or its library accepts."""
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:
-        """The compressed bytes; they may be longer where there is nothing to gain."""
+        """The compressed bytes. They may be longer than the input if it cannot be compressed."""
 
     @abstractmethod
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        """The original bytes. ValueError for damaged input or more than ``limit`` bytes of output."""
+        """The original bytes. Raises ValueError for damaged input or more than ``limit`` bytes of output."""
 
 
 @register
@@ -48,10 +48,10 @@ class NoCompression(Compressor):
 
 
 class BombError(ValueError):
-    """A frame would decompress to more bytes than allowed."""
+    """Raised if a frame would decompress to more bytes than allowed."""
 
 
 def check_size(size: int, limit: int) -> None:
-    """BombError where a frame would decompress to more than ``limit`` bytes."""
+    """Raise BombError if a frame would decompress to more than ``limit`` bytes."""
     if size > limit:
         raise BombError(f"The frame decompresses to more than the {limit} bytes that are allowed.")

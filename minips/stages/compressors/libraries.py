@@ -22,7 +22,7 @@ class Zlib(Compressor):
 
     name = "zlib"
     window: ClassVar[int] = zlib.MAX_WBITS
-    """zlib's code for the envelope."""
+    """The code by which zlib selects the envelope."""
     level: int = option(1, "effort: 1 is fast, 9 is small", minimum=1, maximum=9, step=1)
 
     def compress(self, buffer: Buffer) -> Buffer:
@@ -35,7 +35,7 @@ class Zlib(Compressor):
 @register
 @dataclass(frozen=True)
 class Gzip(Zlib):
-    """DEFLATE in a gzip envelope, as in files and HTTP: 12 bytes more than zlib's. RFC 1952."""
+    """DEFLATE in a gzip envelope, as in files and HTTP: 12 bytes larger than zlib's. RFC 1952."""
 
     name = "gzip"
     window = zlib.MAX_WBITS | 16
@@ -44,7 +44,7 @@ class Gzip(Zlib):
 @register
 @dataclass(frozen=True)
 class Lz4(Compressor):
-    """LZ4 blocks: matches without entropy coding, fast enough to pay on quick links. Source: LZ4 block format."""
+    """LZ4 blocks: matches without entropy coding, fast enough to help even on fast links. Source: LZ4 block format."""
 
     name = "lz4"
     requires = ("lz4",)
@@ -72,7 +72,7 @@ class Lz4(Compressor):
 class Zstd(Compressor):
     """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about zlib's size, several times as fast.
 
-    Source: RFC 8878. It uses Python's ``compression.zstd`` from 3.14 on, and backports.zstd before.
+    Source: RFC 8878. It uses ``compression.zstd`` of Python 3.14 and later, and backports.zstd on older versions.
     """
 
     name = "zstd"
@@ -92,8 +92,8 @@ class Zstd(Compressor):
 class Blosc(Compressor):
     """Blosc2 with the shuffle filter: the first bytes of all values, then the second bytes, …, compressed by LZ4.
 
-    Signs and exponents of floats repeat from value to value, fractions do not: after the shuffle LZ4 finds what it
-    cannot find otherwise. The size of a value is the itemsize if the frame is a view of an array, else ``typesize``.
+    Signs and exponents of floats repeat from value to value, fractions do not. After the shuffle, LZ4 can find these
+    repetitions. A value's size is the array's itemsize if the frame is a view of an array, else ``typesize``.
     Source: Alted 2010, "Why Modern CPUs Are Starving and What Can Be Done about It"; the Blosc2 format.
     """
 
@@ -121,7 +121,7 @@ class Blosc(Compressor):
 
 
 def itemsize(buffer: Buffer, otherwise: int) -> int:
-    """The itemsize of the array that a frame is a view of, or ``otherwise`` if it is not a view of one."""
+    """The itemsize of the array of which a frame is a view; ``otherwise`` if the frame is not a view of an array."""
     array = buffer.obj if isinstance(buffer, memoryview) else None
     while isinstance(array, np.ndarray) and array.itemsize == 1 and isinstance(array.base, np.ndarray):
         array = array.base
@@ -129,10 +129,10 @@ def itemsize(buffer: Buffer, otherwise: int) -> int:
 
 
 def inflate(stream: Any, buffer: Buffer, limit: int, what: str) -> Buffer:
-    """Decompress a whole frame with a decompressor object like zlib's. ValueError past ``limit`` bytes."""
+    """Decompress a whole frame with a decompressor object like zlib's. Raises ValueError above ``limit`` bytes."""
     try:
         data = stream.decompress(buffer, limit + 1)
-    except Exception as error:  # each library has its own class
+    except Exception as error:  # each library has its own error class
         raise ValueError(f"The frame is not {what}: {message_of(error)}.") from None
     check_size(len(data), limit)
     if not stream.eof or stream.unused_data:

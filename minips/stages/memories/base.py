@@ -1,16 +1,16 @@
 """The contract of a memory: the state that a sender or a receiver keeps for a tensor from step to step.
 
-A quantizer is pure; a memory wraps it. The sender's end changes the quantizer's input and then sees its output; the
-receiver's end completes the decoded array. Each end has its own ``state``, a dict for each tensor, which starts empty
-and is kept by the codec; the stage itself holds only its fields.
+A quantizer is a pure function; a memory wraps it. The sender's end changes the quantizer's input and then gets its
+output. The receiver's end completes the decoded array. For each tensor, each end has its own ``state``, a dict that
+starts empty and is kept by the codec. The stage itself holds only its fields.
 
     sender    p = compensate(x, state)      parts = quantizer.encode(contractive(quantizer, p))
               update(p, quantizer.decode(parts), state)
     receiver  x = restore(quantizer.decode(parts), state)
 
-All memories need a contractive quantizer. The unbiased random schemes (QSGD, Ternary) are not contractions where their
-variance is large, and would make a memory grow without bound; `contractive` scales their input by 1 / (1 + ω), which
-makes them contractions. For RandomK a codec sets ``unbiased=False``, which is the same. `TwoBit` is not one either.
+All memories need a contractive quantizer. The unbiased random schemes (QSGD, Ternary) are not contractions if their
+variance is large, and would make a memory grow without bound. `contractive` scales their input by 1 / (1 + ω), which
+makes them contractions. For RandomK, a codec sets ``unbiased=False``, with the same effect. `TwoBit` is no contraction.
 """
 
 from abc import abstractmethod
@@ -23,7 +23,7 @@ State = dict[str, Array]
 
 
 class Memory(Stage):
-    """The contract. Put new arrays into ``state``; do not write into old ones. The codec skips ``stateless`` ones."""
+    """The contract. Put new arrays into ``state``; do not change old ones. The codec skips ``stateless`` memories."""
 
     kind: ClassVar[str] = "memory"
     stateless: ClassVar[bool] = False
@@ -31,7 +31,7 @@ class Memory(Stage):
 
     @property
     def restores(self) -> bool:
-        """True where the receiver keeps state, too: it must get every message, once, in the order of sending."""
+        """True if the receiver keeps state too. Then it must get every message exactly once, in sending order."""
         return type(self).restore is not Memory.restore
 
     @abstractmethod
@@ -40,10 +40,10 @@ class Memory(Stage):
 
     @abstractmethod
     def update(self, p: Array, sent: Array, state: State) -> None:
-        """Compare the intended array ``p`` with ``sent``, the one that the receiver will decode."""
+        """Update ``state`` from the intended array ``p`` and ``sent``, the array that the receiver will decode."""
 
     def restore(self, received: Array, state: State) -> Array:
-        """The array that the receiver uses in place of the decoded one."""
+        """The array that the receiver uses instead of ``received``, the decoded array."""
         return received
 
 

@@ -34,9 +34,9 @@ class Delta(Memory):
     """Differential quantization: send the difference from the receiver's array: ``d = C(x − x̂)``, ``x̂ ← x̂ + d``.
 
     Sender and receiver start from zero at each new connection and add the same decoded differences, so their x̂ are
-    equal to the bit, and the next difference corrects an error if C is a contraction. So every message must arrive,
-    once, in the order of sending; a codec's ``sender()`` numbers its messages. It pays where gradients, or parameters,
-    change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21", algorithm 2;
+    equal to the bit, and the next difference corrects an error if C is a contraction. So every message must arrive
+    exactly once, in the order of sending; a codec's ``sender()`` numbers its messages. Delta helps if gradients, or
+    parameters, change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21", algorithm 2;
     for unbiased schemes, Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient Differences" (DIANA).
     """
 
@@ -56,10 +56,10 @@ class Delta(Memory):
 @register
 @dataclass(frozen=True)
 class MomentumCorrection(Memory):
-    """Momentum before the sparse quantizer, and error feedback on it: ``u ← m·u + g``, ``v ← v + u``, send ``C(v)``.
+    """Momentum before the sparse quantizer, with error feedback: ``u ← m·u + g``, ``v ← v + u``, send ``C(v)``.
 
-    The part sent is removed: ``v ← v − C(v)``, and ``u ← 0`` where a value was sent, so that old momentum does not push
-    a value further after it has arrived. A server cannot see values that wait: use SGD without momentum. Source:
+    The sent part is removed: ``v ← v − C(v)``. ``u`` becomes 0 wherever a value was sent, so that old momentum has no
+    further effect there. A server cannot see values not yet sent, so use SGD without momentum. Source:
     Lin et al. 2018, "Deep Gradient Compression", section 3 (momentum correction and factor masking).
     """
 

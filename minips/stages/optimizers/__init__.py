@@ -1,6 +1,6 @@
-"""Optimizers: the server's steps with aggregated gradients. The contract is `Optimizer`.
+"""Optimizers: the steps that a server takes with aggregated gradients. The contract is `Optimizer`.
 
-All of them treat each value by itself, so any number of servers may share the values.
+All optimizers here treat each value independently, so the values may be divided among any number of servers.
 """
 
 from minips.stages.optimizers.adaptive import Adagrad, Adam

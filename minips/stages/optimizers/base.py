@@ -11,20 +11,20 @@ from minips.stages.schedules import Schedule
 
 
 class Optimizer(Stage):
-    """The contract. ``state`` is a dict that starts empty, is kept by the shard, and belongs to the optimizer, except
-    ``"clock"``: there the shard writes how many clocks of all the workers came before.
+    """The contract. ``state`` is the optimizer's dict. It starts empty and is kept by the shard. Only ``"clock"`` in it
+    belongs to the shard, which writes there the number of completed clocks of all workers.
     """
 
     kind: ClassVar[str] = "optimizer"
     elementwise: ClassVar[bool] = False
-    """True if each value is changed by itself, so that large tensors may come in pieces, each with a ``state``."""
+    """True if each value is changed independently, so that tensors may be cut into pieces, each with a ``state``."""
 
     @abstractmethod
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and is not changed."""
+        """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and must not be changed."""
 
     def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        """Write the result of `step` on ``params`` into ``new``, equal to the bit. Override it to save passes."""
+        """Write the result of `step` on ``params`` into ``new``, equal to the bit. Override it to make fewer passes."""
         for name, p in params.items():
             new[name][...] = p
         self.step(new, grads, state)
@@ -37,7 +37,7 @@ class SGD(Optimizer):
 
     Momentum moves along ``v``, Nesterov's along ``g + momentum·v``. Sources: Polyak 1964; Sutskever et al. 2013, "On
     the Importance of Initialization and Momentum in Deep Learning" (in the form that keeps ``lr`` outside of ``v``). In
-    a table only the rows touched change, with their velocity and decay: with either, this is another algorithm.
+    a table, only touched rows change. With momentum or decay, which then skip the other rows, the algorithm differs.
     """
 
     name = "sgd"
@@ -62,7 +62,7 @@ class SGD(Optimizer):
             p -= lr * g
 
     def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        if self.momentum or self.weight_decay or type(self).step is not SGD.step:  # a subclass may step otherwise
+        if self.momentum or self.weight_decay or type(self).step is not SGD.step:  # a subclass may have another step
             return super().step_into(new, params, grads, state)
         lr = self.schedule.rate(self.lr, state) if self.schedule else self.lr
         for name, p in params.items():
@@ -70,6 +70,6 @@ class SGD(Optimizer):
 
 
 def zeros(state: dict[str, Any], what: str, name: str, like: Array) -> Array:
-    """The array in ``state`` under ``what`` for the tensor ``name``; zeros at first."""
+    """The array in ``state`` under ``what`` for the tensor ``name``. It starts as zeros."""
     kept: Array = state.setdefault(what, {}).setdefault(name, np.zeros_like(like))
     return kept

@@ -1,8 +1,8 @@
 """Quantizers: an array in fewer bits, and back.
 
-The contract is `Quantizer`. Each module has a family of schemes: `casts` (a smaller float), `integers` (levels between
-two ends), `signs` (one bit), `sparse` (a few of the values), `lowrank` (two thin factors), `adaptive` (the cheapest
-that suffices). `packing` packs small codes into bytes.
+The contract is `Quantizer`. Each module contains a family of schemes: `casts` (a smaller float), `integers` (levels
+between two limits), `signs` (one bit), `sparse` (a few of the values), `lowrank` (two thin factors), `adaptive` (the
+cheapest quantizer that suffices). `packing` packs small codes into bytes.
 """
 
 from minips.stages.quantizers.adaptive import Adaptive

@@ -1,4 +1,4 @@
-"""Adaptive: as few bits as a target allows, chosen anew for each tensor and each step."""
+"""Adaptive: a quantizer chosen for each tensor in each step, to send as few bits as a target error allows."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ LADDER = (Uniform(1), Uniform(2), Uniform(4), Uniform(6), Uniform(8), Float16(),
 class Adaptive(Quantizer):
     """The cheapest rung of a ladder of quantizers whose relative error ``|x − C(x)|₂ / |x|₂`` is at most the target.
 
-    The rungs are tried in order, and the last one is always accepted; the part ``which`` holds the name of the chosen
-    rung. Encoding costs the sum of the rungs tried. Source: the idea is from Agarwal et al. 2021, "Adaptive Gradient
-    Communication via Critical Learning Regime Identification"; the rule here is the simplest.
+    The rungs are tried in order, and the last one is always accepted. The part ``which`` holds the name of the chosen
+    rung. Encoding takes as long as all the tried rungs together. The idea is from Agarwal et al. 2021, "Adaptive
+    Gradient Communication via Critical Learning Regime Identification"; the rule here is the simplest.
     """
 
     name = "adaptive"

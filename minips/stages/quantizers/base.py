@@ -1,4 +1,4 @@
-"""The contract of a quantizer, and the tag by which its parts carry a shape and a dtype."""
+"""The contract of a quantizer, and the tag that gives its parts a shape and a dtype."""
 
 import math
 from abc import abstractmethod
@@ -16,21 +16,21 @@ Parts = dict[str, Array]
 LARGEST_BYTES = 2**31
 """The largest decoded array: a few bytes from the network can claim any shape."""
 CHUNK = 65_536
-"""Values per pass: few enough to stay in a core's cache, enough that Python's overhead is small."""
+"""The number of values per pass: small enough for a core's cache, large enough that Python's overhead is small."""
 
 
 class Quantizer(Stage):
     """A pure function from an array to a few smaller arrays, and back.
 
-    ``decode(encode(x))`` has the shape and the dtype of ``x``, for any float dtype and any shape, empty and 0-d
-    included. Decoding needs the parts alone, never the fields of the quantizer that made them. ``x`` is never changed;
-    the parts may alias it. ``x`` must be finite: client, server and `Sender` refuse NaN and infinity. Promises hold for
-    magnitudes up to a thousandth of the dtype's largest, so that sums stay finite.
+    ``decode(encode(x))`` has the shape and the dtype of ``x``, for any float dtype and any shape, including empty and
+    0-d arrays. Decoding needs only the parts, not the fields of the quantizer that made them. ``x`` is never changed,
+    but the parts may share its memory. ``x`` must be finite: client, server and `Sender` reject NaN and infinity. All
+    guarantees hold for magnitudes up to a thousandth of the dtype's largest value, so that sums stay finite.
     """
 
     kind: ClassVar[str] = "quantizer"
     identity: ClassVar[bool] = False
-    """True where the only part, ``values``, is the array itself."""
+    """True if the only part, ``values``, is the array itself."""
     of_methods = {"identity": ("encode", "decode", "decoded_shape")}
 
     @abstractmethod
@@ -39,10 +39,10 @@ class Quantizer(Stage):
 
     @abstractmethod
     def decode(self, parts: Parts) -> Array:
-        """The array that the parts stand for. ValueError where they do not fit together."""
+        """The array that the parts encode. Raises ValueError if the parts are inconsistent."""
 
     def decoded_shape(self, parts: Parts) -> tuple[int, ...] | None:
-        """The shape that `decode` will allocate; None where the parts are as large as the array."""
+        """The shape that `decode` will allocate; None if the parts are as large as the array."""
         like = parts.get("like")
         return None if like is None or like.shape[:1] != (0,) else like.shape[1:]
 
@@ -51,20 +51,20 @@ class Quantizer(Stage):
         return 0.0
 
     def error_bound(self, x: Array) -> float | None:
-        """The largest possible absolute error of ``decode(encode(x))``, or None where the scheme promises none."""
+        """The largest possible absolute error of ``decode(encode(x))``, or None if the scheme guarantees no bound."""
         return None
 
     def nbytes(self, shape: tuple[int, ...], dtype: DTypeLike) -> int | None:
-        """The bytes of the parts for an array of this shape and dtype, or None where they depend on its values."""
+        """The bytes of the parts for an array of this shape and dtype, or None if they depend on the values."""
         return None
 
 
 def contractive(quantizer: Quantizer, x: Array) -> Array:
-    """The input of ``quantizer`` under a memory, in place of ``x``: ``x / (1 + ω)``, with its relative variance ω at x.
+    """The array that a memory gives ``quantizer`` for ``x``: ``x / (1 + ω)``, ω being the quantizer's relative variance.
 
-    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is not a
-    contraction; scaled by 1 / (1 + ω) it is, with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased
-    Compression for Distributed Learning", section 2; Mishchenko et al. 2019 (DIANA), where it bounds the rate.
+    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is not one,
+    but scaled by 1 / (1 + ω) it is a contraction with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased
+    Compression for Distributed Learning", section 2; Mishchenko et al. 2019 (DIANA), where ω limits the rate.
     """
     omega = quantizer.relative_variance(x)
     return np.asarray(x * x.dtype.type(1 / (1 + omega))) if omega else x
@@ -77,7 +77,7 @@ def shape_tag(x: Array) -> Array:
 
 
 def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty) -> Array:
-    """An uninitialised array of the dtype and shape in the part ``like``. ValueError where that is not a shape tag."""
+    """An uninitialised array with the dtype and shape in the part ``like``. Raises ValueError if it is no shape tag."""
     like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
         raise ValueError(f"The part 'like' must have the shape (0, …), of floats; got {like.dtype} of {like.shape}.")
@@ -86,18 +86,18 @@ def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty)
 
 
 def check_bytes(shape: tuple[int, ...], nbytes: int) -> None:
-    """ValueError where a decoded array of this shape would have too many bytes."""
+    """Raise ValueError if a decoded array of this shape would have too many bytes."""
     if nbytes > LARGEST_BYTES:
         raise ValueError(f"An array of shape {shape}, {nbytes} B, is larger than the {LARGEST_BYTES} bytes allowed.")
 
 
 def zeros_for(parts: Mapping[str, Array]) -> Array:
-    """The same, filled with zeros, for schemes that do not write every value."""
+    """An array like that of `empty_for`, filled with zeros, for schemes that do not write every value."""
     return empty_for(parts, np.zeros)
 
 
 def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[int, ...] = ()) -> Array:
-    """One of the parts. ValueError where it is missing, or does not have the given dtype and shape."""
+    """The part with this name. Raises ValueError if it is missing or does not have the given dtype and shape."""
     if name not in parts:
         raise ValueError(f"The parts have no {name!r}; they have: {', '.join(parts) or 'nothing'}.")
     x = parts[name]
@@ -107,16 +107,16 @@ def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[
 
 
 def number(parts: Mapping[str, Array], name: str) -> float:
-    """The number that a part holds. ValueError unless it holds exactly one, and that is finite."""
+    """The number in a part. Raises ValueError unless the part holds exactly one number, which is finite."""
     value = part(parts, name)
     one = float(value.reshape(-1)[0]) if value.size == 1 and value.dtype.kind in "biuf" else math.nan
-    if not math.isfinite(one):  # a longdouble may be finite where its double is not
+    if not math.isfinite(one):  # a finite longdouble may become an infinite double
         raise ValueError(f"The part {name!r} must hold one finite number; got {value.size} of {value.dtype}.")
     return one
 
 
 def chunks(size: int) -> Iterator[slice]:
-    """Cut ``size`` values into pieces that stay in a core's cache."""
+    """Cut ``size`` values into pieces that fit into a core's cache."""
     for start in range(0, size, CHUNK):
         yield slice(start, min(start + CHUNK, size))
 

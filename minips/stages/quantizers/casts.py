@@ -1,4 +1,4 @@
-"""Casts: each value by itself, as a smaller float or unchanged."""
+"""Casts: each value is sent independently, as a smaller float or unchanged."""
 
 from dataclasses import dataclass
 from math import prod
@@ -18,7 +18,7 @@ _BOTH_MAX = (2 - 2.0**-7) * 2.0**15
 @register
 @dataclass(frozen=True)
 class Exact(Quantizer):
-    """The array itself, as the only part: no loss and no copy.
+    """The array itself is the only part: no loss and no copy.
 
     >>> Exact().encode(np.float32([1, 2]), rng=None)
     {'values': array([1., 2.], dtype=float32)}
@@ -81,10 +81,10 @@ class Float16(Quantizer):
 class BFloat16(Quantizer):
     """The upper half of a float32: 1 sign, 8 exponent and 7 fraction bits, rounded to nearest, ties to even.
 
-    It has the range of float32 and a relative error of at most 2⁻⁸, so it needs no scale; a value that would round past
-    the largest becomes the largest. The part holds the 16 bits as unsigned integers, which every serializer can carry.
+    It has the range of float32 and a relative error of at most 2⁻⁸, so it needs no scale. A value that would round to
+    infinity becomes the largest value. The part holds the 16 bits as unsigned integers, which all serializers support.
     Source: Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training", section 3; the cast is ml_dtypes'.
-    A wider float first becomes a float32 rounded to odd, which avoids double rounding: Boldo and Melquiond 2008,
+    A wider float is first rounded to odd in float32, which avoids double rounding: Boldo and Melquiond 2008,
     "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd".
     """
 
@@ -119,7 +119,7 @@ class BFloat16(Quantizer):
 
 
 def _to_odd(x: Array) -> Array:
-    """``x`` rounded to odd in float32: a value between two floats becomes the one whose last bit is 1."""
+    """``x`` rounded to odd in float32: a value between two adjacent floats becomes the one whose last bit is 1."""
     single = x.astype(np.float32, order="C")
     wrong = (single != x) & (single.view(np.uint32) % 2 == 0)
     towards = np.where(x[wrong] > single[wrong], np.float32(np.inf), -np.float32(np.inf))

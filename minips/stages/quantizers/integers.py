@@ -1,6 +1,6 @@
 """Integers: values rounded to evenly spaced levels, to the nearest or at random.
 
-Arrays are processed in stretches that stay in a core's cache, since a pass over memory costs more than the arithmetic.
+Arrays are processed in pieces that fit into a core's cache, since a pass over memory costs more than the arithmetic.
 """
 
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, empty
 from minips.stages.quantizers.packing import pack, packed_nbytes, unpack
 
 _NOTHING = 2.0**-1021
-"""A step below this counts as zero: its inverse is not a finite double."""
+"""A step below this is treated as zero, because its inverse is not a finite double."""
 _MOST = float(np.finfo(np.float64).max)
 
 
 @register
 @dataclass(frozen=True)
 class Uniform(Quantizer):
-    """2ᵇ evenly spaced levels from min to max, each value to the nearest: ``low + step · round((x − low) / step)``.
+    """Rounds to the nearest of 2ᵇ evenly spaced levels from min to max: ``low + step · round((x − low) / step)``.
 
-    The step is ``(max − min) / (2ᵇ − 1)`` and the error at most half of it. With b = 8 a value is one byte; with fewer
-    bits the codes are packed tightly, 4 bits into half a byte. With a ``block``, each run of that many values has its
-    own range, which costs two numbers and suits values of unequal size. A range of one repeated value comes back
-    exactly. Source: Gray and Neuhoff 1998, "Quantization", section II (the uniform quantizer); for blocks,
+    The step is ``(max − min) / (2ᵇ − 1)``, and the error is at most half a step. With b = 8 a code takes one byte;
+    smaller codes are packed tightly, so one of 4 bits takes half a byte. If ``block`` is given, each run of ``block``
+    values has its own range, which costs two numbers and suits values of unequal size. A range with only one value is
+    decoded exactly. Sources: Gray and Neuhoff 1998, "Quantization", section II (the uniform quantizer); for blocks,
     Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", section 2.
 
     >>> q = Uniform(bits=2)
@@ -95,9 +95,9 @@ class Uniform(Quantizer):
 class QSGD(Quantizer):
     """Levels 0, 1/s, …, 1 of the norm, with the sign, rounded at random without bias: ``|x|₂ · sign(xᵢ) · ξᵢ``.
 
-    With ``r = s|xᵢ| / |x|₂``, ``s·ξᵢ`` is ⌊r⌋ or ⌊r⌋ + 1, the latter with probability ``p = r − ⌊r⌋``. So it is
+    With ``r = s|xᵢ| / |x|₂``, ``s·ξᵢ`` is ⌊r⌋ + 1 with probability ``p = r − ⌊r⌋``, and otherwise ⌊r⌋. So QSGD is
     unbiased, with variance ``(|x|₂²/s²) Σ pᵢ(1 − pᵢ)``, at most ``min(d/s², √d/s) |x|₂²``. The 2s + 1 codes are packed
-    into the fewest bits. Probabilities are exact to 2⁻¹⁷. A zero vector comes back as zeros. Source: Alistarh
+    into the fewest bits. Probabilities are exact to 2⁻¹⁷. A zero vector is decoded as zeros. Source: Alistarh
     et al. 2017, "QSGD", section 3.1 (fixed-width codes in place of Elias').
     """
 
@@ -133,7 +133,7 @@ class QSGD(Quantizer):
         return total / (square if huge else self.levels**2)
 
     def _unit(self, x: Array) -> float:
-        """The value of one level. It is a double even if the norm is not, and then it is larger than needed."""
+        """The value of one level. If the norm overflows a double, it is a finite value larger than necessary."""
         return min(norm(x) / self.levels, _MOST)
 
     def error_bound(self, x: Array) -> float:
@@ -151,7 +151,7 @@ class Ternary(Quantizer):
     """−1, 0 or 1 times the largest magnitude, drawn at random without bias: ``max|x| · sign(xᵢ) · bᵢ``.
 
     bᵢ is 1 with probability ``|xᵢ| / max|x|``, else 0; the variance is ``max|x|·|x|₁ − |x|₂²``. Five values
-    take a byte, as the digits of a number in base 3 (1.6 bits a value); byte j of m holds the values j, j + m, …, j +
+    share a byte, as digits of a number in base 3 (1.6 bits per value): byte j of m holds the values j, j + m, …, j +
     4m. Probabilities are exact to 2⁻¹⁷. Source: Wen et al. 2017, "TernGrad", section 3.1 (without clipping).
     """
 
@@ -194,11 +194,11 @@ class Ternary(Quantizer):
 @register
 @dataclass(frozen=True)
 class TwoBit(Quantizer):
-    """threshold, 0 or −threshold: a value that reaches the threshold is sent as the threshold, any other as 0.
+    """threshold, 0 or −threshold: a magnitude that reaches the threshold is sent as the threshold, any other as 0.
 
-    Two bits a value. It is not a contraction: under error feedback, a gradient much larger than the threshold leaves a
-    residual that grows for ever; without it, values below the threshold never arrive. Source: Apache MXNet, "Gradient
-    Compression" (2-bit quantization), after Strom 2015.
+    Takes two bits per value. It is not a contraction: under error feedback, a gradient much larger than the threshold
+    leaves a residual that grows for ever. Without error feedback, smaller values are never sent. Source: Apache MXNet,
+    "Gradient Compression" (2-bit quantization), after Strom 2015.
 
     >>> q = TwoBit(threshold=0.5)
     >>> q.decode(q.encode(np.float32([0.7, 0.2, -3]), rng=None))
@@ -231,10 +231,10 @@ class TwoBit(Quantizer):
 
 
 def dither(x: Array, unit: float, levels: int, rng: np.random.Generator | None) -> tuple[Array, float]:
-    """``⌊x / unit + u⌋ + levels`` with u uniform in (0, 1): unbiased codes from 0 to 2·levels; and the unit.
+    """Return unbiased codes from 0 to 2·levels, ``⌊x / unit + u⌋ + levels`` with u uniform in (0, 1), and the unit.
 
-    ``|x|`` is at most levels · unit. A unit of 0 stands for x = 0. u is one of 2¹⁶ midpoints, ``(k + ½) / 2¹⁶``, which
-    are symmetric, so x and −x err alike; a value below 2⁻¹⁷ of a unit is rounded to 0.
+    ``|x|`` is at most levels · unit. A unit of 0 means that x = 0. u is one of the 2¹⁶ midpoints ``(k + ½) / 2¹⁶``.
+    They are symmetric, so x and −x have equal errors. A value below 2⁻¹⁷ of a unit is rounded to 0.
     """
     rng = rng or np.random.default_rng(0)
     wide = np.result_type(x.dtype, np.float32)
@@ -259,7 +259,7 @@ def spread(codes: Array, levels: int, unit: float, into: Array) -> None:
     limits = np.finfo(into.dtype)
     plain = float(limits.smallest_normal) <= abs(unit) <= float(limits.max) / 255
     for some in chunks(into.size):
-        signed = (codes[some] - np.uint8(levels)).view(np.int8)  # a difference below zero wraps around, and back
+        signed = (codes[some] - np.uint8(levels)).view(np.int8)  # a difference below 0 wraps; the view undoes it
         if plain:
             into[some] = signed
             into[some] *= unit
@@ -269,15 +269,15 @@ def spread(codes: Array, levels: int, unit: float, into: Array) -> None:
 
 
 def bits16(rng: np.random.Generator, size: int) -> Array:
-    """Draw 16-bit random numbers, from the generator's raw 64-bit words if it has them."""
+    """Draw 16-bit random numbers, from raw 64-bit words if the generator provides them."""
     if isinstance(rng.bit_generator, np.random.MT19937):
         return rng.integers(0, 2**16, size, np.uint16)
     return np.asarray(rng.bit_generator.random_raw(-(-size // 4))).view(np.uint16)[:size]
 
 
 def stretches(block: int, *arrays: Array) -> Iterator[Any]:
-    """Cut flat arrays of equal size into pieces that stay in cache. Yields the slice of the blocks in a piece, and each
-    array's piece with a row for each block. A piece is whole blocks, or part of one. A block of 0 is the whole array.
+    """Cut flat arrays of equal size into cache-sized pieces. For each piece, yields the slice of its blocks and each
+    array's values, in a row for each block. A piece is whole blocks or part of one. ``block`` 0 is the whole array.
     """
     size = arrays[0].size
     block = block or max(size, 1)
@@ -295,10 +295,10 @@ def _blocks(size: int, block: int) -> int:
 
 
 def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]", int]:
-    """The low end and the step of each block, the dtype to scale in, and a divisor of the values: 1 unless the
-    difference of two values is not a finite double. Low ends and steps are divided by it.
+    """Each block's smallest value and step, the dtype to compute in, and a divisor: 1 unless the difference of two
+    values may not be a finite double. Smallest values and steps are already divided by it.
 
-    The dtype is float64 where that of the values cannot hold the difference of two of them, or a step's inverse.
+    The dtype is float64 if the values' own dtype cannot hold the difference of two values, or a step's inverse.
     """
     low, high = ends.astype(np.float64)
     whole = 1 if float(np.abs(ends).max(initial=0)) < _MOST / 4 else 8

@@ -16,10 +16,10 @@ class PowerSGD(Quantizer):
     """One step of power iteration: ``P = orthonormal(M Q)`` for a random Q, then ``M ≈ P (MᵀP)ᵀ``.
 
     A tensor of two or more dimensions is a matrix M of shape (first, all others), M ≈ P Rᵀ with P (n, r) and R (m, r).
-    The product is the projection of M on P, so it never increases the norm, and it is exact where r reaches the rank of
-    M: a linear model's gradient XᵀR has a rank of at most the batch. Vectors, and matrices that two factors would not
-    make smaller, are sent unchanged. Half floats have factors in float32. It needs ErrorFeedback. Source: Vogels,
-    Karimireddy and Jaggi 2019, "PowerSGD", algorithm 1 (without reuse of the last Q: a quantizer is pure).
+    The product is the projection of M on P, so it never increases the norm. It is exact if r is at least the rank of M;
+    the rank of a linear model's gradient XᵀR is at most the batch size. Vectors, and matrices smaller than their
+    factors, are sent unchanged. Half floats have factors in float32. It needs ErrorFeedback. Source: Vogels,
+    Karimireddy and Jaggi 2019, "PowerSGD", algorithm 1 (without reuse of the last Q: a quantizer has no state).
     """
 
     name = "powersgd"
@@ -31,7 +31,7 @@ class PowerSGD(Quantizer):
         M = x.reshape(x.shape[0], -1).astype(_factor(x.dtype), copy=False)
         one = M.dtype.type(1)
         scale = np.abs(M).max() or one
-        M = M / scale  # so that no product leaves the range of the dtype
+        M = M / scale  # so that no product overflows the dtype
         Q = (rng or np.random.default_rng(0)).normal(size=(M.shape[1], self.rank)).astype(M.dtype)
         with np.errstate(invalid="ignore"):  # OpenBLAS may set the flag on finite input: numpy issue 24067
             P = np.linalg.qr(M @ Q)[0]
@@ -47,7 +47,7 @@ class PowerSGD(Quantizer):
             raise ValueError(f"Factors of {P.dtype}{P.shape} and {R.dtype}{R.shape} do not make a tensor of {x.shape}.")
         with np.errstate(invalid="ignore", over="ignore"):
             x.reshape(x.shape[0], -1)[...] = P @ R.T
-            if not is_finite(x):  # finite factors have a finite product, but for rounding
+            if not is_finite(x):  # only rounding can make the product of finite factors infinite
                 size, most = np.abs(P).max(initial=1), np.finfo(P.dtype).max
                 product = np.clip((P / size) @ R.T, -most / size, most / size) * size
                 x.reshape(x.shape[0], -1)[...] = np.clip(product, np.finfo(x.dtype).min, np.finfo(x.dtype).max)
@@ -64,5 +64,5 @@ class PowerSGD(Quantizer):
 
 
 def _factor(dtype: DTypeLike) -> "np.dtype[np.floating]":
-    """The dtype of the factors: LAPACK's float32 or float64, whichever is nearer to the matrix's."""
+    """The dtype of the factors, as LAPACK needs: float32 for matrices of up to 32-bit floats, else float64."""
     return np.dtype(np.float32 if np.dtype(dtype).itemsize <= 4 else np.float64)

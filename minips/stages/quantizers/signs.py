@@ -1,4 +1,4 @@
-"""Signs: one bit a value."""
+"""Signs: one bit per value."""
 
 from dataclasses import dataclass
 from math import prod
@@ -34,14 +34,14 @@ class Sign(Quantizer):
                 bits[some.start // 8 : -(-some.stop // 8)] = np.packbits(flat[some] >= 0)
                 total += float(np.dot(np.abs(flat[some]), ones[: some.stop - some.start]))
         scale = total / max(x.size, 1)
-        if not np.isfinite(total):  # the sum of a stretch overflowed
+        if not np.isfinite(total):  # the sum of a piece overflowed
             scale = float((np.abs(flat) / np.float64(x.size)).sum())
         return {"bits": bits, "scale": np.array([scale]), "like": shape_tag(x)}
 
     def decode(self, parts: Parts) -> Array:
         x, scale = empty_for(parts), number(parts, "scale")
         bits = part(parts, "bits", np.uint8, (packed_nbytes(x.size, 1),))
-        # Each byte stands for eight values: a table of all bytes is quicker than unpacking each bit.
+        # Each byte encodes eight values. A table of all bytes is faster than unpacking each bit.
         positive = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
         table = np.where(positive, scale, -scale).astype(x.dtype)
         return np.take(table, bits, axis=0).reshape(-1)[: x.size].reshape(x.shape)

@@ -11,7 +11,7 @@ from minips.stage import Array, option, register
 from minips.stages.quantizers.base import Parts, Quantizer, part, shape_tag, zeros_for
 
 _SAMPLE = 61
-"""One value in this many is sampled to estimate where the largest begin."""
+"""One in ``_SAMPLE`` values is sampled, to estimate the smallest of the largest values."""
 
 
 @register
@@ -20,7 +20,7 @@ class TopK(Quantizer):
     """The k values that are largest in magnitude, k = ⌈fraction · d⌉; zero elsewhere.
 
     The residual is at most ``(1 − k/d) |x|²``, and dropped values are lost for good, so it needs ErrorFeedback.
-    Indices travel as the smallest unsigned integers that hold d − 1. NaN counts as the largest.
+    Indices are sent as the smallest unsigned integers that can hold d − 1. NaN counts as the largest.
     Source: Stich, Cordonnier and Jaggi 2018, "Sparsified SGD with Memory", section 2.
 
     >>> q = TopK(fraction=0.5)
@@ -52,10 +52,10 @@ class TopK(Quantizer):
 class RandomK(Quantizer):
     """k values at random indices, k = ⌈fraction · d⌉, scaled by d/k if ``unbiased``; zero elsewhere.
 
-    The indices do not travel: both sides draw them from a seed, which does. Scaled by d/k it is unbiased, with variance
-    ``(d/k − 1) |x|²``; unscaled, its residual is ``(1 − k/d) |x|²`` in expectation, and it needs ErrorFeedback.
-    The indices: PCG64 with the seed gives 64-bit words w, their upper halves the candidates ⌊(w ≫ 32) · d / 2³²⌋; the
-    first k distinct ones are taken, in rising order (for k > d/2: all but the first d − k distinct). Source: Stich,
+    Only a seed is sent; both sides draw the indices from it. Scaled by d/k it is unbiased, with variance
+    ``(d/k − 1) |x|²``. Unscaled, its expected residual is ``(1 − k/d) |x|²``, and it needs ErrorFeedback. PCG64 with
+    the seed gives 64-bit words w, whose upper halves give candidates ⌊(w ≫ 32) · d / 2³²⌋. The indices are the first k
+    distinct candidates, in rising order (for k > d/2: all but the first d − k distinct ones). Sources: Stich,
     Cordonnier and Jaggi 2018, "Sparsified SGD with Memory", section 2; O'Neill 2014 for PCG64.
     """
 
@@ -94,9 +94,9 @@ class RandomK(Quantizer):
 @register
 @dataclass(frozen=True)
 class Threshold(Quantizer):
-    """The values of at least ``value`` in magnitude; zero elsewhere. Their number depends on the data.
+    """The values whose magnitude is at least ``value``; zero elsewhere. Their number depends on the data.
 
-    Every dropped value is below the threshold, so small gradients need ErrorFeedback to arrive at all. Source: Strom
+    Every dropped value is below the threshold, so small gradients need ErrorFeedback to be sent at all. Source: Strom
     2015, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", section 2 (with whole values).
 
     >>> q = Threshold(value=0.5)
@@ -121,14 +121,14 @@ class Threshold(Quantizer):
 
 
 def sent_count(fraction: float, size: int) -> int:
-    """The number of values sent out of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is slightly more."""
+    """The number of values sent out of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is slightly more than 7."""
     return ceil(Fraction(str(fraction)) * size)
 
 
 def largest_indices(magnitudes: Array, count: int) -> Array:
     """The indices of the ``count`` largest magnitudes, in rising order.
 
-    A sample estimates where they begin; only the values above that are partitioned, or all if these are too few.
+    A sample gives an estimate of the smallest of these; only values that reach it are partitioned, or all if few do.
     """
     candidates = np.empty(0, np.intp)
     if count == 0:
@@ -145,7 +145,7 @@ def largest_indices(magnitudes: Array, count: int) -> Array:
 
 
 def random_indices(seed: int, size: int, count: int) -> Array:
-    """``count`` distinct indices below ``size``, uniformly at random from ``seed``, in rising order."""
+    """``count`` distinct indices below ``size``, drawn uniformly from ``seed``, in rising order."""
     if count > size - count:
         chosen = np.ones(size, bool)
         chosen[random_indices(seed, size, size - count)] = False
@@ -161,7 +161,7 @@ def random_indices(seed: int, size: int, count: int) -> Array:
 
 
 def scatter(parts: Parts, indices: Array) -> Array:
-    """The values of the parts at ``indices``, zeros elsewhere."""
+    """An array with the parts' values at ``indices`` and zeros elsewhere."""
     x, values = zeros_for(parts), part(parts, "values")
     if indices.dtype.kind not in "ui" or indices.ndim != 1 or values.shape != indices.shape or values.dtype.kind != "f":
         raise ValueError(f"{indices.size} {indices.dtype} indices do not fit {values.size} {values.dtype} values.")

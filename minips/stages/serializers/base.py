@@ -1,10 +1,10 @@
 """The contract of a serializer, which turns a packet into frames and back, and MessagePack, the default.
 
 A **Packet** is a message whose arrays are quantized. Its header holds plain values (None, bool, int, float, str, lists
-and dicts of them); ``tensors`` holds, for each name, the quantizer's name and its parts. **Frames** are the buffers
-of a message: where the format allows, each array is its own frame, a view of the array's memory and not a copy.
+and dicts of them); ``tensors`` maps each name to the quantizer's name and its parts. **Frames** are the buffers of a
+message. If the format allows it, each array is its own frame: a view of the array's memory, not a copy.
 
-The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed ones.
+The contract is `Serializer`. Bytes from the network are not trusted: ``loads`` raises ValueError for malformed bytes.
 """
 
 import math
@@ -36,18 +36,18 @@ class Serializer(Stage):
     kind: ClassVar[str] = "serializer"
     trusted_only: ClassVar[bool] = False
     most_bytes: ClassVar[float] = math.inf
-    """The most bytes of all arrays together that the format, or its library, takes."""
+    """The largest total size of all arrays, in bytes, that the format or its library supports."""
     indexed: ClassVar[bool] = False
-    """True where the frames are those of `MsgPack`: a header and an index in the first, an array in each other."""
+    """True if the frames are those of `MsgPack`: a header and an index in the first, an array in each other frame."""
     of_methods = {"indexed": ("dumps", "loads")}
 
     @abstractmethod
     def dumps(self, packet: Packet) -> Frames:
-        """The frames of a packet. They may alias its arrays."""
+        """The frames of a packet. They may share memory with its arrays."""
 
     @abstractmethod
     def loads(self, frames: Frames) -> Packet:
-        """The packet of the frames. Its arrays may alias them. ValueError where they are malformed."""
+        """The packet in the frames. Its arrays may share their memory. Raises ValueError for malformed frames."""
 
 
 @register
@@ -89,7 +89,7 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
-    """The packet of an outline; ``array`` makes each array from its description by ``describe``."""
+    """The packet with this outline; ``array`` makes each array from its description, which ``describe`` made."""
     check_outline(header, index)
     tensors = {}
     for name, quantizer, parts in index:
@@ -98,7 +98,7 @@ def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
 
 
 def raw(array: Array) -> Buffer:
-    """The bytes of an array in C order, little-endian; a view if the array is stored so."""
+    """The bytes of an array in C order and little-endian; a view if the array is already stored in this way."""
     if not (array.flags.c_contiguous and is_little(array.dtype)):
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return np.frombuffer(array, np.uint8).data
@@ -106,11 +106,11 @@ def raw(array: Array) -> Buffer:
 
 @cache
 def is_little(dtype: "np.dtype[Any]") -> bool:
-    """True where the least significant byte comes first, or there is only one."""
+    """True if the least significant byte comes first, or values have only one byte."""
     return dtype == dtype.newbyteorder("<")
 
 
 @cache
 def dtype_name(dtype: "np.dtype[Any]") -> str:
-    """The dtype's name, cached, since NumPy computes it anew each time."""
+    """The dtype's name. It is cached, since NumPy computes it anew each time."""
     return dtype.name

@@ -18,9 +18,9 @@ from minips.stages.serializers.wellformed import MOST_PARTS, MalformedError, arr
 @register
 @dataclass(frozen=True)
 class Json(Serializer):
-    """JSON text, as on the web: each number in decimal digits, about twenty bytes for a double's eight. RFC 8259.
+    """JSON text, as on the web. Numbers are decimal digits, about twenty bytes for a double's eight. RFC 8259.
 
-    Floats come back exactly, because Python writes enough digits.
+    Floats are restored exactly, because Python writes enough digits.
     """
 
     name = "json"
@@ -42,9 +42,9 @@ class Json(Serializer):
 @register
 @dataclass(frozen=True)
 class Pickle(Serializer):
-    """Python's own format, protocol 5 with the arrays out of band, so that they are not copied (PEP 574).
+    """Python's own format, protocol 5. Arrays are sent out of band, so they are not copied (PEP 574).
 
-    Reading it runs any code it holds: a server accepts it only from authenticated peers, and if its config names it.
+    Reading a pickle runs any code in it: a server accepts one only from authenticated peers, if configured to.
     """
 
     name = "pickle"
@@ -66,8 +66,8 @@ class Pickle(Serializer):
 class Npy(Serializer):
     """NumPy's own file format for each array, JSON for the rest.
 
-    The first frame is ``[header, [[name, quantizer, [[part], …]], …]]``; each array is two frames, together a
-    .npy file of version 1.0: its header, and its values, uncopied. Source: NumPy enhancement proposal 1.
+    The first frame is ``[header, [[name, quantizer, [[part], …]], …]]``. Each array is two frames, which together are a
+    .npy file of version 1.0: the header, and the values without a copy. Source: NumPy enhancement proposal 1.
     """
 
     name = "npy"
@@ -104,8 +104,8 @@ class Protobuf(Serializer):
 
     ``Packet {string header = 1; repeated Tensor tensors = 2}``, ``Tensor {string name = 1; string quantizer = 2;
     repeated Part parts = 3}``, ``Part {string name = 1; string dtype = 2; repeated int64 shape = 3; bytes values =
-    4}``. The header is JSON. The packet is one frame, so every array is copied on the way in and on the way out, and no
-    message may exceed 2 GiB. Source: the Protocol Buffers language guide (proto3).
+    4}``. The header is JSON. The packet is one frame, so every array is copied when it is written and when it is read.
+    A message is limited to 2 GiB. Source: the Protocol Buffers language guide (proto3).
     """
 
     name = "protobuf"
@@ -137,10 +137,10 @@ class Protobuf(Serializer):
 @register
 @dataclass(frozen=True)
 class SafeTensors(Serializer):
-    """safetensors, a format of model files that cannot run code: a JSON header, then the values.
+    """safetensors, a format for model files that cannot run code: a JSON header, then the values.
 
     The arrays are named 0, 1, …; the metadata's ``packet`` is ``[header, [[name, quantizer, [[part, array], …]], …]]``
-    as JSON. All in one frame, so each array is copied on the way in, not out. Source: huggingface.co/docs/safetensors.
+    as JSON. There is one frame; arrays are copied only when written. Source: huggingface.co/docs/safetensors.
     """
 
     name = "safetensors"
@@ -170,7 +170,7 @@ class SafeTensors(Serializer):
 
 
 def _json(text: str | Buffer) -> Any:
-    """The values of a text in JSON. MalformedError where a key occurs twice in a map."""
+    """Parse a JSON text. Raises MalformedError if a key occurs twice in a map."""
     return json.loads(text if isinstance(text, str) else bytes(text), object_pairs_hook=unique_keys)
 
 

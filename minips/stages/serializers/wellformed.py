@@ -1,4 +1,4 @@
-"""Checks of a packet's bytes, in any format, before they become arrays."""
+"""Checks of a packet's bytes, in any format, before they are turned into arrays."""
 
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,19 +15,19 @@ from minips.stage import Array, Buffer
 DTYPES = {np.dtype(code).name: np.dtype(code).newbyteorder("<") for code in np.typecodes["AllInteger"] + "efdg?"}
 """The dtypes of a message's arrays, by name."""
 MOST_PARTS = 2**16
-"""The most tensors, and the most parts, of one packet."""
+"""The largest number of tensors, and of parts, in one packet."""
 MOST_LISTS = 4 * MOST_PARTS
-"""The most lists and maps of a packet in MessagePack: one byte of a message can take about seventy in memory."""
+"""The most lists and maps in a MessagePack packet. One byte of a message can take about seventy bytes of memory."""
 
 
 class MalformedError(ValueError):
-    """A packet's bytes are wrong; the text says how, as the end of a sentence."""
+    """Raised if a packet's bytes are wrong. Its text says how, as the end of a sentence."""
 
 
 @contextmanager
 def reading(what: str, rest: Iterable[Buffer] = ()) -> Iterator[None]:
-    """Turn any error while reading into a ValueError that names the format ``what``. Frames left in ``rest`` at the end
-    are an error too.
+    """Turn any error while reading into a ValueError that names the format ``what``. If frames are left in ``rest`` at
+    the end, that is an error too.
     """
     try:
         yield
@@ -40,14 +40,14 @@ def reading(what: str, rest: Iterable[Buffer] = ()) -> Iterator[None]:
 
 
 def next_frame(frames: Iterator[Buffer]) -> Buffer:
-    """The next frame. MalformedError where there is none."""
+    """The next frame. Raises MalformedError if there is none."""
     if (frame := next(frames, None)) is None:
         raise MalformedError("there are fewer frames than parts")
     return frame
 
 
 def unpack_head(head: Buffer) -> Any:
-    """The values of a MessagePack head. MalformedError for too many lists and maps, and for a key twice in a map."""
+    """The values of a MessagePack head. Raises MalformedError for too many lists and maps, or for a repeated key."""
     number = count()
 
     def counted(made: Any) -> Any:
@@ -59,7 +59,7 @@ def unpack_head(head: Buffer) -> Any:
 
 
 def unique_keys(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-    """The pairs as a dict. MalformedError where a key occurs twice."""
+    """The pairs as a dict. Raises MalformedError if a key occurs twice."""
     made = dict(pairs)
     if len(made) != len(pairs):
         raise MalformedError("a key occurs twice in a map")
@@ -67,7 +67,7 @@ def unique_keys(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def check_outline(header: Any, index: Any) -> None:
-    """MalformedError unless these are a map and ``[[name, quantizer, [[part, …], …]], …]``, each name once."""
+    """Raise MalformedError unless these are a map and ``[[name, quantizer, [[part, …], …]], …]`` with unique names."""
     if not isinstance(header, dict):
         raise MalformedError("the header is not a map")
     if len(index) > MOST_PARTS or sum(len(parts) for _, _, parts in index) > MOST_PARTS:
@@ -82,7 +82,7 @@ def check_outline(header: Any, index: Any) -> None:
 
 
 def in_shape(values: Array, shape: Any) -> Array:
-    """The values in this shape. MalformedError unless it is a list of whole numbers from 0, of the same size."""
+    """The values in this shape. Raises MalformedError unless it is a list of whole numbers ≥ 0 of the same size."""
     sizes = [*shape]
     if any(type(n) is not int or n < 0 for n in sizes) or prod(sizes) != values.size:
         raise MalformedError(f"{values.size} values do not have the shape {quote(sizes)}")
@@ -90,7 +90,7 @@ def in_shape(values: Array, shape: Any) -> Array:
 
 
 def array_dtype(name: Any) -> "np.dtype[Any]":
-    """The little-endian dtype of that name. ValueError unless it is of plain numbers or truth values."""
+    """The little-endian dtype with this name. Raises MalformedError unless it is one of numbers or truth values."""
     if not isinstance(name, str) or name not in DTYPES:
         raise MalformedError(f"{quote(name)} is not a dtype of numbers")
     return DTYPES[name]
@@ -101,7 +101,7 @@ _BRIEF.maxstring = _BRIEF.maxother = 98
 
 
 def quote(value: object) -> str:
-    """A value from a peer, for an error: up to 100 characters of its repr.
+    """A peer's value as text for an error: up to 100 characters of its repr.
 
     >>> quote("a"), len(quote("a" * 10**7))
     ("'a'", 98)
