@@ -76,7 +76,7 @@ class Config(Value):
         if self.epochs is not None and self.steps != type(self).steps:
             raise ValueError(
                 f"Config takes either steps or epochs; got steps={self.steps} and epochs={self.epochs}. "
-                "steps=Config.steps takes the steps back."
+                "steps=Config.steps resets the steps."
             )
         if self.local and self.epochs is None:
             self.local.check("Config.steps", self.steps)

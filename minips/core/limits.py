@@ -144,7 +144,7 @@ def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Arr
     ]
     for knows, stage, why in refused if tables else ():
         if not knows:
-            raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or take the tables back.")
+            raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or remove the tables.")
 
 
 def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
@@ -280,7 +280,7 @@ def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, tran
         return too_large([sent], most)
     if breaks < MOST_BREAKS:
         return error
-    words = f"{message_of(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
+    words = f"{message_of(error).rstrip('.')}. {breaks} connections ended like this over a message of {sent} bytes"
     return TooLargeError(f"{words}: is it larger than the server's max_message_bytes, or its answer than this end's?")
 
 
