@@ -99,7 +99,7 @@ def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves
     if not all(stage is None or type(stage).__module__.startswith("minips.") for stage, _ in uses):
         return of_anything(config.transport)
     sent, received, stepped = (_arrays(stage, use) for stage, use in uses)
-    seen = 2 if config.overlap or not config.pull.lossless else 0  # parameters seen, and those that came since
+    seen = 2 if config.overlap or not config.pull.lossless else 0  # parameters seen, and those received since
     wholes = (2 + config.overlap) * stepped if index == 0 else 0
     return _limits(layout, whole, sent + received + seen, wholes).over(config.transport)
 
