@@ -53,7 +53,7 @@ class Config(Value):
     placement: str = option(
         "ranges", "rows of a table: neighbours (ranges) or each servers-th (modulo)", choices=("ranges", "modulo")
     )
-    steps: int = option(200, "clocks of all the workers; with local steps, each one's gradient steps", minimum=1, step=1)
+    steps: int = option(200, "clocks of all the workers; with local steps, each's gradient steps", minimum=1, step=1)
     epochs: int | None = option(None, "passes of each worker over its rows, in place of steps", minimum=1)
     batch_size: int | None = option(32, "rows of one gradient; None or too many: all the worker's rows", minimum=1)
     sampling: str = option(
