@@ -513,7 +513,7 @@ def test_the_layout_of_the_bytes_is_the_one_that_is_told():
 
 
 def test_a_memory_has_no_bytes_of_one_message():
-    with pytest.raises(ValueError, match=r"dumps makes one message, ErrorFeedback\(.*\) remembers all: use sender\(\)"):
+    with pytest.raises(ValueError, match=r"dumps encodes one message, and ErrorFeedback\(.*\) needs all: use sender"):
         ps.Codec(memory="errorfeedback", quantizer="sign").dumps(TENSORS)
 
 

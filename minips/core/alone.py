@@ -195,7 +195,7 @@ def _check_state(end: str, state: Mapping[str, Array], memory: str) -> dict[str,
 def dumps(codec: Any, tensors: Mapping[str, Array], seed: int | Sequence[int]) -> bytes:
     """As `Codec.dumps`."""
     if not codec.memory.stateless:
-        raise ValueError(f"dumps makes one message, {codec.memory!r} remembers all: use sender() and receiver().")
+        raise ValueError(f"dumps encodes one message, and {codec.memory!r} needs all: use sender() and receiver().")
     return seal(codec.sender(seed).encode(tensors))
 
 

@@ -51,7 +51,7 @@ class Codec(Value):
     """
 
     quantizer: StageField[Quantizer | dict[str, Quantizer]] = option(Exact(), "fewer bits for each value")
-    memory: StageField[Memory] = option(NoMemory(), "what is remembered of a tensor from step to step")
+    memory: StageField[Memory] = option(NoMemory(), "what to remember of each tensor from step to step")
     serializer: StageField[Serializer] = option(MsgPack(), "how arrays become frames")
     compressor: StageField[Compressor] = option(NoCompression(), "fewer bytes for each frame")
 
@@ -106,7 +106,7 @@ class Codec(Value):
 
 
 Mark = dict[str, State]
-"""The memories' states at one end, by tensor."""
+"""The memories' states at one end. Maps each tensor's name to its state."""
 
 
 class _End:

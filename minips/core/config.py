@@ -36,7 +36,7 @@ class Config(Value):
     True
     """
 
-    _GROUPS = {  # of help, in its order
+    _GROUPS = {  # of the options in the help, in order
         "What is sent": "push pull exchange transport",
         "Who waits and steps": "consistency aggregator optimizer steps epochs batch_size sampling shards accumulate "
         "local overlap seed",
@@ -53,21 +53,21 @@ class Config(Value):
     placement: str = option(
         "ranges", "rows of a table: neighbours (ranges) or each servers-th (modulo)", choices=("ranges", "modulo")
     )
-    steps: int = option(200, "clocks of all the workers; with local steps, gradient steps of each", minimum=1, step=1)
+    steps: int = option(200, "clocks of all the workers; with local steps, each's gradient steps", minimum=1, step=1)
     epochs: int | None = option(None, "passes of each worker over its rows, in place of steps", minimum=1)
     batch_size: int | None = option(32, "rows of one gradient; None or too many: all the worker's rows", minimum=1)
     sampling: str = option(
         "batch",
-        "rows of a batch, none twice: drawn from all of the worker's (batch), or from those its pass has left (epoch)",
+        "a batch's rows, all different: from all of the worker's rows (batch), or those left in its pass (epoch)",
         choices=("batch", "epoch"),
     )
-    shards: StageField[Shards] = option(Contiguous(), "which rows are whose")
+    shards: StageField[Shards] = option(Contiguous(), "how rows are divided among workers")
     accumulate: int = option(1, "batches that are averaged before a push", minimum=1, step=1)
-    local: ValueField[LocalSteps | None] = option(None, "steps of a worker by itself between two exchanges; None: one")
+    local: ValueField[LocalSteps | None] = option(None, "a worker's own steps between two exchanges; None: one")
     overlap: bool = option(False, "compute the next gradient while the last one travels")
     link: ValueField[Link | None] = option(None, "a slow network around the transport; None: the bare transport")
     delays: ValueField[Delays | None] = option(None, "slower workers; None: no delay")
-    exchange: StageField[Exchange] = option(PS(), "how gradients meet: at servers, or by an all-reduce")
+    exchange: StageField[Exchange] = option(PS(), "how gradients are combined: at servers, or by an all-reduce")
     seed: int = option(0, "of batches, delays and random quantizers", minimum=0, step=1)
     timeout_s: float = option(60.0, "the longest that a message waits for others", above=0, maximum=MOST_S, unit="s")
 
@@ -76,7 +76,7 @@ class Config(Value):
         if self.epochs is not None and self.steps != type(self).steps:
             raise ValueError(
                 f"Config takes either steps or epochs; got steps={self.steps} and epochs={self.epochs}. "
-                "steps=Config.steps takes the steps back."
+                "steps=Config.steps resets the steps."
             )
         if self.local and self.epochs is None:
             self.local.check("Config.steps", self.steps)

@@ -99,7 +99,7 @@ def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves
     if not all(stage is None or type(stage).__module__.startswith("minips.") for stage, _ in uses):
         return of_anything(config.transport)
     sent, received, stepped = (_arrays(stage, use) for stage, use in uses)
-    seen = 2 if config.overlap or not config.pull.lossless else 0  # parameters seen, and those that came since
+    seen = 2 if config.overlap or not config.pull.lossless else 0  # parameters seen, and those received since
     wholes = (2 + config.overlap) * stepped if index == 0 else 0
     return _limits(layout, whole, sent + received + seen, wholes).over(config.transport)
 
@@ -144,7 +144,7 @@ def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Arr
     ]
     for knows, stage, why in refused if tables else ():
         if not knows:
-            raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or take the tables back.")
+            raise ValueError(f"{', '.join(tables)} would travel by rows, and {stage!r} {why}, or remove the tables.")
 
 
 def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
@@ -280,7 +280,7 @@ def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, tran
         return too_large([sent], most)
     if breaks < MOST_BREAKS:
         return error
-    words = f"{message_of(error).rstrip('.')}. So ended {breaks} connections over a message of {sent} bytes"
+    words = f"{message_of(error).rstrip('.')}. {breaks} connections ended like this over a message of {sent} bytes"
     return TooLargeError(f"{words}: is it larger than the server's max_message_bytes, or its answer than this end's?")
 
 

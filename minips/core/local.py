@@ -23,8 +23,8 @@ class Delays(Value):
     0.05
     """
 
-    seconds: float = option(0.01, "least seconds of computing in a step", minimum=0, unit="s")
-    slow: dict[int, float] = option(dict, "factor by worker")
+    seconds: float = option(0.01, "the least time to compute a step", minimum=0, unit="s")
+    slow: dict[int, float] = option(dict, "each slow worker's factor")
     exponential: bool = option(False, "draw each step's time from an exponential distribution")
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class LocalSteps(Value):
     """
 
     steps: int = option(30, "gradient steps of a worker between two exchanges", minimum=1, step=1)
-    optimizer: StageField[Optimizer] = option(SGD(), "the inner one: what a worker does with its gradients")
+    optimizer: StageField[Optimizer] = option(SGD(), "the inner optimizer, which steps along a worker's own gradients")
 
     def check(self, what: str, steps: int) -> None:
         """ValueError if this number of gradient steps is not a whole number of exchanges."""

@@ -25,7 +25,7 @@ from minips.stage import Array, Tensors, is_finite
 PROTOCOL_VERSION = 3
 """The only version that minips speaks."""
 Header = dict[str, Any]
-Like = Mapping[str, Array] | None  # arrays with the names and shapes that are expected; None where any are
+Like = Mapping[str, Array] | None  # arrays with the expected names and shapes; None if any are accepted
 
 ADVICE = "Lower the learning rate, or look for very large values, NaN or infinity in the data."
 AT_FIRST = (

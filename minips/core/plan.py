@@ -18,7 +18,7 @@ from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
 _PAIR = b"\x92"  # the first byte of MessagePack's array of two
-LEARNED_BYTES = 2**22  # the longest head that a plan keeps: of as many tensors as a message may have
+LEARNED_BYTES = 2**22  # the longest head that a plan keeps: enough for the most tensors of a message
 
 
 class Plan:
@@ -63,7 +63,7 @@ class Plan:
             if head[stop:] != index or head[:1] != _PAIR or changes != CHANGES[0]:
                 return None
             header = msgpack.unpackb(head[1:stop])
-            once = head[1] == 0x80 | len(header)  # the first byte of a map of so many: no key is there twice
+            once = head[1] == 0x80 | len(header)  # the first byte of a map with this many keys: no key occurs twice
             exact = header.get("memory", "none") == "none" or DEFAULTS["memory", header["memory"]].stateless
             if not (once and exact) or len(frames) != len(known) + 2:
                 return None

@@ -72,7 +72,7 @@ class ServerRecord:
         self.unsure = False
         """True if the server may have taken a push that failed here, or changed its memories for a lost answer."""
         self._marks: deque[tuple[int, Mark]] = deque()
-        self._over = False  # once a push came after the end: a resumed run needs the memories from before that push
+        self._over = False  # after a push that came after the end: a resumed run needs the memories from before it
 
     def begin_push(self) -> int:
         """Return the next push's clock, before its encoding. Keeps the memories' states until the server answers it."""
@@ -169,7 +169,7 @@ class WorkerProtocol:
         for server, answer in zip(servers, answers, strict=True):
             server.secret = answer.header.get("secret", "")
             if index is not None:
-                server.decoder = Decoder(server.trace)  # the memories of pulls begin anew on both sides
+                server.decoder = Decoder(server.trace)  # both sides reset the memories of pulls
                 return answers
             server.layout = layout_of(answer.header["layout"])
             server.expected = of_answers(server.layout, server.config.transport)
@@ -269,7 +269,7 @@ class WorkerProtocol:
             for number, server in enumerate(servers):
                 message = messages[number]
                 encode = partial(server.encode, message)
-                if kind == "hello":  # a compressed secret would have another length each time
+                if kind == "hello":  # the length of a compressed secret would vary
                     encode = partial(encode_plainly, message, Codec(serializer=server.config.push.serializer))
                 elif message.tensors and not pushes:
                     encode = partial(encode_plainly, message, server.config.push)
@@ -552,7 +552,7 @@ class ServerProtocol:
             self._encoding = True
             try:
                 answer = yield Do(SENDING, self.values, partial(self.encode, self._encoder, message))
-                if version == shard.version:  # older frames would only keep memory from the next update
+                if version == shard.version:  # older frames would only hold memory that the next update needs
                     self._encoded = key, answer
             finally:
                 self._encoding, self.encodings = False, self.encodings + 1
@@ -570,8 +570,8 @@ class ServerProtocol:
         presence = self.attendance.present[worker]
         rows, secret = presence.rows, presence.secret
         if shard.aggregator.weighs and not rows > 0:
-            words = f"{shard.aggregator!r} weighs by the rows of a shard, above 0, and worker {worker} told {rows!r}."
-            raise ValueError(f"{words} Tell them in hello: connect(…, rows=…).")
+            words = f"{shard.aggregator!r} weighs by the rows of a shard, above 0; worker {worker} sent {rows!r}."
+            raise ValueError(f"{words} Send them in hello: connect(…, rows=…).")
         self.trace.step = clock
         if record.pushing:
             record.queued += 1
@@ -604,7 +604,7 @@ class ServerProtocol:
             record.pushing = False
             if record.queued:
                 self._changed()
-        if outcome != "held":  # a held push makes no waiting session ready
+        if outcome != "held":  # a held push cannot make a waiting session ready
             self._changed()
         return outcome, waited
 
@@ -624,7 +624,7 @@ class ServerProtocol:
         if event and worker in self.shard.live and not self.shard.done:
             self.events.append((self.shard.now(), event))
         if self.shard.depart(worker):
-            with suppress(RuntimeError):  # there is no push to refuse, and waiting sessions learn why
+            with suppress(RuntimeError):  # no push can be refused; waiting sessions learn why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
                 self._record()
         self._changed()

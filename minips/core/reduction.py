@@ -32,7 +32,7 @@ from minips.stages.quantizers import Parts
 from minips.stages.serializers import Packet
 
 Encoded = dict[str, tuple[str, Parts]]
-"""One piece, by tensor name: the quantizer's name and its parts."""
+"""One encoded piece. Maps a tensor's name to its quantizer's name and its parts."""
 _GATHER = -1
 """A common number for all hops that pass complete pieces on: they share one memory for each piece."""
 

@@ -172,7 +172,7 @@ class Shard:
         state = {"made": state["applied"], **state}  # earlier files lack it
         for name in _STATE:
             setattr(self, name, copy.deepcopy(state[name]))
-        if self.quorum is not None:  # the workers begin with the round under way; a run without rounds has counted none
+        if self.quorum is not None:  # workers begin at the current round; a run without rounds has counted none
             self.rounds = max(self.rounds, self.made // self.workers)
             self.clocks = [self.rounds] * self.workers
         self._counted = self.applied if self.quorum is None else self.rounds * self.workers
@@ -372,7 +372,7 @@ class Shard:
     def leave(self, worker: int) -> None:
         """Stop counting a worker: the others no longer wait for it. Its earlier pushes still count."""
         if self.depart(worker):
-            with suppress(RuntimeError):  # there is no push to refuse; `stuck` tells waiting workers why
+            with suppress(RuntimeError):  # no push can be refused; `stuck` tells waiting workers why
                 self.apply()
 
     def depart(self, worker: int) -> bool:

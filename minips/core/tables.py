@@ -20,10 +20,10 @@ from minips.stage import Array, Tensors, default_stage
 from minips.stages.serializers.wellformed import quote
 
 Wanted = Mapping[str, Any] | None
-"""Row numbers by the tensor's name."""
+"""Maps a tensor's name to row numbers."""
 Tables = Mapping[str, TablePart]
 Gradients = Mapping[str, Array | Rows]
-"""Gradients by the tensor's name; for a table, `Rows`."""
+"""Maps a tensor's name to its gradient; for a table, to `Rows`."""
 
 
 def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
@@ -175,7 +175,7 @@ class TableWorker:
         clock = self.worker.clock
         wanted = self._needs(clock + self._ahead)
         answers = yield from self.worker.push(gradients, loss, versions, True, wanted)
-        if self.worker.clock != clock + 1:  # it was late, and joins another round, whose batch reads other rows
+        if self.worker.clock != clock + 1:  # it was late, and the batch of its next round reads other rows
             return (yield from self.pull_whole())
         return self._written(answers, wanted)
 

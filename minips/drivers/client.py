@@ -408,8 +408,8 @@ class _Call(Driven[Any]):
             while (source := self._source) is not None:
                 answered = partial(self._answers.__contains__, source)
                 self.client._connections[source].channel.read(answered, deadline)
-                if not answered():  # another thread reads here, or connects again; the next answer that the session
-                    self.attend()  # needs may come from another server, where no thread reads
+                if not answered():  # another thread reads here, or reconnects; the next answer that the session
+                    self.attend()  # needs may arrive from another server, which no thread reads
                     break
                 self._proceed()
         finally:

@@ -140,10 +140,10 @@ class _Queue:
         self._owner.channel.ask(frames, request)
 
     def read(self, until: Callable[[], bool], deadline: float | None) -> None:
-        """No answer comes."""
+        """Do nothing: no answer can arrive."""
 
     def attend(self) -> None:
-        """No answer comes."""
+        """Do nothing: no answer can arrive."""
 
     def take(self) -> list[Request]:
         """Empty the queue. Returns its requests in order."""
