@@ -383,7 +383,7 @@ def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
     """One server's state, with its workers' state there. Raises ValueError if the run is that of another server."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):
-        raise ValueError(f"The run is that of server {alone} alone: resume server {alone} from it, not server {index}.")
+        raise ValueError(f"The run is only that of server {alone}: resume server {alone} from it, not server {index}.")
     if alone is None:
         return {**kept[index], "left": [worker and cut_state(worker, index, layout) for worker in state["workers"]]}
     left = [worker and {"link": worker["links"][0], "seen": worker["seen"]} for worker in state["workers"]]

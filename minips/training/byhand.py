@@ -310,8 +310,8 @@ def _check_own_rows(config: Config, epochs: str | None) -> None:
         raise ValueError(f"{words}. Leave out shards or own_rows.")
     if epochs:
         raise ValueError(
-            f"The server has counted the steps of epochs={epochs} on its own rows, so they do not fit a worker with "
-            "other rows. Serve with steps (--steps) in place of epochs."
+            f"The server computed its steps from epochs={epochs} and its own rows, so they do not fit a worker with "
+            "other rows. Serve with steps (--steps) instead of epochs."
         )
 
 

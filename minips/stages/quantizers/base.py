@@ -60,7 +60,7 @@ class Quantizer(Stage):
 
 
 def contractive(quantizer: Quantizer, x: Array) -> Array:
-    """The array that a memory gives ``quantizer`` for ``x``: ``x / (1 + ω)``, ω being the quantizer's relative variance.
+    """The array that a memory gives ``quantizer`` for ``x``: ``x / (1 + ω)``, where ω is its relative variance for x.
 
     Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is not one,
     but scaled by 1 / (1 + ω) it is a contraction with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased
