@@ -25,7 +25,7 @@ from minips.words import message_of
 READER_S = 30.0
 """Seconds for which a write waits until a named pipe has a reader."""
 LINKS = 40
-"""The most symbolic links to follow one after the other, as on Linux."""
+"""The largest number of symbolic links to follow in a chain, as on Linux."""
 
 
 def write(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666, *, fresh: bool = False) -> None:

@@ -140,11 +140,11 @@ class Run:
     name: str = ""
     """The run's name in `minips.sweep`."""
     missing: int = 0
-    """The number of pushes that BSP rounds lacked because their workers had left."""
+    """The number of pushes that are missing from BSP rounds because their workers had left."""
 
     @property
     def clocks(self) -> int:
-        """The number of clocks that all workers completed; under BSP, all workers present at the time."""
+        """The number of clocks that all workers completed or, under BSP, that all workers then present completed."""
         return (self.updates + self.missing) // self.config.workers
 
     @property

@@ -14,7 +14,7 @@ Parts = dict[str, Array]
 """A quantized tensor: a few named arrays that hold all that decoding needs."""
 
 LARGEST_BYTES = 2**31
-"""The largest decoded array: a few bytes from the network can claim any shape."""
+"""The limit, in bytes, of a decoded array: without it, a few bytes from the network could claim any shape."""
 CHUNK = 65_536
 """The number of values per pass: small enough for a core's cache, large enough that Python's overhead is small."""
 
@@ -122,7 +122,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 
 def norm(x: Array) -> float:
-    """The Euclidean norm ``|x|₂``, even if the squares leave the range of the dtype."""
+    """The Euclidean norm ``|x|₂``, correct even if the squares overflow or underflow the dtype."""
     flat = x.reshape(-1).astype(np.result_type(x, np.float32), copy=False)
     with np.errstate(over="ignore", under="ignore"):
         square = sum(float(np.dot(flat[some], flat[some])) for some in chunks(x.size))
