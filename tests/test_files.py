@@ -440,7 +440,7 @@ def test_what_may_not_be_written_is_refused_in_a_sentence(reachable):
         hidden.chmod(0o000)
         for path, words in (
             (file, rf"{file} cannot be written: permission denied\. Choose another file\."),
-            (locked / "file", rf"{locked}/file cannot be written: its folder {locked} is not writable\. Choose another f"),
+            (locked / "file", rf"{locked}/file cannot be written: its folder {locked} is not writable\. Choose an"),
             (locked / "new", rf"{locked}/new cannot be written: its folder {locked} is not writable\."),
             (hidden / "file", rf"{hidden}/file cannot be written: its folder {hidden} is not writable\."),
             (hidden / "below" / "file", rf"{hidden}/below/file cannot be written: permission denied\."),
