@@ -35,7 +35,7 @@ class _OneBlasThread(ContextDecorator):
 
 
 def _take_control() -> None:
-    """Let this thread set limits. Since 3.8, threadpoolctl silently ignores every thread but the first to set one."""
+    """Let this thread set limits. From 3.8, threadpoolctl silently ignores limits set by any thread but the first."""
     from threadpoolctl import OpenBLASController
 
     if hasattr(OpenBLASController, "clear_controlling_thread"):

@@ -79,7 +79,7 @@ def clicks(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Clicks on items under Zipf's law, for `ClickModel`. The first column of X is the item i, with a probability
+    """Clicks on items under Zipf's law, for `ClickModel`. The first column of X is the item i, drawn with probability
     proportional to ``1/(i + 1)^exponent``, so item 0 is the most frequent. The other columns, x, are normal. The odds
     of a click are ``exp(x·(u + v_i))``; u and all v_i are normal, each with variance 9/width. Raises ValueError if
     ``items`` is less than 1, or more than the dtype can number (float32: 2**24).

@@ -25,7 +25,7 @@ from minips.words import message_of
 READER_S = 30.0
 """Seconds for which a write waits until a named pipe has a reader."""
 LINKS = 40
-"""The most symbolic links to follow one after the other, as on Linux."""
+"""The largest number of symbolic links to follow in a chain, as on Linux."""
 
 
 def write(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666, *, fresh: bool = False) -> None:
@@ -46,7 +46,7 @@ def writing(path: str | os.PathLike[str], mode: int = 0o666, *, fresh: bool = Fa
             yield file
         return
     if target.there and fresh:
-        raise _refusal(errno.EEXIST, f"There is a file {path} already. Choose another.")
+        raise _refusal(errno.EEXIST, f"The file {path} already exists. Choose another.")
     _check_replaceable(target)
     with _as_sentences(path):
         with _part_file(target.place, 0o600 if target.there else mode) as (file, part):
@@ -138,7 +138,7 @@ def _check_replaceable(target: _Target) -> None:
             words = f"There is no folder {folder} for {target.path}. Make it, or choose another."
             raise _refusal(errno.ENOENT, words) from None
         if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            words = f"{target.path} cannot be written: its folder {folder} may not be. Choose another folder."
+            words = f"{target.path} cannot be written: its folder {folder} is not writable. Choose another folder."
             raise _refusal(errno.EACCES, words)
         if target.there:
             os.close(os.open(target.place, os.O_WRONLY))  # the system's error says why the file is not writable

@@ -109,7 +109,7 @@ def sparse_or_array(X: Any, what: str) -> Any:
 
 
 def row_weights(weights: Any, rows: int) -> Array:
-    """The rows' weights, scaled to mean 1. Raises ValueError unless all are finite and at least 0, and one is above."""
+    """The rows' weights, scaled to mean 1. Raises ValueError if one is negative or not finite, or if all are 0."""
     given = as_array(weights, "The array of weights")
     if given.shape != (rows,) or given.dtype.kind not in "biuf":
         raise ValueError(f"Expected a number as weight for each of {rows} rows; got {given.dtype} of {given.shape}.")

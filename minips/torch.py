@@ -95,7 +95,7 @@ class TorchProblem(Problem):
         self._networks = _Networks(make_net)
 
     def kept(self) -> dict[str, Any]:
-        """Nothing: the functions that make the network and the loss cannot be saved."""
+        """An empty dict, since the functions that make the network and the loss cannot be saved."""
         return {}
 
     def subset(self, rows: Any) -> Self:

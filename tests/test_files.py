@@ -381,7 +381,7 @@ def test_a_fresh_file_where_there_are_no_hard_links(file, monkeypatch):
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", link)
-    with pytest.raises(FileExistsError, match=r"There is a file .*file already"):
+    with pytest.raises(FileExistsError, match=r"The file .*file already exists"):
         files.write(file, "new", fresh=True)
     file.unlink()
     files.write(file, "new", 0o600, fresh=True)
@@ -440,9 +440,9 @@ def test_what_may_not_be_written_is_refused_in_a_sentence(reachable):
         hidden.chmod(0o000)
         for path, words in (
             (file, rf"{file} cannot be written: permission denied\. Choose another file\."),
-            (locked / "file", rf"{locked}/file cannot be written: its folder {locked} may not be\. Choose another f"),
-            (locked / "new", rf"{locked}/new cannot be written: its folder {locked} may not be\."),
-            (hidden / "file", rf"{hidden}/file cannot be written: its folder {hidden} may not be\."),
+            (locked / "file", rf"{locked}/file cannot be written: its folder {locked} is not writable\. Choose an"),
+            (locked / "new", rf"{locked}/new cannot be written: its folder {locked} is not writable\."),
+            (hidden / "file", rf"{hidden}/file cannot be written: its folder {hidden} is not writable\."),
             (hidden / "below" / "file", rf"{hidden}/below/file cannot be written: permission denied\."),
         ):
             for refuse in (files.check, lambda path: files.write(path, "new"), RUN.save):

@@ -127,7 +127,7 @@ def test_one_that_comes_back_takes_part_where_the_others_are():
             True,
             r"divides its rows by shards=Shuffled\(\), but this worker has rows",
         ),
-        ({"steps": 200, "epochs": 3}, CLIENTS[0], True, r"counted the steps of epochs=3 on its own rows.*--steps"),
+        ({"steps": 200, "epochs": 3}, CLIENTS[0], True, r"computed its steps from epochs=3 and its own rows.*--steps"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_rank_is_taken(changes, client, own, words):

@@ -112,7 +112,7 @@ def test_one_of_several_servers_goes_on_from_its_own_file(tmp_path):
         made = [stack.enter_context(byhand.serving(PROBLEM, BASE, None, "t", i)).servers[0].layout for i in range(2)]
     assert_same(ps.core.partition.join([run.params for run in runs], made), simulated(config))
     longer = config.with_({"steps": 20})
-    with pytest.raises(ValueError, match=r"The run is that of server 0 alone: resume server 0 from it, not server 1\."):
+    with pytest.raises(ValueError, match=r"The run is only that of server 0: resume server 0 from it, not server 1\."):
         byhand.server_state(runs[0].state, 1, made[1])
     with pytest.raises(
         ValueError, match=r"differ in their parameters: W float32.20, 3., b float32.3. and W float32.32."

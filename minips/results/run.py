@@ -140,11 +140,11 @@ class Run:
     name: str = ""
     """The run's name in `minips.sweep`."""
     missing: int = 0
-    """The number of pushes that BSP rounds lacked because their workers had left."""
+    """The number of pushes that are missing from BSP rounds because their workers had left."""
 
     @property
     def clocks(self) -> int:
-        """The number of clocks that all workers completed; under BSP, all workers present at the time."""
+        """The number of clocks that all workers completed or, under BSP, that all workers then present completed."""
         return (self.updates + self.missing) // self.config.workers
 
     @property
@@ -383,7 +383,7 @@ def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
     """One server's state, with its workers' state there. Raises ValueError if the run is that of another server."""
     kept, alone = state["servers"], state.get("index")
     if alone not in (None, index):
-        raise ValueError(f"The run is that of server {alone} alone: resume server {alone} from it, not server {index}.")
+        raise ValueError(f"The run is only that of server {alone}: resume server {alone} from it, not server {index}.")
     if alone is None:
         return {**kept[index], "left": [worker and cut_state(worker, index, layout) for worker in state["workers"]]}
     left = [worker and {"link": worker["links"][0], "seen": worker["seen"]} for worker in state["workers"]]

@@ -75,7 +75,7 @@ class Status:
     bytes_per_s: float | None = None
     """The rate of bytes in both directions between two requests; None after one request."""
     missing: int = 0
-    """The number of pushes that BSP rounds lacked because their workers had left."""
+    """The number of pushes that are missing from BSP rounds because their workers had left."""
     awaited: list[int] = dataclasses.field(default_factory=list)
     """The workers that the run waits for before it begins."""
 

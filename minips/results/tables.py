@@ -25,8 +25,8 @@ def width(rows: Sequence[Sequence[str]]) -> int:
 
 def fit_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Align rows, the first being headings, in lines of at most `WIDTH`. If they do not fit, split headings into lines
-    and shorten long cells. Columns that still do not fit go into tables below; each table repeats the first columns, as
-    needed to tell the rows apart, or has row numbers.
+    and shorten long cells. Columns that still do not fit go into further tables below. Each table begins with row
+    numbers, or with as many of the first columns as are needed to tell the rows apart.
     """
     if not rows or width(rows) <= WIDTH:
         return align(rows)
@@ -52,7 +52,7 @@ def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list
 
 
 def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list[str]]]:
-    """Tables of a few columns each. Each repeats the first columns needed to tell rows apart, or has row numbers."""
+    """Tables of a few columns each. Each begins with row numbers, or the first columns needed to tell rows apart."""
     count = len(body[0])
     keys = next((n for n in range(1, count) if len({*map(tuple, pick_columns(body, range(n)))}) == len(body)), count)
     if width(pick_columns([*heads, *body], range(keys))) > WIDTH - CELLS[0] - 2:

@@ -54,8 +54,8 @@ class Work:
     pushes: int
     """The worker's clock at the end."""
     params: Tensors
-    """The parameters that the worker pulled last; under BSP, the final ones. Empty if the worker learned of the run's
-    end other than from the answer to a push."""
+    """The parameters that the worker pulled last; under BSP, the final ones. Empty unless the worker learned of the
+    run's end from the answer to a push."""
     over: bool
     """True if the servers ended the run; False if ``stop`` ended the work earlier."""
     diverged: str | None
@@ -103,8 +103,8 @@ def work(
 
     Raises ConnectionError, PermissionError and ValueError as `connect` does. Also raises ValueError, before this worker
     gets a number, if the servers train another problem, or if the run's steps or shards depend on common rows despite
-    ``own_rows``; TimeoutError if the other workers do not connect; RuntimeError if the server has given up waiting for
-    them; and the problem's own errors, after reporting them to the servers.
+    ``own_rows``. Raises TimeoutError if the other workers do not connect, and RuntimeError if the server has given up
+    waiting for them. The problem's own errors are first reported to the servers and then raised.
     """
     check_problem("work", problem)
     dialling = StartWait("This worker", start_timeout_s, timeout)
@@ -310,8 +310,8 @@ def _check_own_rows(config: Config, epochs: str | None) -> None:
         raise ValueError(f"{words}. Leave out shards or own_rows.")
     if epochs:
         raise ValueError(
-            f"The server has counted the steps of epochs={epochs} on its own rows, so they do not fit a worker with "
-            "other rows. Serve with steps (--steps) in place of epochs."
+            f"The server computed its steps from epochs={epochs} and its own rows, so they do not fit a worker with "
+            "other rows. Serve with steps (--steps) instead of epochs."
         )
 
 

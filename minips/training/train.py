@@ -44,8 +44,8 @@ def train(
     the same bits. Output, logs and warnings of the processes go to standard error, with the worker's name.
 
     The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it immediately.
-    The exception's attribute ``run`` is the unfinished run. An exception from a callback also has it, and so does, with
-    servers, the RuntimeError of a worker.
+    The exception's attribute ``run`` is the unfinished run. Exceptions from callbacks also have this attribute; with
+    servers, so has the RuntimeError for a failed worker.
 
     After every ``every`` steps, and at the end, the run pauses for an evaluation; ``progress`` shows its losses, and
     `Run.evaluations` keeps them. Each function in ``on_eval`` gets an `Eval`; if one returns True, the run ends.

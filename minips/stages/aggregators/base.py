@@ -42,7 +42,7 @@ class Aggregator(Stage):
 
     @property
     def least(self) -> int:
-        """The smallest number of contributions with which this aggregator keeps its promise."""
+        """The smallest number of contributions for which this aggregator's guarantee holds."""
         return 1
 
     @abstractmethod

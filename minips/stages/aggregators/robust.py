@@ -153,7 +153,7 @@ class MajorityVote(Aggregator):
 
 
 def require_min(aggregator: Aggregator, contributions: Sequence[Contribution]) -> None:
-    """Raise ValueError for fewer contributions than the aggregator needs to keep its promise."""
+    """Raise ValueError for fewer contributions than the aggregator's guarantee requires."""
     if len(contributions) < aggregator.least:
         raise ValueError(
             f"{aggregator!r} needs at least {aggregator.least} contributions at once, got {len(contributions)}. "

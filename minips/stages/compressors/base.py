@@ -1,7 +1,7 @@
 """The contract of a compressor, which stores the same data in fewer bytes, and `NoCompression`.
 
 ``decompress(compress(b), limit)`` equals ``b``. No input makes ``decompress`` produce more than ``limit`` bytes: a
-decompression bomb raises ValueError before memory is allocated for it.
+decompression bomb raises ValueError instead of filling the memory.
 """
 
 import math

@@ -70,7 +70,7 @@ class Lz4(Compressor):
 @register
 @dataclass(frozen=True)
 class Zstd(Compressor):
-    """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about zlib's size, several times as fast.
+    """Zstandard: LZ77, Huffman codes and finite-state entropy coding; about as small as zlib, several times as fast.
 
     Source: RFC 8878. It uses ``compression.zstd`` of Python 3.14 and later, and backports.zstd on older versions.
     """

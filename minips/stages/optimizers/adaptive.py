@@ -14,7 +14,7 @@ from minips.stages.schedules import Schedule
 @register
 @dataclass(frozen=True)
 class Adagrad(Optimizer):
-    """A step size per value that shrinks with its gradients so far: ``G ← G + g²``, ``p ← p − lr·g / (√G + epsilon)``.
+    """Divides each value's step by the root of its squared gradients' sum: ``G ← G + g²``, ``p ← p − lr·g/(√G + ε)``.
 
     Source: Duchi, Hazan and Singer 2011, "Adaptive Subgradient Methods", figure 1 (the diagonal form).
     """

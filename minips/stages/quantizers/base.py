@@ -14,7 +14,7 @@ Parts = dict[str, Array]
 """A quantized tensor: a few named arrays that hold all that decoding needs."""
 
 LARGEST_BYTES = 2**31
-"""The largest decoded array: a few bytes from the network can claim any shape."""
+"""The limit, in bytes, of a decoded array: without it, a few bytes from the network could claim any shape."""
 CHUNK = 65_536
 """The number of values per pass: small enough for a core's cache, large enough that Python's overhead is small."""
 
@@ -60,7 +60,7 @@ class Quantizer(Stage):
 
 
 def contractive(quantizer: Quantizer, x: Array) -> Array:
-    """The array that a memory gives ``quantizer`` for ``x``: ``x / (1 + ω)``, ω being the quantizer's relative variance.
+    """The array that a memory gives ``quantizer`` for ``x``: ``x / (1 + ω)``, where ω is its relative variance for x.
 
     Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is not one,
     but scaled by 1 / (1 + ω) it is a contraction with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased
@@ -122,7 +122,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 
 def norm(x: Array) -> float:
-    """The Euclidean norm ``|x|₂``, even if the squares leave the range of the dtype."""
+    """The Euclidean norm ``|x|₂``, correct even if the squares overflow or underflow the dtype."""
     flat = x.reshape(-1).astype(np.result_type(x, np.float32), copy=False)
     with np.errstate(over="ignore", under="ignore"):
         square = sum(float(np.dot(flat[some], flat[some])) for some in chunks(x.size))

@@ -133,7 +133,7 @@ class QSGD(Quantizer):
         return total / (square if huge else self.levels**2)
 
     def _unit(self, x: Array) -> float:
-        """The value of one level. If the norm overflows a double, it is a finite value larger than necessary."""
+        """The value of one level. If the norm overflows a double, the value is finite but larger than necessary."""
         return min(norm(x) / self.levels, _MOST)
 
     def error_bound(self, x: Array) -> float:
