@@ -47,4 +47,4 @@ MUTANT = (
     "scale = total / max(x.size, 1)",
     "scale = total / max(x.size, 1) / 2",
 )
-"""Signs of the wrong size."""
+"""A sign quantizer with half the right scale."""

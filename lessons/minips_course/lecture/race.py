@@ -1,4 +1,4 @@
-"""Calls of torch's and of minips', in turn, between the same two processes."""
+"""Time calls of torch and of minips alternately, between the same two processes."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ TOKEN = "lesson"
 
 
 def serve(values: int) -> ps.Server:
-    """A server of minips with so many float32 values, which is already answering."""
+    """Start a minips server with this many float32 values; it already answers."""
     return ps.Server({"w": np.zeros(values, "f4")}, CONFIG).serve(token=TOKEN)
 
 
@@ -33,7 +33,7 @@ def race(reference: Any, address: str, gradients: Any, turns: int = 5, calls: in
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """The time that a call takes."""
+    """Return the seconds that a call takes."""
     began = time.perf_counter()
     call()
     return time.perf_counter() - began

@@ -94,4 +94,4 @@ MUTANT = (
     "return slowest >= clock\n",
     "return True\n",
 )
-"""A rule of rounds that waits for nobody."""
+"""A rule of rounds that never waits."""
