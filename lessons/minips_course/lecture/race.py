@@ -18,8 +18,8 @@ def serve(values: int) -> ps.Server:
 
 
 def race(reference: Any, address: str, gradients: Any, turns: int = 5, calls: int = 40) -> list[float]:
-    """For each turn: the shortest time of torch's call, divided by that of minips' push_pull. Both bring gradients to
-    the server and the new parameters back. What else the machine does only adds to a time, hence the shortest.
+    """Return, for each turn, torch's shortest time of a call divided by that of minips' push_pull. Both push gradients
+    and return the new parameters. The shortest time counts, since other programs can only add to a time.
     """
     ratios, arrays = [], {"w": np.asarray(gradients)}
     with ps.connect(address, CONFIG, worker=0, token=TOKEN) as client:

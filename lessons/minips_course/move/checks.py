@@ -130,8 +130,8 @@ class _CountedCalls:
             return self.times[-1]
 
     def ask(self, caller: int) -> None:
-        """Answer one call. A caller's first counted call is answered once all callers have one under way; one caller's
-        is answered only after all the other callers' calls.
+        """Answer one call. A caller's first counted call is answered once all callers have one under way; that of one
+        drawn caller is answered only after all the other callers' calls.
         """
         with self._lock:
             if caller in self._busy:

@@ -28,7 +28,7 @@ class MessageQueue:
         self._queue.put(message)
 
     def get(self, timeout: float | None = None) -> Message | None:
-        """The next message, None if none came within ``timeout`` seconds. EOFError where the connection is closed."""
+        """Return the next message; None if none came in ``timeout`` seconds. EOFError if the connection is closed."""
         try:
             message = self._queue.get(timeout=timeout)
         except queue.Empty:

@@ -34,7 +34,7 @@ def echo_server(*, values: int) -> Iterator[int]:
 
 @contextmanager
 def echo(port: int, *, values: int) -> Iterator[Trip]:
-    """Yield calls of `echo_server`."""
+    """Yield a function that makes one call to `echo_server`."""
     here = numbers(values)
     there = np.empty_like(here)
     back = there.data.cast("B")
@@ -52,7 +52,7 @@ def echo(port: int, *, values: int) -> Iterator[Trip]:
 
 @contextmanager
 def json_server(*, values: int, applies: bool) -> Iterator[int]:
-    """Aiohttp and JSON as a lecture does: a POST whose body is a list of floats, and so is the answer's."""
+    """Serve JSON over aiohttp as a lecture does: POST and answer contain a list of floats. Yield the port."""
     from aiohttp import web
 
     answer = answering(values, applies)
@@ -81,7 +81,7 @@ def json_server(*, values: int, applies: bool) -> Iterator[int]:
 
 @contextmanager
 def json(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
-    """Yield calls of `json_server`, over one connection that stays open."""
+    """Yield a function that makes one call to `json_server`, over a connection that stays open."""
     import aiohttp
 
     x = numbers(values)

@@ -36,7 +36,7 @@ def mended(memory: Any, rng: np.random.Generator) -> str:
                 arrived, held = _all_of(memory, quantizer, gradients)
                 meant = np.sum(gradients, axis=0, dtype=float)
                 off = float(np.abs(arrived + held - meant).max())
-                refuse_if(not off <= near, f"what arrived plus what is held is off the gradients' sum by {off:.2g}.")
+                refuse_if(not off <= near, f"what arrived and what is held miss what was meant by up to {off:.2g}.")
                 refuse_if(held.dtype != dtype, f"what is held has the dtype {held.dtype}, not {np.dtype(dtype)}.")
     return "What was sent and what is held add up to what was meant, with five quantizers."
 
