@@ -53,4 +53,4 @@ MUTANT = (
     "return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s",
     "return latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s",
 )
-"""The ring's formula with one latency, as a lecture has it."""
+"""The ring's formula with only one latency, as in a lecture."""

@@ -19,7 +19,7 @@ from minips.stage import Array
     "four into S.",
 )
 def crossover(function: Any, rng: np.random.Generator) -> str:
-    """Derive crossover(workers, bandwidth, latency): the bytes at which ring and tree cost the same."""
+    """Derive crossover, a function of workers, bandwidth and latency: the bytes where ring and tree cost the same."""
     refuse_if(not callable(function), f"Expected the function crossover, got {function!r}.")
     for workers in (4, 8, 2, 3, 5, *map(int, rng.integers(6, 300, size=20))):
         bandwidth, latency = float(10 ** rng.uniform(5, 10)), float(10 ** rng.uniform(-6, -1))

@@ -34,7 +34,7 @@ class TreeInPieces(ps.AllReduce):
         up = [ps.Hop()] * (2 * (levels + self.chunks - 1) if levels else 0)
 
         def turn(child: int, piece: int) -> int:
-            """The hop in which a child sends a piece up; first children in even hops, second ones in odd hops."""
+            """Return the hop in which a child sends a piece up: an even one for first children, an odd for second."""
             return 2 * (levels - _levels(child + 1) + piece) + (child + 1) % 2
 
         for piece in range(self.chunks):

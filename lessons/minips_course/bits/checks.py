@@ -18,7 +18,7 @@ from minips_course.own_server import check_quantizer
     "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
 )
 def topk_bytes(function: Any, rng: np.random.Generator) -> str:
-    """Write topk_bytes(size, k): the bytes of k float32 values out of size, with their indices."""
+    """Write topk_bytes, a function of size and k: the bytes of k float32 values out of size, with their indices."""
     refuse_if(not callable(function), f"Expected the function topk_bytes, got {function!r}.")
     drawn = [
         int(size) for low, high in ((2, 257), (257, 65_537), (65_537, 300_000)) for size in rng.integers(low, high, 3)

@@ -52,7 +52,7 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
     "Collect the differences in a list. How far do they scatter, and how does their number come in?",
 )
 def harm(function: Any, rng: np.random.Generator) -> str:
-    """Write harm(problems, config, name): the mean added loss, and half the length of its 95 % interval."""
+    """Write harm, a function of problems, config and name: the mean added loss, and half its 95 % interval's length."""
     refuse_if(not callable(function), f"Expected the function harm, got {function!r}.")
     quantizers: tuple[ps.Quantizer, ...] = (ps.Sign(), ps.TopK(fraction=0.05))
     for memory in (ps.ErrorFeedback(), ps.NoMemory()):

@@ -19,7 +19,7 @@ from minips.lab.course.exercises import asks, case, conforms, distance, refuse_i
     "pushes, and stop as soon as x is huge.",
 )
 def grows(function: Any, rng: np.random.Generator) -> str:
-    """Make grows(rate, ages) right for pushes of different ages."""
+    """Make grows, a function of rate and ages, right for pushes of different ages."""
     refuse_if(not callable(function), f"Expected the function grows, got {function!r}.")
     drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(4)]
     for workers, slower in [(int(rng.integers(4, 9)), 1), (4, 12), (4, 4), (6, 3), *drawn]:

@@ -30,7 +30,7 @@ def draw_ages(ages: Mapping[str, Sequence[int]]) -> None:
 
 
 def draw_shares(shares: Mapping[str, Array]) -> None:
-    """By the name of a rule, percentages for each digit (columns) of each run (rows): means and 95 % intervals."""
+    """Draw each rule's mean percentage for each digit (column) over its runs (rows), with 95 % intervals."""
     ax = _new(9, 3)
     for place, ((name, percent), look) in enumerate(zip(shares.items(), LOOKS, strict=False)):
         mean, half = interval(percent)

@@ -49,7 +49,7 @@ def _runs(base: ps.Config, config: ps.Config, seed: int) -> tuple[ps.Run, ps.Run
     "One division of two things that the run knows. Half a byte is possible: do not round.",
 )
 def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
-    """Write bytes_per_push(run): the mean number of bytes that a worker sends for one push."""
+    """Write bytes_per_push, a function of a run: the mean number of bytes that a worker sends for one push."""
     refuse_if(not callable(function), f"Expected a function of a run, got a {type(function).__name__}.")
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
     for early in (False, True):

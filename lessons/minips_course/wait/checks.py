@@ -68,7 +68,7 @@ def own_bound(server: Any, rng: np.random.Generator) -> str:
     "For each c a worker starts at the later of two times. The second one plays no part while c is small.",
 )
 def finish_time(function: Any, rng: np.random.Generator) -> str:
-    """Make finish_time(times, staleness) right for SSP."""
+    """Make finish_time, a function of times and staleness, right for SSP."""
     refuse_if(not callable(function), f"Expected the function finish_time, got {function!r}.")
     for turn in range(30):
         clocks, workers = int(rng.integers(1, 9)), int(rng.integers(1, 6))
