@@ -69,8 +69,8 @@ def grade(key: str, path: Path) -> Verdict:
     """Return the verdict of ``lab.check(key, …)`` in the notebook at ``path``, run without asking for predictions.
 
     ValueError if the exercise or the notebook does not exist, or the notebook has no such check. RuntimeError if the
-    notebook's kernel is not installed, or an earlier cell stops the run. A pass is not recorded, since the notebook may
-    belong to another person.
+    notebook's kernel is not installed, or the run does not reach the check. A pass is not recorded, since the notebook
+    may belong to another person.
     """
     key = exercise(key).key
     cells = read(path)["cells"]
