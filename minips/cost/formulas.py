@@ -1,9 +1,9 @@
-"""Closed forms, in SI units: bytes, seconds, bytes per second. Each says what it assumes and where it comes from.
+"""Closed forms in SI units: bytes, seconds, bytes per second. Each names its assumptions and its source.
 
 First the exchanges: n workers sum or average S bytes each, and each worker gets the result. The formulas assume n
 equal workers, a full-duplex link of ``bytes_per_s`` for each node, ``latency`` seconds for each message, switches that
 store nothing, no other traffic, and no time for arithmetic. A gradient quantized to b bits per value has
-``nbytes * b / 32`` bytes, and scales, indices and headers besides: `minips.cost.message_nbytes` counts them all.
+``nbytes * b / 32`` bytes plus scales, indices and headers: `minips.cost.message_nbytes` counts them all.
 
 A lecture's own figures, and the mistakes in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
 
@@ -52,7 +52,7 @@ from numpy.typing import ArrayLike
 def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Ring: n − 1 steps of reduce-scatter and n − 1 of all-gather, S/n bytes each: ``2(n−1)α + 2(n−1)/n · S/B``.
 
-    The bandwidth term is nearly the least possible, the latency term grows with n.
+    The bandwidth term is nearly the least possible; the latency term grows with n.
     Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
     """
     _check(workers, nbytes, bytes_per_s, latency)
@@ -84,7 +84,7 @@ def two_shot_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latenc
     """Direct reduce-scatter and all-gather, with all messages of each at once: ``2α + 2(n−1)/n · S/B``, 0 for one
     worker.
 
-    The ring's bandwidth with the latency of two messages; longer if messages wait for each other in switches.
+    It has the ring's bandwidth term and the latency of two messages; it is longer if messages wait in switches.
     Source: Wang et al. 2023, "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", and
     arithmetic: in turn k rank r sends to rank r + k, so that no two messages meet at a receiver.
 

@@ -280,7 +280,7 @@ class Form(Controls):
 
 
 def help_html(*parts: Controls) -> str:
-    """The names of all controls, without their part's, and their help, folded, as HTML."""
+    """Return a folded HTML table of all controls: their names, without the name of their part, and their help."""
     words = {
         one.full_name.removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
     }

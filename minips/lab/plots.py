@@ -212,9 +212,9 @@ def pareto(
     ax: Axes | None = None,
 ) -> Axes:
     """Plot runs by two columns of a table (None for ``y``: a loss, as in `RunTable.pareto`). A line joins the runs of
-    the Pareto front; they have another mark, and their names or the config fields in which they differ.
+    the Pareto front, which have another mark and a label: the name, or the config fields that differ.
 
-    Diverged runs have another mark, and runs without numbers have none. ``table.pareto(x, y)`` returns the front as a
+    Diverged runs have a third mark, and runs without numbers have none. ``table.pareto(x, y)`` returns the front as a
     text table, and raises the same ValueErrors.
     """
     table = table if isinstance(table, RunTable) else RunTable(table)
