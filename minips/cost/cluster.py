@@ -114,8 +114,8 @@ class Cluster(Machines):
         }
 
     def _closed_forms(self, config: Config, load: Workload) -> tuple[float | None, float | None]:
-        """Seconds when a link carries one message after another, and when messages share it; None for an exchange
-        without a formula.
+        """Return the seconds if a link carries one message after another, and if messages share it; None if the
+        exchange has no formula.
         """
         n, rate, latency, servers = self.machines, self.bandwidth_bps / 8, self.latency_s, config.servers
         if load.parts:
