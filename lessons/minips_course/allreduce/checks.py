@@ -31,7 +31,7 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
                 refuse_if(size > 1e-9, f"is {size:.4g}, but the ring is at least as fast for every size: 0.")
             elif not math.isclose(ring, tree, rel_tol=1e-6):
                 took = f"the ring takes {ring:.4g} s and the tree {tree:.4g} s"
-                raise Refused(f"is {size:.4g} bytes. For that size, {took}.")
+                raise Refused(f"is {size:.4g} bytes. For so many {took}.")
     return "Ring and tree cost the same there, for 25 numbers of workers, odd ones included."
 
 

@@ -84,7 +84,7 @@ def _good_messages_work(served: Any, twin: Any, good: Any, workers: int, lr: flo
             refuse_if(not alike, f"a push is answered {answers}; a server that got no nonsense answers {wanted}.")
         for name, p in before.items():
             near = np.allclose(served.params[name], p - lr * good[name])
-            refuse_if(not near, f"after a push from each worker, {name!r} is not p − lr·g, where g is their mean.")
+            refuse_if(not near, f"after a push from each worker, {name!r} is not p − lr·g for the mean gradient g.")
         got = served.handle(0, ("pull", {}))
         right = isinstance(got, list) and len(got) == 1 and got[0][0] == 0 and got[0][1][0] == "params"
         refuse_if(not right, "the worker that pulled was not sent the parameters.")
