@@ -271,7 +271,7 @@ class Group:
 
 
 def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Return a hook for DistributedDataParallel from a function of an array and a group, or a class of such ones."""
+    """Return a DDP hook from a function of an array and a group, or from a class whose instances are such functions."""
     import torch
     import torch.distributed as dist
 

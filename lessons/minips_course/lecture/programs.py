@@ -184,7 +184,7 @@ class Reference:
         return self._travelled(self._owned)
 
     def local_value(self) -> Any:
-        """Raise torch's error of a process that is not the owner; only the owner's process gets the object itself."""
+        """Raise an error, as torch does in every process except the owner's; there, it returns the object itself."""
         raise NotTheOwnerError("Can't call local_value() on a reference whose object another process owns.")
 
     def rpc_sync(self) -> "Calls":

@@ -10,7 +10,7 @@ from minips.lab.plots import LOOKS
 from minips.stage import Array
 
 MOST = 5.0
-"""The largest speed-up on the colour scale, as a power of two."""
+"""The largest speed-up on the colour scale, as an exponent of two."""
 
 
 def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[str, float]) -> None:

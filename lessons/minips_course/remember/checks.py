@@ -20,7 +20,7 @@ from minips_course.own_server import check_memory
     "No case has to be told apart, so np.where can go. Which part of C(p) + e′ = p is the memory to keep?",
 )
 def mended(memory: Any, rng: np.random.Generator) -> str:
-    """Find a quantizer whose errors Saver partly loses, and mend the memory."""
+    """Find a quantizer with which Saver loses a part of the gradients, and mend the memory."""
     is_own(memory, ps.Memory, "Mended()")
     quantizers = [
         ps.TopK(fraction=0.1),
