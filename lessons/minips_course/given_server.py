@@ -5,7 +5,7 @@
 
 # Lesson server
 class Server:
-    """Holds named arrays that workers pull, and push gradients to; answers the pushes of a round when all have come."""
+    """Holds named arrays. Workers pull them, and push gradients in rounds; a whole round of pushes gets its answers."""
 
     def __init__(self, params, workers, lr):
         self.params, self.workers, self.lr = params, workers, lr

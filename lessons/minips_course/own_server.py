@@ -69,7 +69,7 @@ def _same_in_any_order(cls: type, rng: np.random.Generator) -> None:
 
 @grows("wire", "pack")
 def check_pack(cls: Any, rng: np.random.Generator) -> None:
-    """Refuse a class unless its bytes unpack to the same arrays, few of them are overhead, and they are no pickle."""
+    """Refuse a class unless its bytes unpack to the same arrays, few of them are overhead, and none is pickled."""
     trials: list[Tensors] = [
         {},
         {"w": rng.normal(size=5).astype("f4")},

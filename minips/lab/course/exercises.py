@@ -184,7 +184,7 @@ def refuse_if(failed: Any, words: str) -> None:
 
 @contextmanager
 def case(what: str) -> Iterator[None]:
-    """Name the input, in a ``with``: a refusal inside begins with ``what``; an error inside becomes such a refusal."""
+    """Name the input of the code in a ``with``: a refusal begins with ``what``, and an error becomes a refusal."""
     try:
         yield
     except Refused as refusal:
@@ -258,7 +258,7 @@ def round_trip(pair: Any, name: str, array: Array) -> int:
 
 
 def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
-    """Raise `Refused` unless ``thing`` is a stage of this kind that minips or a course does not define."""
+    """Raise `Refused` unless ``thing`` is a stage of this kind from outside minips and the courses."""
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
     ours = tuple(f"{package}." for package in ("minips", *installed()))
     refuse_if(type(thing).__module__.startswith(ours), f"{thing!r} is minips' own. Write yours.")

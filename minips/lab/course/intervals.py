@@ -17,7 +17,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: ArrayLike) -> Interval:
-    """Return the mean along the first axis, and half its 95 % interval: t s / √n, with Student's t for n − 1 degrees.
+    """The mean along the first axis, and half its 95 % interval: t s / √n (Student's t, n − 1 degrees of freedom).
 
     ValueError for fewer than two values. Source: Student 1908, "The Probable Error of a Mean".
 

@@ -77,7 +77,7 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
     command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
     command += [
         "--ServerApp.port_retries=0",
-        "--ServerApp.answer_yes=True",  # otherwise Ctrl-C would ask, and without an answer not end it
+        "--ServerApp.answer_yes=True",  # otherwise Ctrl-C asks first, and JupyterLab goes on without an answer
         f"--LabApp.default_url=/lab/tree/{first}",
     ]
     others = os.environ.get("JUPYTER_CONFIG_PATH")
