@@ -71,7 +71,7 @@ def calibrate(
     cache: str | Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Calibration:
-    """Measure pushes and pulls with ``config``'s stages and transport in child processes here, which takes seconds.
+    """Measure pushes and pulls with ``config``'s stages and transport in child processes; it takes a few seconds.
 
     With a ``problem``, the stages process its gradients, cut for several numbers of servers, and computing a gradient
     is timed too. Without one, they process normal float32 values. ``progress`` shows a bar, or is called with the share

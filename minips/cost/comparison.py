@@ -73,7 +73,7 @@ class Comparison:
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
     """Compare predicted and measured seconds of one update (with local steps: of one gradient step), by span name;
-    ``total`` is a step. If the run had more spans than a trace keeps, those before the first missing one count.
+    ``total`` is for a step. If the run had more spans than a trace keeps, those before the first missing one count.
 
     Both sides count the same things; otherwise a figure is None, and `Comparison.reasons` say why. Spans that the run
     does not count, such as those of a `Simulated` run without a calibration, are left out of the other predicted rows

@@ -236,8 +236,8 @@ def exponential_update_s(mean: float, workers: int) -> float:
 def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
     """The learning rate below which descent with gradients τ versions old is stable: ``2 sin(π / (2(2τ+1))) / λ``.
 
-    The loss is a quadratic of largest curvature λ, and the delay is constant. Below this rate, all roots of
-    ``w ← w − ηλ·w[τ versions ago]`` are within the unit circle. τ = 0 gives gradient descent's 2/λ; a large τ gives
+    The loss is a quadratic of largest curvature λ, and the delay is constant. Only below this rate are all roots of
+    ``w ← w − ηλ·w[τ versions ago]`` within the unit circle. τ = 0 gives gradient descent's 2/λ; a large τ gives
     nearly π/((2τ+1)λ).
     Source: Levin and May 1976, "A note on difference-delay equations"; Yang et al. 2021, "PipeMare", lemma 1.
 
