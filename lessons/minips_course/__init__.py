@@ -1,7 +1,7 @@
 """The course that comes with minips: a folder for each lesson, and what several lessons share.
 
-A lesson's ``questions`` are what it asks and says, its ``checks`` the exercises, its ``pictures`` what it draws; the
-other modules are what its notebook imports besides. ``cases`` are for the tests, and in no wheel.
+In a lesson's folder, ``questions`` contains its questions and texts, ``checks`` its exercises, and ``pictures`` its
+plots. Its notebook imports the other modules, except ``cases``: only the tests use them, and no wheel contains them.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ LESSONS = (
     "allreduce",
     "ddp",
 )
-"""The words of the lessons, in their order: that of their notebooks."""
+"""The name of each lesson, in the order of the notebooks."""
 
 SECOND_EDITION = {
     "00_train_in_a_minute.ipynb": "train",
@@ -56,7 +56,7 @@ SECOND_EDITION = {
     "19_do_without_a_server.ipynb": "allreduce",
     "20_a_deep_net_under_ddp.ipynb": "ddp",
 }
-"""The word of each lesson by its notebook in the second edition, whose keys and modules had the notebook's number."""
+"""Maps each notebook of the second edition to its lesson's name. That edition's keys and modules had numbers."""
 
 _OLD, _NEW = "minips.lab.course", __name__
 MOVED = {
@@ -75,9 +75,9 @@ MOVED = {
     "minips.lab.measure.crowd": (f"{_NEW}.move.crowd",),
     "minips.lab.measure.trips": (f"{_NEW}.move.trips", "minips.lab.measure.pairs"),
 }
-"""By the name of a module as a learner's old copy imports it: the modules that have what it had."""
+"""Maps each module name that a learner's old copy may import to the modules that now contain its contents."""
 
 _INSTALLED = Path(__file__).with_name("notebooks")
 _FOLDER = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[1]
 course = Course("minips", "A parameter server, taken apart", _FOLDER, LESSONS, SECOND_EDITION)
-"""Its notebooks lie in the package where it is installed, and beside it in a checkout."""
+"""The course of minips. An installed package contains its notebooks; in a checkout they are in the folder above."""

@@ -1,11 +1,11 @@
 # mypy: ignore-errors
 # ruff: noqa: E402, F811
-"""The given server: where a learner's own does not pass, it stands in. It has the form of a learner's ``server.py``."""
+"""The given server replaces a learner's own server that does not pass. It is written like a learner's ``server.py``."""
 
 
 # Lesson server
 class Server:
-    """Named arrays that workers pull and push to, in rounds: the server answers a push once its round is whole."""
+    """Holds named arrays. Workers pull them, and push gradients in rounds; a whole round of pushes gets its answers."""
 
     def __init__(self, params, workers, lr):
         self.params, self.workers, self.lr = params, workers, lr
@@ -32,7 +32,7 @@ import numpy as np
 
 
 class Server(Server):
-    """Its messages are a header in JSON, with the header's length before it, and the bytes of the arrays."""
+    """Packs a message as the header's length, a header in JSON, and the bytes of the arrays."""
 
     @staticmethod
     def pack(tensors):
@@ -74,7 +74,7 @@ class Server(Server):
 
 # Lesson remember
 class Server(Server):
-    """A worker remembers what its push did not bring, and adds it to its next gradient."""
+    """Lets a worker remember the part of a gradient that it did not send, and add it to its next gradient."""
 
     @staticmethod
     def compensate(tensors, memory):
@@ -87,7 +87,7 @@ class Server(Server):
 
 # Lesson wait
 class Server(Server):
-    """It applies each push on arrival. The answer waits while the worker is too many clocks ahead of the slowest."""
+    """Applies each push on arrival, and delays the answer while its worker is too many clocks ahead of the slowest."""
 
     staleness = 2
 

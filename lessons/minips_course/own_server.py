@@ -1,5 +1,5 @@
-"""The checks of a learner's own server, one for each lesson in which it grows: rounds, a header, a quantizer, a memory,
-and a bound in place of the rounds.
+"""The checks of a learner's own server, one for each lesson that extends it: rounds, a header, a quantizer, a memory,
+and a bound that replaces the rounds.
 """
 
 import pickle
@@ -14,7 +14,7 @@ from minips.testing.base import same_bits
 
 
 def _drawn(rng: np.random.Generator) -> Tensors:
-    """Named arrays, as gradients are."""
+    """Return random named arrays, shaped like gradients."""
     return {"W": rng.normal(size=(int(rng.integers(2, 9)), 3)).astype("f4"), "b": rng.normal(size=3).astype("f4")}
 
 
@@ -24,7 +24,7 @@ def _copy(tensors: Tensors) -> Tensors:
 
 @grows("server", "handle", until="wait")
 def check_rounds(cls: type, rng: np.random.Generator) -> None:
-    """Refused unless it answers all pushes of a round at once, with the mean in the workers' order applied."""
+    """Refuse a server unless it applies a round's mean, added in the workers' order, then answers all its pushes."""
     workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
     server: Any = cls(_copy(start), workers, lr)
     wanted = _copy(start)
@@ -64,12 +64,12 @@ def _same_in_any_order(cls: type, rng: np.random.Generator) -> None:
             server.handle(worker, ("push", _copy(pushes[worker])))
         ends.append(server.params["w"])
     alike = same_bits(*ends)
-    refuse_if(not alike, "The same pushes in another order of arrival end at other bits. Add in the workers' order.")
+    refuse_if(not alike, "The same pushes in another order of arrival give other bits. Add in the workers' order.")
 
 
 @grows("wire", "pack")
 def check_pack(cls: Any, rng: np.random.Generator) -> None:
-    """Refused unless bytes that it packs come back as the same arrays, with little beside the arrays, and no pickle."""
+    """Refuse a class unless its bytes unpack to the same arrays, few of them are overhead, and none is pickled."""
     trials: list[Tensors] = [
         {},
         {"w": rng.normal(size=5).astype("f4")},
@@ -99,7 +99,7 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
 
 @grows("bits", "encode")
 def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
-    """Refused unless it sends at most half the bytes, and what comes back is nearer to the gradient than nothing is."""
+    """Refuse a class unless it sends at most half the bytes, and decodes arrays closer to the gradient than zeros."""
     large = {"W": rng.normal(size=(40, 10)).astype("f4"), "b": rng.normal(size=10).astype("f4")}
     for what, tensors in (("normal values", large), ("zeros", {name: 0 * x for name, x in large.items()})):
         with case(f"For {what}:"):
@@ -122,7 +122,7 @@ def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
 
 @grows("remember", "compensate")
 def check_memory(cls: Any, rng: np.random.Generator) -> None:
-    """Refused unless what was sent and what is remembered add up to all gradients, at each step."""
+    """Refuse a class unless, at each step, all that was sent plus the memory equals the sum of all gradients."""
     memory: Tensors = {}
     total = {"W": np.zeros((6, 3)), "b": np.zeros(3)}
     arrived = _copy(total)
@@ -131,7 +131,7 @@ def check_memory(cls: Any, rng: np.random.Generator) -> None:
         before = _copy(gradient)
         with case(f"Step {step}:"):
             compensated = cls.compensate(gradient, memory)
-            if step % 2:  # the largest value alone, or signs: nothing whole, and nothing left out
+            if step % 2:  # only the largest value, whole; in even steps a part of every value
                 sent = {name: np.where(np.abs(x) >= np.abs(x).max(), x, 0) for name, x in compensated.items()}
             else:
                 sent = {name: np.sign(x) * np.abs(x).mean() for name, x in compensated.items()}
@@ -147,14 +147,14 @@ def check_memory(cls: Any, rng: np.random.Generator) -> None:
 
 @grows("wait", "staleness")
 def check_bound(cls: type, rng: np.random.Generator) -> None:
-    """Refused unless it applies each push at once, and answers it once its worker is at most ``staleness`` clocks ahead
-    of the slowest one.
+    """Refuse a server unless it applies each push immediately, and answers it as soon as its worker is at most
+    ``staleness`` clocks ahead of the slowest one.
     """
     for staleness in (0, 2, int(rng.integers(3, 7)), 99):
         workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
         server: Any = type("Server", (cls,), {"staleness": staleness})(_copy(start), workers, lr)
         clocks, waiting, wanted = [0] * workers, set[int](), _copy(start)
-        speeds = rng.uniform(0.1, 1, workers)  # some push seldom
+        speeds = rng.uniform(0.1, 1, workers)  # some workers rarely push
         for turn in range(12 * workers):
             able = np.array([speed * (one not in waiting) for one, speed in enumerate(speeds)])
             worker = int(rng.choice(workers, p=able / able.sum()))

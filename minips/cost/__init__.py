@@ -1,4 +1,4 @@
-"""The cost model: closed forms, this machine's seconds for each stage, and predictions to compare with runs."""
+"""The cost model: closed forms, calibrations of this machine, and predictions to compare with runs."""
 
 from minips.cost.calibrate import alone, calibrate, problem_words
 from minips.cost.cluster import Cluster, ClusterTable

@@ -1,9 +1,9 @@
 """Calibrate this machine: time a message, each stage and a gradient with the config's own stages and transport.
 
-Two processes exchange bare calls of several sizes, and pushes and pulls of several models, whose spans give each
-stage's share (`minips.cost.microbenchmarks`). A `Line` is fitted to each set of timings. Processor time is kept apart
-from wall time, since many workers share the cores. Contention is the processor time of a push in a crowd over that of
-a push alone. The prediction adds the link, the delays, and the other workers and servers.
+Two processes exchange bare calls of several sizes, and pushes and pulls of several models. The spans of these give each
+stage's share (`minips.cost.microbenchmarks`). A `Line` is fitted to each set of timings. Processor time is measured in
+addition to wall time, since many workers share the cores. Contention is the ratio of a push's processor time in a crowd
+to that of a push without others. The prediction adds the link, the delays, and the other workers and servers.
 """
 
 import json
@@ -44,19 +44,19 @@ from minips.training.progress import showing
 SIZES = (1_000, 10_000, 100_000)
 """The numbers of values in the models when no problem is given."""
 SHARES = (8, 3, 1)
-"""The models of a given problem: one server's share with this many servers."""
+"""Numbers of servers. For each, one server's share of a given problem's parameters is a measured model."""
 LEAST_BLOCKS = 6
-"""The fewest blocks whose halves are compared."""
+"""With fewer blocks than this, the two halves are not compared."""
 STOPPED_S = 0.1
-"""Seconds that a process may take to exit after the calibration was stopped."""
+"""The most seconds that a process may take to exit after the calibration was stopped."""
 ATTEMPTS = 3
 """The most measurements while other programs keep the machine busy."""
 MOST_CROWDED = 8.0
-"""The largest factor of a crowd; a larger one comes from a disturbed machine."""
+"""The limit of a crowd's factor; only a disturbed machine gives a larger one."""
 
 
 def alone(config: Config) -> Config:
-    """The part of a config that its calibration depends on: stages and transport, with as few workers as possible."""
+    """Return the part of a config that its calibration depends on: stages and transport, with the fewest workers."""
     kept = ("push", "pull", "transport", "aggregator", "optimizer", "timeout_s")
     stages = {name: getattr(config, name) for name in kept}
     return Config(**stages, workers=config.aggregator.least, steps=1, batch_size=None)
@@ -71,19 +71,19 @@ def calibrate(
     cache: str | Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Calibration:
-    """Measure pushes and pulls with ``config``'s stages and transport here, in child processes: a few seconds.
+    """Measure pushes and pulls with ``config``'s stages and transport in child processes; it takes a few seconds.
 
-    With a ``problem``, the stages process its gradients, cut for several numbers of servers, and the gradient is timed
-    too; without one, they process normal float32 values. ``progress`` shows a bar, or is called with the share done.
-    ``cache`` is a JSON file: a calibration in it is reused if it was made on a quiet machine for the same stages,
-    transport, problem and number of cores; otherwise the file is written anew. RuntimeError if ``stop()`` ends the
+    With a ``problem``, the stages process its gradients, cut for several numbers of servers, and computing a gradient
+    is timed too. Without one, they process normal float32 values. ``progress`` shows a bar, or is called with the share
+    done. ``cache`` is a JSON file. Its calibration is reused if it was made on a quiet machine for the same stages,
+    transport, problem and number of cores; otherwise the file is overwritten. RuntimeError if ``stop()`` ends the
     calibration early or a stage fails; OSError if the cache cannot be written.
 
     The measurement is repeated, twice at most, if other programs took more than a fifth of the cores, or if its second
     half took 1.5 times as long as its first. The quietest attempt counts; if even that one was disturbed, its ``note``
     says so.
     """
-    if cache and Path(cache).is_dir():  # an error before the measurement, not after it
+    if cache and Path(cache).is_dir():  # raised before the measurement, not after it
         raise OSError(f"The cache {cache} is a folder. Name a file in it, such as {Path(cache) / 'calibration.json'}.")
     if cache and not Path(cache).absolute().parent.is_dir():
         raise OSError(f"The folder of the cache {cache} does not exist. Make {Path(cache).parent}, or choose another.")
@@ -112,7 +112,7 @@ def calibrate(
 
 
 def problem_words(problem: Problem) -> str:
-    """A problem's kind, size and rows, which tell it from others."""
+    """Return a problem's kind, size and rows, which distinguish it from other problems."""
     values = sum(x.size for x in problem.init(seeds.init(0)).values())
     return f"{type(problem).__name__} of {values} values, {problem.rows} rows"
 
@@ -120,7 +120,7 @@ def problem_words(problem: Problem) -> str:
 def _measure(
     config: Config, problem: Problem | None, show: Callable[[float], None], stop: Stop
 ) -> tuple[Calibration, float]:
-    """A calibration, and the ratio of its second half's seconds to its first half's."""
+    """Return a calibration, and the ratio of its second half's seconds to its first half's."""
     pieces, part = _pieces(config, problem)
     together = config.consistency.quorum(config.workers) or 1
     single = replace(alone(config), workers=1, aggregator=Mean(), batch_size=config.batch_size, seed=config.seed)
@@ -165,7 +165,7 @@ def _measure(
 
 
 def _drift(blocks: list[Block]) -> float:
-    """The ratio of the second half's seconds to the first half's, for the same calls; 1 for too few blocks."""
+    """Return the ratio of the second half's seconds to the first half's, for the same calls; 1 for too few blocks."""
     walls = [[block.wall_s for block in blocks if block.size == size] for size in {block.size for block in blocks}]
     halves = [(row[: len(row) // 2], row[-(len(row) // 2) :]) for row in walls if len(row) >= LEAST_BLOCKS]
     medians = [(float(np.median(first)), float(np.median(second))) for first, second in halves]
@@ -174,7 +174,7 @@ def _drift(blocks: list[Block]) -> float:
 
 
 def _pair(single: Config) -> Config | None:
-    """The config of two workers with an all-reduce; None if their codec does not allow one."""
+    """Return a config of two workers with an all-reduce; None if the codec does not allow one."""
     try:
         return replace(single, workers=2, pull=Codec(), exchange=RingAllReduce())
     except ValueError:
@@ -225,15 +225,15 @@ def _median(blocks: list[Block], of: Seconds) -> float:
 
 
 def _spans(blocks: list[Block]) -> dict[str, Line]:
-    """A line for each span name."""
+    """Fit a line to the times of each span name."""
     timings = {name: [(block.size, block.spans[name]) for block in blocks if name in block.spans] for name in SPANS}
     return {name: Line.fit(pairs) for name, pairs in timings.items() if pairs}
 
 
 def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
-    """One hop's processor time outside all spans, at both ends, and its idle time, by the values of its message.
+    """Fit lines, over the values of a hop's message, to its processor time outside all spans and to its idle time.
 
-    The exchange of a block has two hops, each with half of the values, and both peers do the same at the same time.
+    An exchange has two hops, each with half of the values. Both peers do the same work at the same time.
     """
     cpu, spans = _line(hops, "asker_s"), _spans(hops)
     rest = cpu.times(1 / 2 if one_process else 1).less(
@@ -244,9 +244,9 @@ def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
 
 
 def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
-    """A worker's processor time outside all spans when many push at once, over that of a worker alone.
+    """Return the ratio of a worker's processor time outside all spans in a crowd to that of a single worker.
 
-    Within one process it cannot be separated from the server's time, and is counted there.
+    Within one process, this time cannot be separated from the server's, and counts as the server's.
     """
     size = crowd[0].size
     spent, usual = _median(crowd, "asker_s") - sum(line.at(size) for line in spans), rest.at(size)
@@ -254,8 +254,8 @@ def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
 
 
 def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: Config) -> float:
-    """A server's time outside all spans when many push at once, over that of one push alone: the factor with which the
-    predicted crowd takes as long as the measured one. It covers processor time and threads' waits for the interpreter.
+    """The factor of a server's time outside all spans in a crowd: with it, a predicted crowd takes as long as the
+    measured one. The factor covers processor time and threads' waits for the interpreter.
     """
     config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)
     wall = float(np.median([wall for _, wall, *_ in rows]))
@@ -268,7 +268,7 @@ def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: C
 
 
 def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Problem | None]:
-    """Gradients of several sizes, and one worker's shard of the problem."""
+    """Return gradients of several sizes, and one worker's shard of the problem."""
     if problem is None:
         rng = np.random.default_rng(config.seed)
         return [{"w": rng.normal(size=size).astype(np.float32)} for size in SIZES], None
@@ -281,7 +281,7 @@ def _pieces(config: Config, problem: Problem | None) -> tuple[list[Tensors], Pro
 
 
 def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
-    """Bytes out over bytes in for each stage that changes them, for one message without its header."""
+    """Map each stage that changes the number of bytes to its ratio of output to input, for a message without header."""
     rng = np.random.default_rng(0)
     quantized = {name: (codec.quantizer_of(name), x) for name, x in tensors.items()}
     parts = {name: (quantizer.name, quantizer.encode(x, rng)) for name, (quantizer, x) in quantized.items()}
@@ -297,5 +297,5 @@ def _ratios(codec: Codec, tensors: Tensors) -> dict[str, float]:
 
 
 def _cores(config: Config) -> int:
-    """The number of cores that work at once: one within a process, where threads share an interpreter."""
+    """Return how many cores work at the same time: one in a single process, whose threads share an interpreter."""
     return 1 if config.transport.reach == Threads.apart else len(usable_cores())

@@ -33,9 +33,9 @@ from minips.training.sweep import Table
 from minips.words import check_type, default_of
 
 SAMPLE = 1_000_000
-"""The most normal values encoded to count a codec's bytes, if these depend on the values."""
+"""The most normal values that are encoded to count a codec's bytes, if its bytes depend on the values."""
 NEAR = 0.01
-"""The table explains ratios that differ from 1 by more than this."""
+"""The table explains each ratio that differs from 1 by more than this."""
 ALL_REDUCE_S: dict[type[Exchange], Callable[[int, float, float, float], float]] = {
     RingAllReduce: ring_allreduce_s,
     TreeAllReduce: tree_allreduce_s,
@@ -48,8 +48,8 @@ CodecLike = str | Mapping[str, Any] | Quantizer | Codec
 
 @dataclass(frozen=True)
 class Cluster(Machines):
-    """Equal machines around one switch. `compare` puts a worker on each; `predict` and `Simulated` place a config's
-    servers and workers on them in turn.
+    """Equal machines around one switch. `compare` puts one worker on each machine. `predict` and `Simulated` place a
+    config's servers, and then its workers, on the machines one after another.
 
     >>> cluster = Cluster(machines=8, bandwidth_bps=10e9, latency_s=50e-6, compute_s=0.08)
     >>> table = cluster.compare(nbytes=25e6, ways=["ps:servers=2", "ring"])
@@ -65,19 +65,19 @@ class Cluster(Machines):
         *,
         calibration: Calibration | Iterable[Calibration] | None = None,
     ) -> "ClusterTable":
-        """Seconds of one of many BSP steps whose gradient has ``nbytes`` as float32, for each way and each push codec.
+        """Compare ways and push codecs by the seconds of one of many BSP steps; a gradient has ``nbytes`` as float32.
 
-        A way is an exchange or its name; ``"ps:servers=2"`` has two servers. A codec is a `Codec`, a quantizer, or a
-        quantizer's name: ``"topk:fraction=0.01"``. The closed form is ``compute_s`` plus the exchange's formula. The
+        A way is an exchange or its name; ``"ps:servers=2"`` has two servers. A codec is a `Codec`, a quantizer, or the
+        name of a quantizer: ``"topk:fraction=0.01"``. The closed form is ``compute_s`` plus the exchange's formula. The
         simulation runs minips' own protocol sessions in virtual time, with sizes in place of arrays.
 
-        Without a calibration, codecs and updates take no time. With one, they take its seconds, in the simulation only.
-        Given several calibrations, each codec's row uses the one made with that codec, or has no codec time.
+        Without a calibration, codecs and updates take no time. With one, they take its seconds, but only in the
+        simulation. With several, each codec's row uses the calibration made with that codec, or has no codec time.
 
         Closed form and simulation agree for an exact codec, except in a tree whose number of machines is not a power
         of two: there, machines that finish early begin the next step. If pushes to several servers are smaller than
         pulls, the formula is a lower bound, which minips' order of messages exceeds by less than a factor of two.
-        ValueError for an unknown way or codec, and for an exchange that cannot have this many workers.
+        ValueError for an unknown way or codec, or an exchange that cannot have this many workers.
         """
         check_type("compare", calibration, Calibration | Iterable | None, "a calibration, several, or None")
         check_type("compare", nbytes, int | float, "the bytes of a gradient, such as nbytes=25e6")
@@ -114,8 +114,8 @@ class Cluster(Machines):
         }
 
     def _closed_forms(self, config: Config, load: Workload) -> tuple[float | None, float | None]:
-        """Seconds when a link carries one message after another, and when messages share it; None for an exchange
-        without a formula.
+        """Return the seconds if a link carries one message after another, and if messages share it; None if the
+        exchange has no formula.
         """
         n, rate, latency, servers = self.machines, self.bandwidth_bps / 8, self.latency_s, config.servers
         if load.parts:
@@ -128,15 +128,15 @@ class Cluster(Machines):
         return self.compute_s + step_s, self.compute_s + phases_s
 
     def _machines(self, config: Config, calibration: Calibration | None) -> Calibration:
-        """The calibration when each worker and server has its own machine: no process waits for a core."""
+        """Return the calibration for one machine per worker and server, where no process waits for a core."""
         alone = replace(calibration or Calibration(), worker_crowd=1.0, late_s=0.0, others=0.0)
         return replace(alone.with_gradient(Line(self.compute_s)), cores=config.workers + config.servers)
 
 
 @dataclass(frozen=True)
 class ClusterTable(Table):
-    """A row for each way and each codec. "MB sent": per step, by the worker that sends most; "MB busiest": over the
-    busiest machine's link, in its busier direction.
+    """A table with a row for each way and codec. "MB sent" is per step, by the worker that sends most. "MB busiest" is
+    what crosses the busiest machine's link in its busier direction.
     """
 
     cluster: Cluster
@@ -164,7 +164,7 @@ class ClusterTable(Table):
         return "\n".join([*lines, *self._differences(), *self._codec_time(), *filter(None, [self.note])])
 
     def _differences(self) -> Iterator[str]:
-        """Why rows without codec time have ratios other than 1."""
+        """Yield the reasons for ratios other than 1 in rows without codec time."""
         free = [row for row in self.rows if row["codec time"] == "free" and row["ratio"]]
         if any(row["ratio"] > 1 + NEAR for row in free):
             yield "Ratio above 1: the formula assumes the best order; several servers with small pushes use another."
@@ -186,7 +186,7 @@ def _several(given: Any) -> Sequence[Any]:
 
 
 def _way(given: ExchangeLike) -> tuple[Exchange, int]:
-    """An exchange, and the number of servers."""
+    """Return an exchange, and the number of servers."""
     if isinstance(given, str):
         name, colon, text = given.partition(":")
         given = {"name": name, **(read_fields(text) if colon else {})}
@@ -206,7 +206,7 @@ def _codec(given: CodecLike) -> Codec:
 
 
 def matches(calibration: Calibration, config: Config) -> bool:
-    """True if the calibration was made with this config's codecs, or does not say with which."""
+    """Return True if the calibration was made with this config's codecs, or does not name its codecs."""
     if not calibration.subject:
         return True
     made = json.loads(calibration.subject)
@@ -214,7 +214,7 @@ def matches(calibration: Calibration, config: Config) -> bool:
 
 
 def _server_load(config: Config, values: float) -> tuple[Workload, float, float]:
-    """The load with servers, the bytes that a worker sends, and those on the busiest link in its busier direction."""
+    """Return the load with servers, a worker's sent bytes, and those in the busier direction of the busiest link."""
     pushed, pulled = (_nbytes(codec, values / config.servers) for codec in (config.push, config.pull))
     busiest = max(pushed, pulled) * max(config.workers, config.servers)
     return Workload(values, 0, pushed, pulled), pushed * config.servers, busiest
@@ -235,7 +235,7 @@ def all_reduce_load(exchange: AllReduce, config: Config, values: float) -> tuple
 
 
 def _nbytes(codec: Codec, values: float) -> float:
-    """The encoded bytes of a flat float32 tensor of this many values; with the header's, if they had to be counted."""
+    """Return the encoded bytes of a flat float32 tensor of this size; if they had to be counted, header included."""
     size = max(1, round(values))
     plain = codec == Codec(codec.quantizer, codec.memory)
     known = codec.quantizer_of("w").nbytes((size,), np.float32) if plain else None
@@ -246,13 +246,13 @@ def _nbytes(codec: Codec, values: float) -> float:
 
 
 def _words(stage: Any) -> str:
-    """A stage as written on the command line."""
+    """Return a stage as it is written on the command line."""
     given = {field.name: value for field in fields(stage) if (value := getattr(stage, field.name)) != default_of(field)}
     return f"{stage.name}:{','.join(f'{name}={value}' for name, value in given.items())}".rstrip(":")
 
 
 def _codec_words(codec: Codec) -> str:
-    """A codec's quantizer, and its other stages that are not the default."""
+    """Return a codec's quantizer, and those other stages that are not the default, as text."""
     quantizer = codec.quantizer
     first = (
         _words(quantizer)

@@ -1,4 +1,4 @@
-"""Compare a prediction with a run, span by span, and give a reason for each span that one of them does not count."""
+"""Compare a prediction with a run, span by span, with a reason for each span that one of the two does not count."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE, Trace
 from minips.words import check_type, join_names
 
 NETWORK = ("transfer", "wait")
-"""The spans without a line in the calibration: the order of events determines their time."""
+"""The spans that have no line in a calibration, since the order of events determines their time."""
 STAGES = (*ENCODE, *DECODE, *UPDATE)
 NEGLIGIBLE = 1e-3
 """Times below this share of a measured step get no ratio."""
@@ -21,8 +21,8 @@ NEGLIGIBLE = 1e-3
 
 @dataclass(frozen=True)
 class Comparison:
-    """A prediction and a run, joined by span name: rows of (name, predicted and measured seconds per step), with None
-    for a span that one of them does not count.
+    """A prediction and a run, joined by span name. A row is (name, predicted seconds, measured seconds) of a step; None
+    replaces the seconds of a span that one of the two does not count.
     """
 
     rows: list[tuple[str, float | None, float | None]]
@@ -38,7 +38,7 @@ class Comparison:
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """Predicted over measured, by name; None where either is None or the measured time is negligible."""
+        """Predicted over measured time, by name; None if one of them is None or the measured time is negligible."""
         least = NEGLIGIBLE * (self.rows[-1][2] or 0.0)
         return {
             name: predicted / measured if predicted is not None and measured and measured >= least else None
@@ -72,12 +72,12 @@ class Comparison:
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
-    """Predicted and measured seconds of one update by span name, and seconds per step as ``total``; with local steps,
-    of one gradient step. If the run had more spans than a trace keeps, those before the first missing one count.
+    """Compare predicted and measured seconds of one update (with local steps: of one gradient step), by span name;
+    ``total`` is for a step. If the run had more spans than a trace keeps, those before the first missing one count.
 
-    Both sides count the same things, or a figure is None and `Comparison.reasons` say why. Spans that the run does not
-    count, as when it was `Simulated` without a calibration, are left out of the other predicted rows and the total. If
-    workers were started by hand, the run's trace has only the servers' spans.
+    Both sides count the same things; otherwise a figure is None, and `Comparison.reasons` say why. Spans that the run
+    does not count, such as those of a `Simulated` run without a calibration, are left out of the other predicted rows
+    and of the total. If workers were started by hand, the run's trace contains only the servers' spans.
     """
     check_type("compare", prediction, Prediction, "a prediction, which ps.cost.predict makes, and then a run")
     check_type("compare", run, Run, "a prediction, and then the run that ps.train returns")
@@ -119,7 +119,7 @@ def compare(prediction: Prediction, run: Run) -> Comparison:
 
 
 def _hidden_parties(run: Run, trace: Trace) -> str:
-    """The parties whose spans are not in a run's trace, since they ran in processes of their own."""
+    """Return the parties whose spans a run's trace does not contain, since they were started as separate processes."""
     seen = {span.who for span in trace}
     if not seen or isinstance(run.config.exchange, AllReduce) or any(who.startswith("worker") for who in seen):
         return ""
@@ -129,7 +129,7 @@ def _hidden_parties(run: Run, trace: Trace) -> str:
 def _without(
     prediction: Prediction, uncounted: Collection[str], measured: Mapping[str, float]
 ) -> tuple[dict[str, float], float, str]:
-    """A prediction's spans and total without the spans that a run does not count, and a sentence that says so."""
+    """Return a prediction's spans and total without the spans that a run does not count, and a sentence about this."""
     calibration, names = prediction.calibration, [name for name in SPANS if name in uncounted]
     if any(name in measured for name in STAGES):
         worker, server = (

@@ -1,9 +1,9 @@
-"""Closed forms, in SI units: bytes, seconds, bytes per second. Each says what it assumes and where it comes from.
+"""Closed forms in SI units: bytes, seconds, bytes per second. Each names its assumptions and its source.
 
 First the exchanges: n workers sum or average S bytes each, and each worker gets the result. The formulas assume n
 equal workers, a full-duplex link of ``bytes_per_s`` for each node, ``latency`` seconds for each message, switches that
 store nothing, no other traffic, and no time for arithmetic. A gradient quantized to b bits per value has
-``nbytes * b / 32`` bytes, and scales, indices and headers besides: `minips.cost.message_nbytes` counts them all.
+``nbytes * b / 32`` bytes plus scales, indices and headers: `minips.cost.message_nbytes` counts them all.
 
 A lecture's own figures, and the mistakes in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
 
@@ -17,7 +17,7 @@ Its code expects bits and gets ``1024 * 1024 * 32``, which is 4 MiB: its 0.0055 
 >>> [round(ring_allreduce_s(8, lecture * bits / 32, rate), 4) for bits in (32, 16, 8)]
 [0.0055, 0.0027, 0.0014]
 
-It adds a latency of one millisecond once. A ring of 8 pays it for each of its 14 successive messages:
+It adds a latency of one millisecond only once. A ring of 8 has this latency in each of its 14 successive messages:
 
 >>> round(ring_allreduce_s(8, lecture, rate) + 1e-3, 4), round(ring_allreduce_s(8, lecture, rate, 1e-3), 4)
 (0.0065, 0.0195)
@@ -30,16 +30,16 @@ everything at each hop (a tree that sends pieces does use the bandwidth well, as
 >>> round(ring_allreduce_s(64, lecture, rate) / tree_allreduce_s(64, lecture, rate), 3)
 0.164
 
-It has no formula for a parameter server, where one link carries n gradients each way, in two phases or at once:
+It has no formula for a parameter server, where one link carries n gradients each way, in two phases or overlapping:
 
 >>> round(parameter_server_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
 9.1
 >>> round(parameter_server_step_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
 5.1
 
-Then waiting for the slowest. A worker's compute time is a random variable, drawn anew for each step, independent of the
-other workers' times. Communication takes no time. The two ``exponential`` formulas assume exponential times, the others
-no particular distribution.
+The next formulas describe waiting for the slowest. A worker's compute time is a random variable, drawn anew for each
+step, and independent of the other workers' times. Communication takes no time. The two ``exponential`` formulas assume
+exponential times; the others assume no particular distribution.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ from numpy.typing import ArrayLike
 def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Ring: n − 1 steps of reduce-scatter and n − 1 of all-gather, S/n bytes each: ``2(n−1)α + 2(n−1)/n · S/B``.
 
-    The bandwidth term is nearly the least possible, the latency term grows with n.
+    The bandwidth term is nearly the least possible; the latency term grows with n.
     Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
     """
     _check(workers, nbytes, bytes_per_s, latency)
@@ -72,7 +72,7 @@ def tree_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: f
 def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Recursive halving, then doubling, for n a power of two: ``2log₂n·α + 2(n−1)/n · S/B``.
 
-    The ring's bandwidth at the tree's latency. Source: Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005.
+    The ring's bandwidth term with the tree's latency. Source: Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005.
     """
     _check(workers, nbytes, bytes_per_s, latency)
     if workers & (workers - 1):
@@ -81,12 +81,12 @@ def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency:
 
 
 def two_shot_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
-    """Direct reduce-scatter and all-gather, with all messages of each at once: ``2α + 2(n−1)/n · S/B``, 0 for one
+    """Direct reduce-scatter and all-gather, each with all messages in parallel: ``2α + 2(n−1)/n · S/B``; 0 for one
     worker.
 
-    The ring's bandwidth with the latency of two messages; longer if messages wait for each other in switches.
+    It has the ring's bandwidth term and the latency of two messages; it is longer if messages wait in switches.
     Source: Wang et al. 2023, "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", and
-    arithmetic: in turn k rank r sends to rank r + k, so that no two messages meet at a receiver.
+    arithmetic: in turn k, rank r sends to rank r + k, so that no two messages reach one receiver at the same time.
 
     >>> [round(formula(8, 80_000, 12.5e6, 1e-3), 4) for formula in (ring_allreduce_s, two_shot_allreduce_s)]
     [0.0252, 0.0132]
@@ -125,10 +125,10 @@ def parameter_server_step_s(
     pulled_nbytes: float | None = None,
     full_duplex: bool = True,
 ) -> float:
-    """Communication alone: the least seconds of one of many BSP steps. Add a worker's compute time.
+    """The least communication time of one of many BSP steps, in seconds. Add a worker's compute time.
 
     Each worker pushes S bytes and pulls P (None: P = S) over full-duplex links: ``2α + max(nS/s + P, S + nP/s) / B``.
-    A gradient of t seconds makes each step t longer, since it delays every worker's next push alike.
+    A gradient that takes t seconds makes each step t longer, since it delays every worker's next push equally.
 
     A server answers the workers one after another, and the first worker with all its answers pushes again while others
     still pull. No order can do better. After the first server begins to answer, no worker has all its answers, and
@@ -150,12 +150,12 @@ def parameter_server_step_s(
 
 
 def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) -> float:
-    """Seconds of a gradient, cut into k successive chunks, to pass ``stages`` that take these seconds for all of it.
+    """Seconds that a gradient needs to pass ``stages`` in k successive chunks; each stage's seconds are for all of it.
 
     A chunk takes a k-th of a stage's time plus ``fixed`` seconds: ``Σtᵢ/k + (k−1)·max(tᵢ)/k + (m+k−1)·fixed`` for m
     stages. It assumes that the stages work in parallel, each on one chunk at a time.
-    Source: the arithmetic of an assembly line. A message forwarded along a chain of n nodes is one: m = n − 1 links of
-    S/B seconds, ``fixed`` = α.
+    Source: the arithmetic of an assembly line. Forwarding a message along a chain of n nodes is such a line: m = n − 1
+    links of S/B seconds, ``fixed`` = α.
 
     Encode 8 ms, send 10 ms, decode 6 ms: in one piece, and in eight chunks.
 
@@ -187,7 +187,7 @@ def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
     _check_backup(len(samples), backup)
     moments = np.unique(np.concatenate(samples))
     done = np.array([np.searchsorted(x, moments, side="right") / len(x) for x in samples])  # P(worker done at t)
-    count = np.zeros((len(samples) + 1, len(moments)))  # P(this many done at t), one worker after another
+    count = np.zeros((len(samples) + 1, len(moments)))  # P(this many done at t); the loop adds one worker after another
     count[0] = 1
     for p in done:
         count[1:] = count[1:] * (1 - p) + count[:-1] * p
@@ -197,7 +197,7 @@ def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
 
 
 def asynchronous_update_s(times: Sequence[ArrayLike]) -> float:
-    """The mean seconds between updates when no worker waits: ``1 / Σ 1/E[Tᵢ]``, for ``times`` as in a round.
+    """The mean seconds between updates if no worker waits: ``1 / Σ 1/E[Tᵢ]``. `synchronous_round_s` explains ``times``.
 
     Each worker's gradients are a renewal process of rate 1/E[Tᵢ]; in a long run the rates add up.
     Source: Ross 2014, "Introduction to Probability Models", section 7.3.
@@ -236,9 +236,9 @@ def exponential_update_s(mean: float, workers: int) -> float:
 def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
     """The learning rate below which descent with gradients τ versions old is stable: ``2 sin(π / (2(2τ+1))) / λ``.
 
-    On a quadratic of largest curvature λ with a constant delay: only then are all roots of
-    ``w ← w − ηλ·w[τ versions ago]`` within the unit circle. τ = 0 gives gradient descent's 2/λ; a large τ, nearly
-    π/((2τ+1)λ).
+    The loss is a quadratic of largest curvature λ, and the delay is constant. Only below this rate are all roots of
+    ``w ← w − ηλ·w[τ versions ago]`` within the unit circle. τ = 0 gives gradient descent's 2/λ; a large τ gives
+    nearly π/((2τ+1)λ).
     Source: Levin and May 1976, "A note on difference-delay equations"; Yang et al. 2021, "PipeMare", lemma 1.
 
     >>> [round(asynchronous_lr_limit(staleness, curvature=1.0), 3) for staleness in range(4)]
@@ -252,11 +252,11 @@ def asynchronous_lr_limit(staleness: int, curvature: float) -> float:
 def crossover_nbytes(
     first: Callable[..., float], second: Callable[..., float], workers: int, bytes_per_s: float, latency: float
 ) -> float | None:
-    """The bytes at which two exchanges cost the same; below, the one with less latency is faster.
+    """The bytes at which two exchanges cost the same. With fewer bytes, the exchange with less latency is faster.
 
     ``first`` and ``second`` are formulas of (workers, nbytes, bytes_per_s, latency) that grow linearly with the bytes,
     as all exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None if
-    there is no such size above 0: one exchange is at least as good for every size.
+    no size above 0 has equal costs: one exchange is at least as good for every size.
 
     >>> from functools import partial
     >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bytes_per_s=12.5e6, latency=1e-3))
@@ -281,9 +281,9 @@ def break_even_bandwidth(
 ) -> float:
     """The bandwidth, in bytes per second, below which a codec pays: ``copies · (S − S') / (encode + decode)``.
 
-    S bytes become S' and cross the bottleneck link ``copies`` times in turn: once between two nodes, n times on the
-    link of a server with n workers. ``encode_s`` and ``decode_s`` are the seconds that the codec adds between the first
-    worker's gradient and the update with the last one's. 0 if the codec never pays, infinity if it always does.
+    S bytes become S' and cross the bottleneck link ``copies`` times, one after another: once between two nodes, n times
+    on a server's link with n workers. ``encode_s`` and ``decode_s`` are the seconds that the codec adds between the
+    first worker's gradient and the update with the last one's. 0 if the codec never pays, infinity if it always does.
     Source: the question of Agarwal et al. 2022, "On the Utility of Gradient Compression in Distributed Training
     Systems", as arithmetic.
 
@@ -311,7 +311,7 @@ def best_chunks(stages: Sequence[float], fixed: float) -> float:
 
 
 def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float, servers: int = 1) -> None:
-    """ValueError for impossible sizes of an exchange."""
+    """Raise ValueError for impossible sizes of an exchange."""
     if workers < 1:
         raise ValueError(f"There must be at least one worker, got {workers}.")
     if servers < 1:

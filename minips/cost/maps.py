@@ -1,4 +1,4 @@
-"""A map of where compression pays: the codec with the fastest step, by link bandwidth and gradient size."""
+"""Map where compression pays: the codec with the fastest step for each link bandwidth and gradient size."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from minips.training.train import engine_for, train
 
 STEPS, SAMPLE_STEPS = 6, 10
 SAMPLE_S = 3.0
-"""A point is not measured if its slowest codec needs longer for its steps."""
+"""A point is not measured if its slowest codec needs more seconds than this for its steps."""
 CODECS = {
     "exact": Codec(Exact()),
     "float16": Codec(Float16()),
@@ -58,7 +58,7 @@ class CodecMap:
     values: NDArray[np.int64]
     """Sizes of the gradient, in float32 values: the rows."""
     bandwidths_bps: NDArray[np.float64]
-    """The columns."""
+    """Bandwidths of the link: the columns."""
     seconds: NDArray[np.float64]
     """Shape (codecs, sizes, bandwidths)."""
     samples: list[Sample]
@@ -70,8 +70,8 @@ class CodecMap:
 
     @property
     def regret(self) -> float:
-        """The largest extra time of the predicted codec over the fastest measured one, among the samples, as a share;
-        0 if they always agree, or without samples.
+        """The largest share, over the samples, by which the predicted codec is slower than the fastest measured one.
+        0 if the two always agree, or without samples.
         """
         over = (sample.seconds[self._predicted_codec(sample)] / min(sample.seconds.values()) for sample in self.samples)
         return max(over, default=1.0) - 1
@@ -98,7 +98,7 @@ def codec_map(
     progress: bool | Callable[[str, float], None] = False,
     watch: bool | Callable[[str, float], None] = False,
 ) -> CodecMap:
-    """Predict a step with each push codec, for gradients of these float32 ``values`` over links of these bandwidths.
+    """Predict a step with each push codec, for gradients of these sizes (``values``) over links of these bandwidths.
 
     Steps compute no gradient, since its time is the same for all codecs. ``start`` is the config of every point, except
     for codec and link (None: four workers, one server, BSP over TCP). Each codec is calibrated unless it is among
@@ -128,7 +128,7 @@ def codec_map(
             behind = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
             calibration = replace(known[name], gradient=None)
             for row, share in enumerate(shares):
-                # one server's share; a run's headers are a few bytes longer
+                # one server's share only; a run's headers are a few bytes longer
                 if isinstance(config.exchange, AllReduce):
                     load, *_ = all_reduce_load(config.exchange, config, int(sizes[row]))
                 else:
@@ -156,7 +156,7 @@ def _gradient(size: int) -> Tensors:
 
 @seldom_collected()
 def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload) -> NDArray[np.float64]:
-    """Seconds per step for each of these configs, the slowest link first. While events keep the order that they have on
+    """Return seconds per step for each config, the slowest link first. While events keep the order that they have on
     the slowest link, the seconds are linear in the link's seconds per byte: only the ends of that range are simulated.
     """
     models = {0: PerformanceModel(configs[0], calibration, load)}
@@ -170,7 +170,7 @@ def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload
 
 
 def _spread(allowed: NDArray[np.bool_], samples: int) -> Iterator[tuple[int, int]]:
-    """About ``samples`` of the allowed points, on a grid of every few rows and columns."""
+    """Yield about ``samples`` of the allowed points, from a grid of every few rows and columns."""
     if not samples or not allowed.any():
         return
     every = max(1, int(np.sqrt(allowed.sum() / samples)))

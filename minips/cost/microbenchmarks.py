@@ -1,4 +1,4 @@
-"""Microbenchmarks in a calibration's child processes: one asks, as a worker does, and one answers, as a server does.
+"""Microbenchmarks in a calibration's child processes: one asks like a worker, and one answers like a server.
 
 The measurements take turns, so that a disturbance of the machine affects all of them:
 
@@ -6,7 +6,7 @@ The measurements take turns, so that a disturbance of the machine affects all of
 - calls over a shaped link, to measure how late it delivers,
 - pushes and pulls of several models, each on its own server,
 - hops: both processes are workers of an all-reduce, and exchange gradients of several sizes,
-- a crowd: pushes and pulls while several other workers push and pull too.
+- a crowd: pushes and pulls while several other workers do the same.
 
 Wall time is measured per call; processor time per block of calls, for all threads of a process.
 """
@@ -43,7 +43,7 @@ LINK = Link(bandwidth_bps=1e9, latency_s=2e-3)
 BLOCKS, CALLS = 7, 6
 """The blocks of each measurement, and the calls in a block."""
 BLOCK_S, ENOUGH_S = 0.25, 1.0
-"""Seconds after which a block ends, with at least one call; and a measurement, with at least one block."""
+"""Seconds after which a block ends, if it has a call, and after which a measurement ends, if it has a block."""
 SPIN_S = 0.1
 CROWD = 4
 """The number of workers in the crowd."""
@@ -54,8 +54,8 @@ _CPU = struct.Struct("<d")
 class Assignment:
     """The configs of the measurements, and ``pieces``: gradients of several sizes.
 
-    ``single`` has one worker, ``crowd`` has several, which push at once, and ``pair`` has two workers of an all-reduce;
-    None if their codec does not allow one.
+    ``single`` has one worker, ``crowd`` has several that push at the same time. ``pair`` has two workers of an
+    all-reduce, or is None if the codec does not allow one.
     """
 
     single: Config
@@ -64,11 +64,11 @@ class Assignment:
     pieces: list[Tensors]
     aggregator: Aggregator
     together: int
-    """The number of contributions aggregated at once."""
+    """The number of contributions that are aggregated together."""
     token: str
 
     def peers(self, rank: int, stack: ExitStack) -> list[Peer]:
-        """An endpoint for each size; none without a ``pair``."""
+        """Return a peer for each size; none without a ``pair``."""
         if not self.pair:
             return []
         return [stack.enter_context(Peer(self.pair, rank, piece, self.token)) for piece in self.pieces]
@@ -91,13 +91,13 @@ class Block(NamedTuple):
     """Seconds by name."""
 
     def with_spans(self, spans: Iterable[Span]) -> "Block":
-        """This block with the seconds of the spans that began during it."""
+        """Return this block with the seconds of the spans that began during it."""
         within = Trace("", [span for span in spans if self.began <= span.start < self.ended])
         return self._replace(spans={name: seconds / self.calls for name, seconds in within.seconds().items()})
 
 
 def count(tensors: Tensors) -> int:
-    """The number of values."""
+    """Return the number of values."""
     return sum(x.size for x in tensors.values())
 
 
@@ -173,7 +173,7 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
 
 
 def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
-    """One worker of the crowd: pushes and pulls until it is told to stop, or the server is gone."""
+    """Push and pull, as one worker of the crowd, until told to stop or the server has ended."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
         control.send("ready")
         with suppress(ConnectionError, TimeoutError):
@@ -182,7 +182,7 @@ def load_generator(control: ControlPipe, *, plan: Assignment, address: str, work
 
 
 def _next_mean(peer: Peer, piece: Tensors, ending: bool = False) -> bool:
-    """One step of the peers; True if it is the last one."""
+    """Make one step with the other peer; return True if it is the last one."""
     return peer.mean(peer.trace.step + 1, piece, ending)[1]
 
 
@@ -194,7 +194,7 @@ def _exchange(peer: Peer, piece: Tensors) -> None:
 
 
 class _Meter:
-    """Time blocks of calls, and keep them by kind."""
+    """Times blocks of calls, and keeps them by kind."""
 
     def __init__(self, bare: Channel, timeout_s: float) -> None:
         self._bare, self._timeout_s = bare, timeout_s
@@ -221,7 +221,7 @@ class _Meter:
         self.blocks[kind].append(block.with_spans(trace or ()))
 
     def _answerer_s(self) -> float:
-        """Processor time of the answering process, all its threads together."""
+        """Return the processor time of the answering process, summed over its threads."""
         (reply,) = self._bare.call([b""]).result(self._timeout_s)
         return float(_CPU.unpack(reply)[0])
 
@@ -231,7 +231,7 @@ def _processor_time(_: Frames) -> Frames:
 
 
 def _spin() -> float:
-    """The share of a core that this process gets while it spins on one."""
+    """Return the share of a core that this process gets while it spins on one."""
     wall, cpu = time.monotonic(), time.process_time()
     while time.monotonic() - wall < SPIN_S:
         pass
@@ -239,7 +239,7 @@ def _spin() -> float:
 
 
 def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Iterator[tuple[float, float]]:
-    """The number of values, and the seconds to aggregate ``together`` contributions of that size, for each call."""
+    """Yield, for each call, a number of values and the seconds to aggregate ``together`` contributions of that size."""
     for block in range(-1, BLOCKS):
         for piece in pieces:
             contributions = [Contribution(worker, 0, 0, piece) for worker in range(together)]
@@ -254,9 +254,9 @@ def _rounds(aggregator: Aggregator, pieces: list[Tensors], together: int) -> Ite
 def _gradients(
     problem: Problem, config: Config, client: Client, piece: Tensors
 ) -> dict[str, list[tuple[float, float]]]:
-    """Rows and seconds of gradients by kind, for the config's batch and a smaller one. A ``gradient`` follows a push
-    and a pull, as in a run, so that neither rows nor parameters are still in the cache; a ``next_gradient`` follows a
-    gradient directly, as in local steps.
+    """Return rows and seconds of gradients by kind, for the config's batch and a smaller one. A ``gradient`` follows a
+    push and a pull, as in a run, so that neither rows nor parameters are still in the cache. A ``next_gradient``
+    follows a gradient directly, as in local steps.
     """
     alone = replace(config, delays=None, accumulate=1)
     params = problem.init(seeds.init(config.seed))

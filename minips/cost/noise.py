@@ -1,6 +1,6 @@
 """Noise in measurements: the processor time that other programs took meanwhile, and repeatability.
 
-Linux says in /proc how long its cores worked, and for which process. On other systems, and for measurements shorter
+On Linux, /proc reports how long the cores worked, and for which process. On other systems, and for measurements shorter
 than ``LEAST_S``, only the repeatability is known.
 """
 
@@ -23,7 +23,7 @@ LEAST_S = 0.2
 
 
 class Disturbance(NamedTuple):
-    """The cores, how many other programs used on average, and the second half's seconds over the first half's."""
+    """The number of cores, how many of them other programs used, and the ratio of the second half to the first."""
 
     cores: int
     others: float = 0.0
@@ -31,12 +31,12 @@ class Disturbance(NamedTuple):
 
     @property
     def size(self) -> float:
-        """The larger of load and drift, each over its threshold; above 1 there is a `note`."""
+        """The larger of load and drift, each divided by its threshold. Above 1, `note` is not empty."""
         return max(self.others / self.cores / BUSY, abs(log(self.drift)) / log(UNSTEADY))
 
     @property
     def note(self) -> str:
-        """The disturbance in a sentence, and what to do; empty if the machine was quiet."""
+        """A sentence on the disturbance, with advice; empty if the machine was quiet."""
         if self.size <= 1:
             return ""
         if self.others > BUSY * self.cores:
@@ -63,13 +63,13 @@ def measure_quietly(
 
 
 class NoiseMeter:
-    """Measures the cores' work from now on."""
+    """Measures the cores' work since the meter was created."""
 
     def __init__(self) -> None:
         self._began, self._before = time.monotonic(), _processor_seconds()
 
     def disturbance(self, drift: float = 1.0) -> Disturbance:
-        """The disturbance so far."""
+        """Return the disturbance so far."""
         seconds, now, cores = time.monotonic() - self._began, _processor_seconds(), len(usable_cores())
         if not (self._before and now) or seconds < LEAST_S:
             return Disturbance(cores, drift=drift)
@@ -78,13 +78,13 @@ class NoiseMeter:
 
 
 def usable_cores() -> set[int]:
-    """The numbers of the cores that this process may use."""
+    """Return the numbers of the cores that this process may use."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def _processor_seconds() -> tuple[float, float] | None:
-    """Seconds that the cores have worked in all, and for this process and its children. Children count once they have
-    ended, as all measuring ones have. None if the system does not say.
+    """Return the seconds that the cores have worked in total, and for this process and its children. Children count
+    once they have ended, as all measuring children have. None if the system does not report it.
     """
     with suppress(OSError, AttributeError, ValueError, IndexError):
         hertz, cores = os.sysconf("SC_CLK_TCK"), {f"cpu{core}" for core in usable_cores()}

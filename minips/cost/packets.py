@@ -1,6 +1,6 @@
-"""A network of real hosts in a prediction: bursts of packets that wait in queues.
+"""Model a network of real hosts in a prediction: bursts of packets wait in queues.
 
-Each connection has a burst or two in its host's queue, and hands over the next one when a burst has left: TCP
+Each connection has one or two bursts in its host's queue, and adds the next one when a burst has left, as with TCP
 segmentation offload and TCP small queues (Linux's ``net/ipv4/tcp_output.c``). Each link is a first-in, first-out queue.
 """
 
@@ -13,19 +13,19 @@ from minips.engines.hosts import PACKET_BYTES
 from minips.machines.topology import Network
 
 PAYLOAD_BYTES = 1448
-"""A message's bytes in a packet: of 1,500, IP takes 20 (RFC 791), TCP 20 and its time stamps 12 (RFC 9293, 7323)."""
+"""A message's bytes in a packet of 1,500: IP takes 20 (RFC 791), TCP 20 and its time stamps 12 (RFC 9293, 7323)."""
 BURST_BYTES = 45 * PACKET_BYTES
-"""The packets that fit into the 64 KiB of a burst."""
+"""The bytes of the packets that fit into the 64 KiB of a burst."""
 ACKNOWLEDGED = 66 / (2 * PACKET_BYTES)
-"""The share that travels back as acknowledgements: an empty packet for every second one (RFC 5681)."""
+"""Bytes of acknowledgements per byte of packets: an empty packet for every second packet (RFC 5681)."""
 PARTS = 64
-"""The most units in which the packets of a long message move."""
+"""The most units into which the packets of a long message are grouped."""
 
 
 class Queues:
     """The links of a graph, with a queue in each direction. ``deepest`` is the most bytes that have waited in one.
 
-    A message keeps ``ahead`` bursts in its sender's queue: 1 if others are sent at once; 2 if it is a rank's only one.
+    A message keeps ``ahead`` bursts in its sender's queue: 1 if others are sent with it, 2 if it is a rank's only one.
     """
 
     def __init__(self, events: EventLoop, graph: Any, ahead: int) -> None:

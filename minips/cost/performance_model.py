@@ -1,9 +1,9 @@
 """Model a run's time without its arithmetic: every worker's cycle, step by step, in virtual time.
 
 A cycle is compute, encode, the link, the server or the next worker, the link again, decode. The calibration gives its
-seconds; the `Shard`, or the schedule, of a real run decides who waits for whom. A process does one thing at a time, but
-computes while messages travel. Processes share the cores, and messages queue on the nodes' links in the order in which
-they are sent.
+seconds. A real run's `Shard`, or its schedule, decides which party waits for which. A process does one thing at a time,
+but computes while messages travel. Processes share the cores, and messages queue on the nodes' links in the order in
+which they are sent.
 """
 
 from abc import abstractmethod
@@ -45,12 +45,12 @@ _MEAN, _SGD = Mean(), SGD()
 MAX_STEPS, EVEN_STEPS = 200, 24
 """The most simulated steps, and the most if all are alike; further steps take the pace of the second half."""
 LONGEST, ALIKE, KEPT = 24, 4, 2
-"""The longest period of repeating steps; the successive states that must repeat; the last steps, never skipped."""
+"""The longest period of repeating steps; how many successive states must repeat; how many last steps always run."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A rank's part of an all-reduce, as sizes only: the bytes sent at each hop, and the values of each piece."""
+    """A rank's part of an all-reduce in sizes only: the bytes sent at each hop, and each piece's number of values."""
 
     hops: Sequence[Hop]
     nbytes: Sequence[float]
@@ -58,11 +58,11 @@ class Declared:
     direct: bool = False
 
     def outgoing(self, number: int) -> float:
-        """The bytes sent at hop ``number``."""
+        """Return the bytes sent at hop ``number``."""
         return self.nbytes[number]
 
     def incoming(self, number: int, nbytes: float) -> None:
-        """Take a message without content."""
+        """Accept a message, which has no content."""
 
     def mean(self) -> None:
         """Compute nothing."""
@@ -70,8 +70,8 @@ class Declared:
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of a step: values of the whole model and rows of a batch; bytes of a push to each server and of a pull
-    from it, or each worker's part of the all-reduce.
+    """The work of a step: the number of values in the model and of rows in a batch; the bytes of a push to each server
+    and of a pull from it, or each worker's part of the all-reduce.
     """
 
     values: float
@@ -94,8 +94,8 @@ class Sized:
 
 
 class Port:
-    """A machine's end of its link, shared by its processes, first come, first served. It knows when the link is free
-    again in each direction.
+    """A machine's end of its link, which its processes share: first come, first served. It records when the link is
+    free again in each direction.
 
     The link delays messages as `minips.stages.transports.link` does, and by another ``late`` seconds if a message had
     to wait. Messages between processes on the same port do not use the link.
@@ -122,7 +122,7 @@ class Port:
         return [max(0.0, self._outgoing - now), max(0.0, self._incoming - now)]
 
     def depart(self, nbytes: float, to: "Port") -> float:
-        """The time at which the first byte of a message sent now leaves."""
+        """Return the time at which the first byte of a message that is sent now leaves."""
         if not self._link or to is self:
             return self._events.now
         start = self._events.later(self._outgoing, self._events.now)
@@ -131,7 +131,7 @@ class Port:
         return start
 
     def arrive(self, start: float, nbytes: float, source: "Port") -> float:
-        """Seconds from now until the last byte arrives of a message whose first byte left at ``start``."""
+        """Return the seconds until a message's last byte arrives, if its first byte left at ``start``."""
         if not self._link or source is self:
             return 0.0
         end = self._events.later(self._incoming, start) + nbytes * 8 / self._link.bandwidth_bps
@@ -142,7 +142,7 @@ class Port:
 
 
 def _period(states: list[list[float]]) -> int:
-    """The number of steps after which the last ``ALIKE`` states repeated; 0 if they did not."""
+    """Return the number of steps after which the last ``ALIKE`` states repeated; 0 if they did not."""
     near = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
     for period in range(1, min(len(states) - ALIKE, LONGEST + 1)):
         pairs = [(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)]
@@ -152,8 +152,8 @@ def _period(states: list[list[float]]) -> int:
 
 
 class PerformanceModel:
-    """A modelled run: its ``seconds``, and its ``pace``, the seconds of a step in the second half. Without ``cluster``,
-    all processes are on the calibrated machine, each behind the config's link or, on hosts, on the network ``net``.
+    """A modelled run: its ``seconds``, and its ``pace``, which is the seconds of a step in the second half. Without a
+    ``cluster``, all processes are on the calibrated machine: each behind the config's link or, on hosts, in ``net``.
     """
 
     @seldom_collected()
@@ -194,8 +194,8 @@ class PerformanceModel:
 
     @cached_property
     def spans(self) -> dict[str, float]:
-        """Seconds by span name for one gradient step, of all workers and servers. They include the first pulls, and the
-        last answers, which arrive after the run's end: a run's trace has both.
+        """Seconds by span name for one gradient step of all workers and servers. As in a run's trace, they include the
+        first pulls, and the last answers, which arrive after the run's end.
         """
         self.events.run(lambda: False)
         half = self.steps // 2
@@ -213,14 +213,14 @@ class PerformanceModel:
         return self.seconds / self.config.steps
 
     def machine(self, who: str) -> tuple[Cores, Port]:
-        """The cores and the port of a worker or a server."""
+        """Return the cores and the port of a worker or a server."""
         return self._machines[self._places[who]] if self._places else (self.cores, self._port(self.config.link, who))
 
     def _port(self, link: Link | None, who: str = "") -> Port:
         return Port(self.events, link, self.calibration.late_s, self.queues, who)
 
     def contention(self, factor: float, worker: str = "") -> float:
-        """The crowd's factor for all workers, or for those on one ``worker``'s machine."""
+        """Return the crowd's factor for all workers, or for those on one ``worker``'s machine."""
         crowd = self.config.workers
         if worker and self._places:
             crowd = sum(
@@ -235,16 +235,16 @@ class PerformanceModel:
             self._applied = min(self._progress)
 
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
-        """The end of each step, and the totals by then. Once the steps repeat, all but the last ones are skipped."""
+        """Return the end of each step, and the totals by then. Once steps repeat, all but the last ones are skipped."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
         delays, kind = self.config.delays, type(self.config.consistency)
-        # If nothing depends on the clock, steps that have repeated repeat for ever.
+        # If nothing depends on the clock, steps that have repeated will always repeat.
         regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP) and not self.queues
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
         while len(ends) <= self.steps:
             step = len(ends) - skipped
-            self.events.run(lambda: self._applied >= step)  # noqa: B023 - it is called at once
+            self.events.run(lambda: self._applied >= step)  # noqa: B023 - it is called immediately
             if self._applied < step:
                 raise RuntimeError("The predicted nodes wait for each other, and no event is left.")
             ends.append(self.events.now + skipped_s)
@@ -301,7 +301,7 @@ class _SizedNode(Processor, Node):
             yield self.work(work)
 
     def _split(self, spans: tuple[str, ...], values: float) -> Iterator[Work]:
-        """The spans' work for this many values: ``transfer`` alone, the others together."""
+        """Yield the spans' work for this many values: ``transfer`` separately, the other spans together."""
         for transfer, names in groupby(spans, lambda name: name == "transfer"):
             times = {} if transfer else {name: self._lines[name].at(values) for name in names if name in self._lines}
             seconds = self._transfer_s if transfer else sum(times.values())
@@ -309,13 +309,13 @@ class _SizedNode(Processor, Node):
                 yield seconds, partial(self._record, times, seconds)
 
     def _record(self, times: Mapping[str, float], seconds: float, wall: float) -> None:
-        """Divide the wall seconds of some work among its spans."""
+        """Divide the wall seconds of a piece of work among its spans."""
         for name, part in times.items():
             self.totals[name] += wall * part / seconds
 
     @abstractmethod
     def ahead(self, step: int) -> Iterator[int]:
-        """The lead of each of this party's counters over a step."""
+        """Yield the lead of each of this party's counters over a step."""
 
 
 @dataclass(slots=True)
@@ -418,7 +418,7 @@ class _Server(_SizedNode):
         yield from (clock - step for clock in self.shard.clocks)
 
     def changed(self) -> None:
-        """Record that the shard has changed and its update is over."""
+        """Record that the shard has changed and its update has ended."""
         self.model.record_progress(self.number, self.shard.made // self.shard.workers)
         changed, self._changed = self._changed, Signal()
         if self.model.queues:  # the threads of servers on hosts wake in any order
@@ -460,7 +460,7 @@ class _Rank(_Trainer):
         box.succeed(sent)
 
     def receive(self, wanted: Receive, times: _SessionTimes) -> Task[None]:
-        """Wait for a message: the time until it was sent is ``wait``, the rest is ``transfer``."""
+        """Wait for a message. The time until it is sent counts as ``wait``, and the rest as ``transfer``."""
         began, key = self.events.now, (wanted.number, times.step)
         sent = max(began, (yield self._boxes[key]))
         del self._boxes[key]

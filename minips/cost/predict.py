@@ -1,4 +1,4 @@
-"""Seconds per step before anything is run.
+"""Predict the seconds per step before any run.
 
 A `PerformanceModel` takes each worker through its steps in virtual time, with the calibration's seconds. Short
 simulated runs count the bytes.
@@ -51,11 +51,11 @@ class Prediction:
 
     config: Config
     spans: dict[str, float]
-    """Seconds of one update, or of one of its local steps, workers' and servers' together; `compare` joins them with
-    those of a run's trace."""
+    """Seconds of one update, or of one of its local steps, summed over workers and servers. `compare` joins them with
+    the spans of a run's trace."""
     seconds_per_step: float
     interval_s: tuple[float, float]
-    """Seconds per step with all of the calibration's lower quartiles, and with all of its upper ones."""
+    """Seconds per step with all lower quartiles of the calibration, and with all upper quartiles."""
     bytes_sent: int
     bytes_received: int
     exact_bytes: bool
@@ -97,12 +97,12 @@ class Prediction:
 
 
 def milliseconds(seconds: float, note: str) -> str:
-    """Milliseconds to three decimals; to two digits if the ``note`` says that the machine was busy."""
+    """Return milliseconds with three decimals, or with two digits if a ``note`` says that the machine was busy."""
     return f"{float(f'{seconds * 1e3:.2g}'):g}" if note else f"{seconds * 1e3:.3f}"
 
 
 def check_network(config: Config, cluster: Machines | None, engine: object = None) -> None:
-    """ValueError if a run would have two networks, or its transport none; TypeError if it is not a network."""
+    """Raise ValueError if a run would have two networks, or its transport none; TypeError for a wrong type."""
     check_type("predict", cluster, Machines | None, "a cluster, such as ps.cost.Cluster(machines=8)")
     check_type("predict", engine, Hosts | None, "ps.Hosts(…) as its engine, to predict with its network")
     check_one_network(config, cluster)
@@ -122,15 +122,15 @@ def predict(
     seconds.
 
     All workers and servers share the cores of the calibrated machine, like processes on one machine. On a ``cluster``
-    they are placed in turn, servers first, as the engine `Ray` places them: those on one machine share its cores and
-    link, and each core is as fast as the calibrated one. `Cluster.compare` gives each a machine of its own.
+    they are placed one after another, servers first, as the engine `Ray` places them. Those on one machine share its
+    cores and link, and each core is as fast as a calibrated one. In `Cluster.compare`, each has its own machine.
 
-    An ``engine`` of hosts brings its network: packets with headers that wait in queues, and a latency that two hosts
-    first measure, which takes two seconds. The prediction assumes that TCP is warm and loses nothing, and that packets
-    do not wait for a core; `Prediction.limits` says so if a queue exceeds ``buffer_bytes`` or the cores are busy.
+    An ``engine`` of hosts adds its network: packets with headers that wait in queues, and a latency that two hosts
+    first measure, which takes two seconds. The prediction assumes that TCP is warm and loses no packets, and that they
+    do not wait for a core. `Prediction.limits` warns if a queue exceeds ``buffer_bytes``, or the cores are busy.
 
-    A gradient takes the cluster's ``compute_s`` if that is above 0, or else the calibration's time if that was made for
-    this problem, or else a time measured here and now. ValueError for two networks at once.
+    A gradient takes the cluster's ``compute_s`` if that is above 0. Otherwise it takes the calibration's time if that
+    was made for this problem, or else a time that is measured now. ValueError for two networks.
     """
     return predict_on(problem, config, calibration, cluster, engine, engine)
 
@@ -186,7 +186,7 @@ def predict_on(
 
 
 def _limits(engine: Hosts, model: PerformanceModel) -> Iterator[str]:
-    """Sentences on effects that a run on hosts has and the prediction leaves out."""
+    """Yield sentences on effects in a run on hosts that the prediction leaves out."""
     deepest, held = model.queues.deepest if model.queues else 0.0, engine.buffer_bytes
     if deepest > held:
         yield f"One queue would need {deepest:,.0f} bytes and has {held:,}: packets are lost, and each costs time."
@@ -204,7 +204,7 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Simulated over measured."""
+        """Simulated seconds divided by measured seconds."""
         return self.simulated_s / self.measured_s
 
 
@@ -216,8 +216,8 @@ def against_measured(
     calibration: Calibration | None = None,
     report: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    """Seconds per step under BSP, SSP, ASP and BSP with a backup worker: simulated, and measured on ``engine`` (None:
-    `Processes`).
+    """Compare simulated seconds per step with those measured on ``engine`` (None: `Processes`), under BSP, SSP, ASP and
+    BSP with a backup worker.
 
     ``config`` gives the other fields (None: 20 steps of four workers, one of which computes four times slower). Real
     stragglers cannot abandon a gradient, so the simulated ones do not either. ``report`` is called after each row; with
@@ -236,11 +236,11 @@ def against_measured(
 
 
 def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> int:
-    """The bytes of one message of these tensors, counted after encoding: with scales, indices and headers.
+    """Return the bytes of one message of these tensors, counted after encoding, with scales, indices and headers.
 
-    These are the bytes of the frames, as in `Run.bytes_sent`. With ``stream``, the bytes that the frames take in a TCP
-    stream: a head, and padding after it and after each frame, to a multiple of 64 bytes. (A pool also announces
-    messages of 8 MiB and more, which takes a little more.)
+    These are the bytes of the frames, as in `Run.bytes_sent`. With ``stream``, they are the bytes in a TCP stream:
+    also a head, and padding after it and after each frame, to a multiple of 64 bytes. (A pool also announces messages
+    of 8 MiB and more, which takes a few more bytes.)
 
     >>> x = {"w": np.zeros(1000, np.float32)}
     >>> import minips as ps
@@ -255,6 +255,6 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
 
 
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:
-    """Seconds of one batch's gradient, measured here and now: the median of nine."""
+    """Measure the seconds of one batch's gradient now: the median of nine."""
     quick = replace(config, delays=None, accumulate=1)
     return statistics.median(timeit(partial(compute, part, quick, params, 0, clock), number=1) for clock in range(9))

@@ -20,7 +20,7 @@ from minips.stages.consistency import BSP
 
 
 class _EachRound(Evaluation):
-    """Pause after each round and keep its parameters."""
+    """Pauses a run after each round, and keeps the round's parameters."""
 
     def __init__(self) -> None:
         self.every = 1
@@ -32,7 +32,7 @@ class _EachRound(Evaluation):
 
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
-    """The parameters after each BSP round, whatever the config's consistency, until they would not be finite."""
+    """Yield the parameters after each BSP round, whatever the config's consistency, while they are finite."""
     config = replace(config.for_rows(problem.rows), link=None, delays=None, overlap=False, consistency=BSP())
     one_more = replace(config, steps=config.steps + config.local_steps)  # a run does not pause after its last step
     look, params = _EachRound(), problem.init(seeds.init(config.seed))
@@ -53,8 +53,8 @@ def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
 
 @one_blas_thread
 def steps_to(problem: Problem, config: Config, target_accuracy: float, *, every: int = 5) -> int | None:
-    """The first step after which the accuracy on held-out rows reaches ``target_accuracy``; None if the config has too
-    few steps. The accuracy is computed once every ``every`` steps, since it may take longer than a step.
+    """Return the first step after which the accuracy on held-out rows reaches ``target_accuracy``; None if the config
+    has too few steps. The accuracy is computed once every ``every`` steps, since it may take longer than a step.
     """
     held_out, config = problem.held_out(), config.for_rows(problem.rows)
     each = config.local_steps

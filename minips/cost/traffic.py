@@ -1,6 +1,6 @@
-"""Count the bytes that a run will send, on simulated runs of one step and of two, with fixed gradients.
+"""Count the bytes that a run will send, in simulated runs of one and two steps with fixed gradients.
 
-Their difference is a step's bytes; the shorter run has all messages before and after the steps.
+The difference of the two is a step's bytes; the shorter run has all messages before and after the steps.
 """
 
 from collections.abc import Callable, Collection
@@ -40,12 +40,12 @@ class TrafficEstimate:
 
 
 def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) -> TrafficEstimate:
-    """The traffic of a run whose gradients all resemble these, from batches of this many rows."""
-    config = replace(config, steps=config.clocks, local=None)  # has as many messages, and as large ones
+    """Estimate the traffic of a run whose gradients all resemble these, with batches of this many rows."""
+    config = replace(config, steps=config.clocks, local=None)  # has the same number of messages, of the same sizes
     bsp = BSP()  # other consistencies send the same messages, in another order
     plain = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
     if not isinstance(config.exchange, AllReduce):  # two workers represent all: each sends the same messages to servers
-        mean = config.aggregator if config.aggregator.weighs else Mean()  # a weighing one adds a field to hello
+        mean = config.aggregator if config.aggregator.weighs else Mean()  # if it weighs, hello has another field
         plain = replace(plain, workers=min(config.workers, 2), aggregator=mean, shards=Contiguous())
     problem = FixedGradients(params, gradients, plain.workers)
     runs = [train(problem, replace(plain, steps=steps), engine=Simulated()) for steps in (1, 2)]
@@ -64,8 +64,8 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
 
 
 def count_rows(config: Config, problem: Problem, params: Tensors, rows: int) -> TrafficEstimate:
-    """The traffic of a run with tables. All steps are simulated, since each batch touches other rows. It is exact if
-    each gradient touches the rows that it reads.
+    """Count the traffic of a run with tables. All steps are simulated, since each batch touches other rows. The count
+    is exact if each gradient touches the rows that it reads.
     """
     touched = TouchedRows(problem, params, shards_of(problem, config))
     plain = replace(config, link=None, delays=None, consistency=BSP(), shards=Contiguous())
@@ -78,8 +78,8 @@ def count_rows(config: Config, problem: Problem, params: Tensors, rows: int) -> 
 
 
 def _scale_to_all(config: Config, simulated: int, nbytes: Array, steps: int, others: int = 0) -> Array:
-    """The bytes that all workers send and receive in this many steps, and in ``others`` messages to each server, from
-    those of ``simulated`` workers. Headers grow with the worker's number, and a round's last push has another outcome.
+    """Scale the bytes of ``simulated`` workers to all workers, for this many steps and for ``others`` messages to each
+    server. Headers grow with the worker's number, and a round's last push has another outcome.
     """
     words = [len(envelope(config.pull, {"outcome": outcome})) for outcome in ("held", "applied")]
     last = (words[1] - words[0]) * steps * config.servers if simulated > 1 else 0
@@ -89,7 +89,7 @@ def _scale_to_all(config: Config, simulated: int, nbytes: Array, steps: int, oth
 
 
 def _parts(config: Config, gradients: Tensors) -> tuple[Declared, ...]:
-    """Each worker's hops, with the bytes that it would send if the sums resembled its own gradients."""
+    """Return each worker's hops, with the bytes that it would send if the sums resembled its own gradients."""
     parts = []
     for rank in range(config.workers):
         state = AllReduceState(config, rank, gradients, Trace(), np.random.default_rng(0))
@@ -141,7 +141,7 @@ class TouchedRows(Problem):
 
 
 def _header_growth(config: Config) -> tuple[int, int]:
-    """The bytes by which clocks and versions in headers grow over all steps: in sent and in received messages."""
+    """Return the bytes that growing clocks and versions add to headers over all steps: sent and received."""
     push, steps = config.push.serializer, range(config.steps)
     if isinstance(config.exchange, AllReduce):  # a hop's header has its step
         schedules = [config.exchange.schedule(rank, config.workers) for rank in range(config.workers)]
@@ -154,13 +154,13 @@ def _header_growth(config: Config) -> tuple[int, int]:
 
 
 def _growth(serializer: Serializer, numbers: Collection[int], least: int, *names: str) -> int:
-    """The extra bytes of these numbers under these names in headers, compared with ``least`` in each."""
+    """Return the extra bytes in headers of these numbers under these names, compared with ``least`` for each number."""
     size = {number: _size(serializer, Packet(dict.fromkeys(names, number), {})) for number in {*numbers, least}}
     return sum(size[number] - size[least] for number in numbers)
 
 
 def _is_exact(config: Config, params: Tensors) -> bool:
-    """True if the bytes depend on the shapes alone, and the messages on the config alone."""
+    """Return True if the bytes depend only on the shapes, and the messages only on the config."""
     for codec in (config.push, config.pull):
         sizes = [codec.quantizer_of(name).nbytes(x.shape, x.dtype) for name, x in params.items()]
         # In a format that writes numbers as text, a number's bytes are its digits.

@@ -1,4 +1,4 @@
-"""Search for the config that reaches an accuracy first: rank by prediction, and try the best few."""
+"""Search for the config that reaches an accuracy first: rank configs by prediction, and run the best few."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ PROBE_STEPS, TRIED = 300, 3
 
 @dataclass(frozen=True)
 class Choice:
-    """One candidate. Seconds are from the first step until it reaches the accuracy; None if it never does."""
+    """One candidate. Its seconds are from the first step until it reaches the accuracy; None if it never does."""
 
     config: Config
     """The config, with as many steps as it needs."""
@@ -45,7 +45,7 @@ class Choice:
     measured_s: float | None = None
     """None if it was not tried; virtual seconds if it was tried on `Simulated`."""
     accuracy: float | None = None
-    """At the end of its run."""
+    """The accuracy at the end of its run."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Tuning:
 
     @property
     def regret(self) -> float:
-        """The extra time of the first choice over the best tried one, as a share; 0 if the first was the best."""
+        """The share by which the first choice takes longer than the best tried one; 0 if the first is the best."""
         times = self._times
         return times[0] / min(times) - 1 if times else 0.0
 
@@ -116,13 +116,13 @@ def tune(
     progress: bool | Callable[[str, float], None] = False,
     watch: bool | Callable[[str, float], None] = False,
 ) -> Tuning:
-    """Rank configs by the predicted seconds to an accuracy on the held-out rows, and try the best of them.
+    """Rank configs by the predicted seconds until an accuracy on the held-out rows, and run the best of them.
 
-    The network is a ``link``, which every candidate gets; a ``cluster``, as in `predict`; that of an ``engine`` of
-    `Hosts`; or, without any of these, this machine's bare transport. ValueError for two of them, or no accuracy.
+    The network is a ``link`` for every candidate, a ``cluster`` as in `predict`, or that of an ``engine`` of `Hosts`.
+    Without any of these, it is this machine's bare transport. ValueError for two networks, or no accuracy.
 
     Seconds per step are predicted from one calibration for each codec. Steps are counted in short probing runs, of at
-    most the candidate's steps. Other consistencies are probed as BSP, which flatters them.
+    most the candidate's steps. Every consistency is probed as BSP, which makes the others look better than they are.
 
     The best ``tried`` of the ``candidates`` (None: 30 made from ``start`` by `candidates_of`) are run on ``engine``,
     for as many steps as they need. None means `Processes`, or on a cluster `Simulated` with the calibrations; `Ray`
@@ -183,7 +183,7 @@ def tune(
 
 
 def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engine, Machines | None]:
-    """The engine of the tried runs, and the cluster. ValueError if they have different networks."""
+    """Return the engine of the tried runs, and the cluster. ValueError if they have different networks."""
     if engine is None:
         return (Simulated(cluster=cluster) if cluster else Processes()), cluster
     chosen: Engine = build("engine", engine)
@@ -202,14 +202,14 @@ def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engi
 
 
 def _with_calibration(engine: Engine, calibration: Calibration) -> Engine:
-    """The engine; a simulation gets the calibration that predicted its config."""
+    """Return the engine; a simulation gets the calibration that predicted its config."""
     if isinstance(engine, Simulated) and engine.calibration is None:
         return replace(engine, calibration=calibration)
     return engine
 
 
 def candidates_of(start: Config) -> Iterator[Config]:
-    """Six push codecs, each with one server, two servers, one that answers in float16, and two all-reduces."""
+    """Yield six push codecs, each with one server, two servers, one server with float16 pulls, and two all-reduces."""
     ways: tuple[tuple[Exchange, int, Codec], ...] = (
         (PS(), 1, Codec()),
         (PS(), 2, Codec()),
@@ -232,7 +232,7 @@ def candidates_of(start: Config) -> Iterator[Config]:
 
 
 def _arithmetic(config: Config) -> str:
-    """The fields that determine a run's parameters; the exchange of exact gradients is not among them."""
+    """Return the fields that determine a run's parameters; the exchange is not one of them if gradients are exact."""
     same = replace(config, link=None, delays=None, overlap=False, consistency=BSP())
     if config.push.quantizer == Exact() and config.pull.quantizer == Exact() and config.aggregator == Mean():
         same = replace(same, push=Codec(), pull=Codec(), exchange=PS(), servers=1)
@@ -240,7 +240,7 @@ def _arithmetic(config: Config) -> str:
 
 
 def words(config: Config) -> str:
-    """The fields in which candidates differ, as a short text."""
+    """Return, as a short text, the fields in which candidates differ."""
     push = ", ".join(repr(stage) for stage in (config.push.quantizer, config.push.memory) if stage != Codec().memory)
     pull = "" if config.pull == Codec() else f", pull {config.pull.quantizer!r}"
     how = (

@@ -1,6 +1,6 @@
 """Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything.
 
-Its names come from `minips.lab.face`, which is imported when one is first used: the processes of
+The names come from `minips.lab.face`. It is imported when a name is first used, since the processes of
 `minips.lab.measure` need neither widgets nor pictures.
 """
 

@@ -22,12 +22,12 @@ STAGES: dict[str, tuple[str, ...]] = {
     **{f"pull {kind}": ("pull", kind) for kind in _CODEC},
     **{kind: (kind,) for kind in _WHOLE},
 }
-"""The dropdowns: the label, and the path of the stage in the config; its kind comes last."""
+"""Maps each dropdown's label to the path of its stage in the config; the stage's kind comes last."""
 
 SIZES = (
     *("workers", "servers", "placement", "steps", "epochs", "batch size", "sampling", "accumulate", "overlap", "seed"),
 )
-"""The config's other fields with a control."""
+"""The config's other fields that have a control."""
 
 LOCAL, INNER = "local", "inner optimizer"
 """The controls of the config's local steps: their number, if any, and their optimizer."""
@@ -43,7 +43,7 @@ SLOWER: dict[str, tuple[type, dict[str, Any]]] = {
     ),
     "random compute": (bool, {"help": "draw each step's compute time at random, with that mean"}),
 }
-"""The controls of the config's link and delays: type and metadata."""
+"""Maps each control of the config's link and delays to its type and metadata."""
 
 FIRST = (
     *("quantizer", "memory", "serializer", "compressor", "transport", "aggregator", "consistency", "optimizer"),
@@ -51,14 +51,14 @@ FIRST = (
 )
 """The rows for a first run; the others are folded under More."""
 CROWD = 16
-"""More processes than this, and than the machine's cores, get a warning."""
+"""The page warns if a config has more processes than this and than the machine has cores."""
 REST = ", more"
 """The suffix for the row with a stage's other fields."""
 NARROW = {"memory": 0, "transport": 0}
-"""The number of a stage's fields shown under it, if not one; the others are under More."""
+"""Maps a kind to the number of its fields shown under it, if that is not one; the others are under More."""
 
 STRAGGLER_MS = 10.0
-"""The compute time added for a straggler."""
+"""The compute time that is added for a straggler, in ms."""
 
 
 def row_label(name: str) -> str:
@@ -79,7 +79,7 @@ class Column(Controls):
         """The error in the controls' values, if any."""
         self.code = ipywidgets.HTML()
         self.rows: dict[str, Row] = {}
-        """By name, in order; a stage's other fields have their own row."""
+        """Maps a name to its row, in order; a stage's other fields have their own row."""
         for label, path in {**STAGES, INNER: ("optimizer",)}.items():
             owner: Any = None
             stage: Any = (config.local or LocalSteps()) if label == INNER else config
@@ -141,14 +141,14 @@ class Column(Controls):
         if values["bandwidth"]:
             link = Link(bandwidth_bps=values["bandwidth"], latency_s=values["latency"] / 1e3)
         last = values["workers"] - 1
-        known = base.delays.slow if base.delays else {}  # only the last worker's has a control
+        known = base.delays.slow if base.delays else {}  # only the last worker's factor has a control
         slow = {worker: factor for worker, factor in known.items() if worker < last and worker != base.workers - 1}
         if values["straggler"] != 1:
             slow[last] = values["straggler"]
         if values["compute"] > 0 or slow:
             delays = Delays(seconds=values["compute"] / 1e3, slow=slow, exponential=values["random compute"])
         sizes = {label.replace(" ", "_"): values[label] for label in SIZES}
-        if sizes["epochs"] is not None:  # they replace steps
+        if sizes["epochs"] is not None:  # epochs replace steps
             sizes["steps"] = Config.steps
         return dataclasses.replace(
             base,
@@ -180,7 +180,7 @@ class Column(Controls):
         self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
 
     def _straggle(self, change: Any) -> None:
-        """A straggler needs some compute time to be slow: add some with it, and remove it with it."""
+        """Add some compute time together with a straggler, since it is slow only if steps take time, and remove it."""
         compute, straggler = self.fields["compute"], self.fields["straggler"]
         if compute.wrong or straggler.wrong:
             return

@@ -20,11 +20,11 @@ from minips.stage import Stage, Value, names, stage_class
 from minips.words import BOUNDS, check_limits, default_of
 
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
-"""By a field's unit, the unit that a control shows instead, and the factor to it."""
+"""Maps a field's unit to the unit that a control shows instead, and the factor between them."""
 
 STYLE = {"description_width": "136px"}
 PARTS = ("layout", "style")
-"""The widgets that a widget may have besides its children."""
+"""The attributes of a widget, other than its children, that may be widgets."""
 LAYOUT = {"width": "auto", "margin": "1px 4px"}
 
 
@@ -55,7 +55,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
 
     @property
     def number(self) -> Any:
-        """The number in the field's own unit, None for nothing. ValueError if it is not a number, or out of range."""
+        """The number in the field's own unit; None if empty. ValueError if it is not a number, or out of range."""
         text = self.value.strip()
         if self._optional and text in ("", "none", "None"):
             return None
@@ -92,7 +92,7 @@ class Row:
 
     panel: Any
     controls: dict[str, Any]
-    """By name; a dropdown of stages, or a single control, is ``""``."""
+    """Maps names to controls; a dropdown of stages, or a single control, has the name ``""``."""
 
 
 class StagePicker:
@@ -122,7 +122,7 @@ class StagePicker:
         """The stage that the controls describe. ValueError, in a sentence, if that stage is not possible."""
         try:
             values = {name: read(widget) for name, widget in self.fields.items()}
-        except ValueError as error:  # its text begins with the field's name
+        except ValueError as error:  # the error's text begins with the field's name
             raise ValueError(f"{self._cls.__name__}.{error}") from None
         if isinstance(self._base, Stage):
             return dataclasses.replace(self._base, **values)  # type: ignore[type-var]
@@ -134,14 +134,14 @@ class StagePicker:
         self.dropdown.value = stage.name
 
     def refresh(self) -> None:
-        """Offer stages registered since, also a class that was defined again."""
+        """Offer also stages registered since the last call, and use the new class if one was defined again."""
         known, chosen = tuple(names(self.kind)), self.dropdown.value
         if known != self.dropdown.options:
             self.dropdown.unobserve(self._on_select, "value")
-            self.dropdown.options = known  # selects the first one
+            self.dropdown.options = known  # this selects the first one
             self.dropdown.value = chosen
             self.dropdown.observe(self._on_select, "value")
-        if stage_class(self.kind, chosen) is not self._cls:  # its cell was run again
+        if stage_class(self.kind, chosen) is not self._cls:  # the class's cell was run again
             before = {name: widget.value for name, widget in self.fields.items()}
             self._select(chosen)
             for name, value in before.items():
@@ -195,7 +195,7 @@ def bare(widget: Any) -> Any:
 
 
 class WithTooltip(ipywidgets.VBox):  # type: ignore[misc]
-    """A control with its note, if it has one, and its tooltip over the whole control; ipywidgets shows it only on the
+    """A control with its note, if it has one. Its tooltip covers the whole control; ipywidgets shows it only on the
     control's name.
     """
 
@@ -217,7 +217,7 @@ def with_tooltip(widget: Any) -> WithTooltip:
 
 
 def labelled_html(before: str, shown: str) -> str:
-    """A description of which the page shows only the last part."""
+    """Return a description that the page shows only in part: ``shown``, without ``before``."""
     return f"<span class='minips-told'>{html.escape(before)} </span>{html.escape(shown)}"
 
 
@@ -244,7 +244,7 @@ class Controls:
 
     @property
     def wrong(self) -> bool:
-        """True if something is wrong with the typed numbers."""
+        """True if a typed number is wrong."""
         return any(getattr(widget, "wrong", "") for widget in self.controls.values())
 
     def read(self) -> dict[str, Any]:
@@ -253,7 +253,7 @@ class Controls:
         return stages | {label: read(widget) for label, widget in self.fields.items()}
 
     def refresh(self) -> None:
-        """Offer stages registered since."""
+        """Offer also stages registered since the last call."""
         for picker in self.pickers.values():
             picker.refresh()
 
@@ -280,7 +280,7 @@ class Form(Controls):
 
 
 def help_html(*parts: Controls) -> str:
-    """The names of all controls, without their part's, and their help, folded, as HTML."""
+    """Return a folded HTML table of all controls: their names, without the name of their part, and their help."""
     words = {
         one.full_name.removeprefix(f"{part.name} "): one.tooltip for part in parts for one in part.controls.values()
     }
@@ -288,8 +288,8 @@ def help_html(*parts: Controls) -> str:
 
 
 def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None]) -> dict[str, Any]:
-    """A widget for each field that a simple widget can hold, with the value's content or, for a class, the default. A
-    field that contradicts itself gets none: the class will raise the error when a stage is made.
+    """Return a widget for each field that a simple widget can hold, with the value's content or a class's default. A
+    field that contradicts itself has no widget; the class raises the error when a stage is made.
     """
     fields: dict[str, Any] = {}
     try:
@@ -312,7 +312,7 @@ def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None
 
 
 def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any:
-    """A widget for a field of this type and metadata; None if no simple widget can hold the type."""
+    """Return a widget for a field of this type and metadata; None if no simple widget can hold the type."""
     arms = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
     kind = next((arm for arm in arms if arm is not type(None)), hint)
     unit = metadata.get("unit") or ""
@@ -337,10 +337,10 @@ def control(hint: Any, metadata: Any, value: Any, label: str, field: str) -> Any
 
 
 def read(widget: Any) -> Any:
-    """The value of a widget made by `control`. ValueError, in a sentence, if it is not a number, or out of range."""
+    """Return the value of a widget made by `control`. ValueError, with a sentence, if it is not a number in range."""
     return widget.number if isinstance(widget, Number) else widget.value
 
 
 def sentence(text: str, verdict: str = "That does not work.") -> str:
-    """An error or a warning as HTML that screen readers announce."""
+    """Return an error or a warning as HTML that screen readers announce."""
     return f"<div role='alert' class='minips-alert'><b>{verdict}</b> {html.escape(text)}</div>"

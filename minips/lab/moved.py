@@ -1,6 +1,6 @@
-"""Old names of modules that went to a course: importing one still works, and warns once, with the new name.
+"""Old names of modules that moved to a course. Importing one still works, and warns once with the new name.
 
-A course keeps them as ``MOVED``: by the old name, the modules that have between them what the old one had.
+A course's ``MOVED`` maps each old name to the modules that now contain the old module's contents.
 """
 
 import sys
@@ -14,11 +14,11 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 PACKAGES = ("minips.lab.course", "minips.lab.measure")
-"""Where modules were."""
+"""The packages that contained the old modules."""
 
 
 class Moved(MetaPathFinder, Loader):
-    """Finds what nobody else finds."""
+    """Finds moved modules that no other finder finds."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         known = name.rpartition(".")[0] in PACKAGES and any(new_names(name))
@@ -34,13 +34,13 @@ class Moved(MetaPathFinder, Loader):
 
 
 def new_names(old: str) -> Iterator[str]:
-    """The modules that have what the old one had; none where no course knows it."""
+    """Yield the modules that contain the old one's contents; none if no course lists it."""
     for entry in entry_points(group="minips.course"):
-        with suppress(Exception):  # which is told where the course is needed
+        with suppress(Exception):  # the error is raised again when the course is used
             yield from getattr(import_module(entry.module), "MOVED", {}).get(old, ())
 
 
 def install() -> None:
-    """Let Python ask here for modules that it does not find."""
+    """Let Python ask `Moved` for modules that it does not find."""
     if not any(isinstance(finder, Moved) for finder in sys.meta_path):
         sys.meta_path.append(Moved())

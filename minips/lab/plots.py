@@ -90,8 +90,8 @@ def loss(
     step_bytes: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Training loss against seconds, megabytes sent by the workers, or steps. In place of a run, its rows so far are
-    enough; ``step_bytes`` then gives, by name, the bytes that the workers send per step.
+    """Plot training loss against seconds, megabytes sent by the workers, or steps. An unfinished run's rows can replace
+    the run; ``step_bytes`` then maps its name to the bytes that the workers send per step.
     """
     ax = ax or _new(6.4, 3.6)
     for look, (label, run) in zip(cycle(LOOKS), _by_name(runs).items(), strict=False):
@@ -116,8 +116,8 @@ def loss(
 
 
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-    """A bar for each span: milliseconds of one push and its pull, workers' and servers' time together. The legend says
-    how many messages were planned (`minips.Codec`): their encoding and decoding calls no stage.
+    """Draw a bar for each span: milliseconds of one push and its pull, of workers and servers together. The legend
+    gives the number of planned messages (`minips.Codec`), whose encoding and decoding call no stage.
     """
     named = {_and_planned(label, run): run for label, run in _by_name(runs).items()}
     means = {
@@ -133,8 +133,8 @@ def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
 
 
 def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Bars for each span, predicted and measured: milliseconds of one push and its pull; ``total`` is a step of all
-    workers. If one of the two does not count a span, text takes the place of its bar.
+    """Draw predicted and measured bars for each span: milliseconds of one push and its pull. ``total`` is a step of all
+    workers. If the prediction or the run does not count a span, a text replaces its bar.
     """
     rows = [row for row in comparison.rows if row[1] or row[2]]
     ax = ax or _new(6.4, 0.8 + 0.35 * len(rows))
@@ -146,8 +146,8 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """A row of bars for each worker and server, between two times (None: eight steps in the middle of the run). The
-    legend says how many messages of the whole run were planned.
+    """Draw a row of bars for each worker and server, between two times (None: eight steps in the middle of the run).
+    The legend gives the number of planned messages in the whole run.
     """
     middle, half = run.seconds / 2, 4 * run.seconds_per_step
     start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
@@ -170,7 +170,7 @@ def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes |
 
 
 def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
-    """A histogram of staleness: gradients by the age, in versions, of the parameters they were computed from."""
+    """Draw a histogram of staleness: the age, in versions, of the parameters that each gradient was computed from."""
     ax = ax or _new(6.4, 3.2)
     named = _by_name(runs)
     for look, label, run, aside, width in _bars(named):
@@ -187,7 +187,7 @@ def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
 def contenders(
     series: Mapping[str, Mapping[str, tuple[float, float, float]]], *, label: str, ax: Axes | None = None
 ) -> Axes:
-    """A bar for each contender in each series, on a logarithmic axis; ``label`` is its name and unit.
+    """Draw a bar for each contender in each series, on a logarithmic axis named ``label``, which includes the unit.
 
     A bar is (median, lower quartile, upper quartile): it ends at the median, with a whisker between the quartiles.
     """
@@ -211,11 +211,11 @@ def pareto(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """A mark for each run, by two columns of a table (None for ``y``: a loss, as in `RunTable.pareto`), and the Pareto
-    front: a line joins its runs, which have other marks and their names, or the differences in their configs.
+    """Plot runs by two columns of a table (None for ``y``: a loss, as in `RunTable.pareto`). A line joins the runs of
+    the Pareto front, which have another mark and a label: the name, or the config fields that differ.
 
-    Diverged runs have another mark, and runs without numbers have none. ``table.pareto(x, y)`` is the front as a text
-    table, and raises the same ValueErrors.
+    Diverged runs have a third mark, and runs without numbers have none. ``table.pareto(x, y)`` returns the front as a
+    text table, and raises the same ValueErrors.
     """
     table = table if isinstance(table, RunTable) else RunTable(table)
     y = y or table.objectives[1]
@@ -255,7 +255,7 @@ _AXES: dict[str, tuple[str, float]] = {
     "validation_loss": ("validation loss", 1),
     "accuracy": ("accuracy (share of held-out rows)", 1),
 }
-"""A column's axis: its name with the unit, and the factor for its figures."""
+"""Maps a column to its axis: the name with the unit, and the factor for its figures."""
 
 
 def _pairs(table: RunTable) -> Iterator[tuple[dict[str, Any], Run]]:
@@ -267,7 +267,7 @@ def _scale(column: str, value: float) -> float:
 
 
 def _row_name(row: Mapping[str, Any]) -> str:
-    """A row's name, or the config fields that differ between rows."""
+    """Return a row's name, or the config fields that differ between rows."""
     fields = {
         name.rpartition(".")[2]: value for name, value in row.items() if name not in FIGURES and value is not None
     }
@@ -276,7 +276,7 @@ def _row_name(row: Mapping[str, Any]) -> str:
 
 
 def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
-    """The codec with the fastest step, by link bandwidth and gradient size: predicted as areas, measured as marks.
+    """Draw the codec with the fastest step for each link bandwidth and gradient size: areas predicted, marks measured.
 
     A mark has the look of the fastest measured codec, and a black edge if that is not the predicted one.
     """
@@ -303,7 +303,7 @@ def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
 
 
 def _edges(points: NDArray[Any]) -> NDArray[Any]:
-    """The borders between points on a logarithmic axis, and as far beyond the first and the last point."""
+    """Return the borders between points on a logarithmic axis, and outer borders at the same distance from the ends."""
     logs = np.log10(points)
     half = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.5])
     return np.asarray(10 ** np.concatenate([logs[:1] - half[:1], logs[:-1] + np.diff(logs) / 2, logs[-1:] + half[-1:]]))
@@ -317,8 +317,8 @@ def check_ending(file: str) -> None:
 
 
 def save(ax: Axes, file: str) -> None:
-    """Write the picture to a file, in the format of its ending, and close it. A file without an ending gets that of
-    matplotlib's default format. OSError as in `files.write`.
+    """Write the picture to a file, in the format of the file's ending, and close the picture. A file without an ending
+    gets the ending of matplotlib's default format. OSError as in `files.write`.
     """
     figure, content = _figure(ax), io.BytesIO()
     usual = figure.canvas.get_default_filetype()
@@ -329,7 +329,7 @@ def save(ax: Axes, file: str) -> None:
 
 
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
-    """The path of data through a config's stages: down in a worker, up in a server, and back."""
+    """Draw the path of data through a config's stages: down in a worker, up in a server, and back."""
     config = config or Config()
     coding = ("memory", "quantizer", "serializer", "compressor")
     worker = [("problem", "gradients: named arrays"), *((kind, getattr(config.push, kind)) for kind in coding)]
@@ -381,7 +381,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float]) -> No
 
 
 def _stage(what: Any) -> str:
-    """A stage as code, shortened if it does not fit into a box; text as it is."""
+    """Return a stage as code, shortened if it does not fit into a box; return a text unchanged."""
     text = what if isinstance(what, str) else code(what, package=False)
     return text if len(text) <= 36 else f"{type(what).__name__}(…)"
 
@@ -397,13 +397,13 @@ def _by_name(runs: Any) -> dict[str, Any]:
 
 
 def _and_planned(label: str, run: Run) -> str:
-    """The label, and how many of the run's messages were planned."""
+    """Return the label with the number of the run's planned messages."""
     planned = run.trace.planned.total()
     return f"{label} ({planned} planned)".lstrip() if planned else label
 
 
 def _bars(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:
-    """Look, label and content of each series, and its bars' offset from their names and their thickness."""
+    """Yield each series' look, label and content, its bars' offset from their names, and their thickness."""
     thick = 0.8 / max(len(series), 1)
     for i, (look, (label, content)) in enumerate(zip(cycle(looks), series.items(), strict=False)):
         yield look, label, content, (i - (len(series) - 1) / 2) * thick, thick
@@ -412,7 +412,7 @@ def _bars(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[
 def _times(
     ax: Axes, names: Sequence[str], series: Mapping[str, Sequence[float | None]], looks: Sequence[Look] = LOOKS
 ) -> None:
-    """Bars of seconds, labelled with milliseconds to two significant digits, one for each name in each series."""
+    """Draw a bar of seconds for each name in each series, labelled with milliseconds to two significant digits."""
     for look, label, seconds, aside, height in _bars(series, looks):
         values = [1e3 * (each or 0.0) for each in seconds]
         bars = ax.barh(np.arange(len(names)) + aside, values, height, label=label, **look.area)

@@ -24,7 +24,7 @@ class Record(NamedTuple):
     prediction: Prediction | None
 
     def row(self) -> dict[str, Any]:
-        """The run as a line of CSV: plain values in seconds and bytes, the config as JSON."""
+        """Return the run as a line of CSV: plain values in seconds and bytes, and the config as JSON."""
         run = self.run.to_dict()
         config, losses, spans, stale = (run.pop(name) for name in ("config", "losses", "spans", "staleness"))
         run = {name: value for name, value in run.items() if name not in ("events", "evaluations", "name")}
@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
 
 def in_words(runs: Mapping[str, Run]) -> str:
-    """The results of the runs, in one line."""
+    """Return the results of the runs in one line."""
     parts = []
     for side, run in runs.items():
         parts.append(f"{side}{_ending(run)}: {_outcome(run)}, {run.seconds:.2f} s, {run.bytes_sent / 1e6:.3f} MB sent.")
@@ -67,7 +67,7 @@ def predicted_step(prediction: Prediction, run: Run) -> str:
 
 
 def table(runs: Mapping[str, Run]) -> str:
-    """The runs side by side, as HTML."""
+    """Return an HTML table of the runs, side by side."""
     columns: dict[str, dict[tuple[str, int], str]] = {side: {} for side in runs}
     for side, run in runs.items():
         for name, value in run.rows():  # several events have one name
@@ -78,7 +78,7 @@ def table(runs: Mapping[str, Run]) -> str:
 
 
 def history(records: Sequence[Record]) -> str:
-    """All runs so far, the last one first, as HTML."""
+    """Return an HTML table of all runs so far, the last one first."""
     rows = [
         {
             "Run": str(record.number),
@@ -96,7 +96,7 @@ def history(records: Sequence[Record]) -> str:
 
 
 def changes(config: Config) -> str:
-    """A config's fields that differ from the defaults, as a line of code."""
+    """Return, as a line of code, a config's fields that differ from the defaults."""
     text = " ".join(code(config).split()).replace("( ", "(").replace(", )", ")")
     return text.removeprefix("ps.Config(").removesuffix(")") or "as it comes"
 
@@ -113,7 +113,7 @@ def to_csv(records: Sequence[Record]) -> str:
 
 
 def _ending(run: Run) -> str:
-    """Why a run ended early; empty if it did not."""
+    """Return the reason why a run ended early; empty if it did not."""
     return " (stopped)" if run.stopped else " (diverged)" if run.diverged else ""
 
 

@@ -46,7 +46,7 @@ def show(thing: Any) -> Listing:
 
 
 def code(value: Any, indent: int = 0, package: bool = True) -> str:
-    """The code that makes a value, with only the fields that differ from the defaults, wrapped into lines.
+    """Return the code that makes a value, with only the fields that differ from the defaults, wrapped into lines.
 
     >>> print(code(minips.Config(workers=2, push=minips.Codec(quantizer=minips.Sign()))))
     ps.Config(
@@ -73,7 +73,7 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
 
 
 def _place(target: Any, line: int) -> str:
-    """The file's path relative to the package, never this machine's path."""
+    """Return the file's path relative to the package; it never contains the path on this machine."""
     if getattr(target, "__module__", "") == "__main__":
         return "written in this notebook"
     package = Path(minips.__file__).parent

@@ -18,7 +18,7 @@ WIDE: dict[str, Any] = {"layout": {"width": "auto"}, "style": {"description_widt
 DPI = 110
 """Pixels of a picture per inch of its figure."""
 WIDE_IN, NARROW_IN = 7.6, 3.7
-"""The width of a figure for a wide page, and for a narrow page, where the wide one's letters would be too small."""
+"""A figure's width for wide pages and for narrow pages, on which a wide figure's letters would be too small."""
 NARROW_PX = 640
 """Narrower panels show the narrow form of their pictures."""
 

@@ -37,7 +37,7 @@ REDRAW_S = 0.5
 """The shortest time between two pictures of an unfinished run."""
 SIDES = ("A", "B")
 REAL = ("processes", "threads", "hosts", "ray")
-"""The engines on offer, if installed: those with real seconds."""
+"""The engines that the panel offers if they are installed: those that measure real seconds."""
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
     "fewer values": {"B": {"push": Codec(TopK(0.05), ErrorFeedback())}},
@@ -45,16 +45,15 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "a straggler": {"AB": {"workers": 4, "delays": Delays(0.01, slow={3: 4.0})}, "B": {"consistency": ASP()}},
     "no server": {"B": {"exchange": RingAllReduce()}},
 }
-"""The changes that each makes to the configs that the workbench was opened with: to both, and to B alone."""
+"""Maps each preset to its changes to the configs that the workbench was opened with: to both, and only to B."""
 
 
 class Workbench(Interactive):
-    """Two columns of controls, A and B, each a whole `Config`; run one or both, and compare them.
+    """Two columns of controls, A and B, for a whole `Config` each. Run one or both, and compare them.
 
-    ``problem`` None: softmax regression on the digits. ``configs``: one that both columns start from, or one for each.
-    ``engine`` None: processes. With ``predict``, each run is predicted before it starts, for which its stages are
-    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can do the same as the
-    panel:
+    ``problem`` None: softmax regression on the digits. ``configs``: one config with which both columns start, or one
+    for each. ``engine`` None: processes. With ``predict``, each run is predicted before it starts, after its stages are
+    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can do the same:
 
     >>> bench = Workbench(engine="threads")
     >>> bench.columns["B"].controls["quantizer"].value = "sign"
@@ -76,7 +75,7 @@ class Workbench(Interactive):
         self.problem = problem or SoftmaxRegression(*datasets.digits())
         self.engine: Engine | str = engine or "processes"
         self._starts = [starts[0], starts[-1]]
-        number = numbered_name("")  # of this workbench, if another cell has one too
+        number = numbered_name("")  # this workbench's number, if another cell has a workbench too
         self.columns = {
             side: Column(f"{side} {number}".strip(), config) for side, config in zip(SIDES, self._starts, strict=True)
         }
@@ -86,7 +85,7 @@ class Workbench(Interactive):
         self._rows: dict[str, list[tuple[float, int, float]]] = {}
         self._predictions: dict[str, cost.Prediction | None] = {}
         self._unpredicted: dict[str, str] = {}
-        """Why a column's run has no prediction."""
+        """Maps a column to the reason why its run has no prediction."""
         self._calibrations: list[tuple[Config, cost.Calibration]] = []
         self._build(predict, number)
 
@@ -186,7 +185,7 @@ class Workbench(Interactive):
         self.tabs = ipywidgets.Tab([*sections.values()], titles=(*sections,), layout={"display": "none"})
         self.tabs.observe(lambda change: self._draw_tab(), "selected_index")
         self._undrawn: dict[str, Callable[[], None]] = {}
-        """The functions that draw the tabs not opened since the last run."""
+        """The functions that draw the tabs that were not opened since the last run."""
         as_code = ipywidgets.Accordion([code], titles=("The configs as code",))
         halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
         main = ipywidgets.GridBox([ipywidgets.VBox([first, *errors]), self.loss.panel], layout=halves)
@@ -198,7 +197,7 @@ class Workbench(Interactive):
         self._mark_differences()
 
     def _grid(self, names: Sequence[str]) -> Any:
-        """Rows with a name and the two columns' controls."""
+        """Return rows, each with a name and the two columns' controls."""
         cells: list[Any] = [
             ipywidgets.HTML(f"<b><span class='minips-look' style='color:{look.colour}'>{mark}</span> {side}</b>")
             for mark, side, look in zip(("", "━●", "╌■"), ("", *SIDES), (plots.LOOKS[0], *plots.LOOKS), strict=False)
@@ -284,7 +283,7 @@ class Workbench(Interactive):
             self._rows[side] = list(run.losses)
 
     def _predict(self, side: str, config: Config) -> cost.Prediction | None:
-        """The predicted cost of the run; None if it is not wanted, or not possible."""
+        """Return the predicted cost of the run; None if predictions are off, or it is not possible."""
         self._unpredicted.pop(side, None)
         if not self.predict.value:
             return None
@@ -302,7 +301,7 @@ class Workbench(Interactive):
                 self._calibrations.append((alone, calibration))
             hosts = Hosts() if self.engine == "hosts" else self.engine if isinstance(self.engine, Hosts) else None
             return cost.predict(self.problem, config, calibration, engine=hosts)
-        except Exception as error:  # a broken stage will raise this in its run, too
+        except Exception as error:  # a broken stage raises the same error in its run
             self._unpredicted[side] = str(error)
             return None
 
@@ -326,7 +325,7 @@ class Workbench(Interactive):
         self.loss.show(words, draw, (4.0, 3.7 if known else 1.9))
 
     def _step_bytes(self, side: str) -> float | None:
-        """Bytes that the workers send per step: measured once the run is over, predicted before."""
+        """Return the bytes that the workers send per step: as measured once the run has ended, or as predicted."""
         run, prediction = self.runs.get(side), self._predictions.get(side)
         if run is not None and run.losses and self._rows[side] == run.losses:
             return run.bytes_sent / max(run.losses[-1][1], 1)
@@ -359,7 +358,7 @@ class Workbench(Interactive):
         self.tabs.layout.display = ""
 
     def _draw_tab(self) -> None:
-        """Draw the open tab, if it is not drawn yet: each takes a moment, which Stop should not have to wait for."""
+        """Draw the open tab if it is not drawn yet. Other tabs wait, since drawing all would delay Stop."""
         with self.job.lock:
             draw = self._undrawn.pop(self.tabs.titles[self.tabs.selected_index or 0], None)
         if draw:

@@ -16,13 +16,13 @@ OUTCOMES = {
         "none of these": {"server": 0.04, "tree": 0.12, "ring": 0.12},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "allreduce.1": ["1.5 gradients", "all links work"],
     "allreduce.2": ["only the latencies count", "six latencies"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "allreduce.1": {
@@ -45,7 +45,7 @@ BROKEN = {
         "all places at once": ("t - place + 1, t - place", "t, t"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the ring's formula pays one latency, however many hops there are",
@@ -53,4 +53,4 @@ MUTANT = (
     "return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s",
     "return latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s",
 )
-"""The ring's formula with one latency, as a lecture has it."""
+"""The ring's formula with only one latency, as in a lecture."""

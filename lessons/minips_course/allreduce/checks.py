@@ -19,13 +19,13 @@ from minips.stage import Array
     "four into S.",
 )
 def crossover(function: Any, rng: np.random.Generator) -> str:
-    """Derive crossover, of workers, bandwidth and latency: the bytes at which ring and tree cost the same."""
+    """Derive crossover, a function of workers, bandwidth and latency: the bytes where ring and tree cost the same."""
     refuse_if(not callable(function), f"Expected the function crossover, got {function!r}.")
     for workers in (4, 8, 2, 3, 5, *map(int, rng.integers(6, 300, size=20))):
         bandwidth, latency = float(10 ** rng.uniform(5, 10)), float(10 ** rng.uniform(-6, -1))
         with case(f"crossover(workers={workers}, bandwidth={bandwidth:.3g}, latency={latency:.2g})"):
             size = number(function(workers, bandwidth, latency))
-            refuse_if(not 0 <= size < math.inf, f"is {size}, which is no number of bytes.")
+            refuse_if(not 0 <= size < math.inf, f"is {size}, which is not a number of bytes.")
             ring, tree = (cost(workers, size, bandwidth, latency) for cost in (ring_allreduce_s, tree_allreduce_s))
             if workers < 4:
                 refuse_if(size > 1e-9, f"is {size:.4g}, but the ring is at least as fast for every size: 0.")
@@ -43,8 +43,8 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
     "need no special case.",
 )
 def line(exchange: Any, rng: np.random.Generator) -> str:
-    """Cut the values into pieces that follow each other down the line."""
-    closed = "A ring closes the line: here the last worker is no neighbour of the first"
+    """Cut the values into pieces that travel down the line one after another."""
+    closed = "A ring closes the line: here the last worker is not a neighbour of the first"
     refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
     conforms(exchange, ps.AllReduce, "Line()")
     for workers in (1, 2, 3, 4, *map(int, rng.integers(5, 10, size=3))):
@@ -66,7 +66,7 @@ def _adds_up(exchange: ps.AllReduce, workers: int, rng: np.random.Generator) -> 
     refuse_if(not isinstance(pieces, int) or pieces < 1, f"pieces({workers}) is {pieces!r}; expected 1 or more.")
     schedules = [exchange.schedule(rank, workers) for rank in range(workers)]
     lengths = {len(hops) for hops in schedules}
-    refuse_if(len(lengths) > 1, f"the ranks have {sorted(lengths)} hops; all need as many.")
+    refuse_if(len(lengths) > 1, f"the ranks have {sorted(lengths)} hops; all need the same number.")
     own: Array = rng.integers(1, 1000, size=(workers, pieces)).astype(float)
     values, sums, turns = own.copy(), own.sum(axis=0), 0.0
     for turn, hops in enumerate(zip(*schedules, strict=True)):
@@ -81,13 +81,13 @@ def _adds_up(exchange: ps.AllReduce, workers: int, rng: np.random.Generator) -> 
 
 
 def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
-    """All ranks' next hop at once."""
+    """Return the values after all ranks' next hop."""
     after = values.copy()
     for rank, hop in enumerate(hops):
         if hop.to is not None:
-            refuse_if(abs(hop.to - rank) != 1, f"rank {rank} sends to {hop.to}, which is no neighbour.")
+            refuse_if(abs(hop.to - rank) != 1, f"rank {rank} sends to {hop.to}, which is not a neighbour.")
             deaf = hops[hop.to].source != rank
-            refuse_if(deaf, f"rank {rank} sends to {hop.to}, which does not listen to it.")
+            refuse_if(deaf, f"rank {rank} sends to {hop.to}, which does not receive from it.")
         if hop.source is not None:
             other = hops[hop.source]
             refuse_if(other.to != rank, f"rank {rank} waits for {hop.source}, which does not send to it.")

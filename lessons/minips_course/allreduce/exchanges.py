@@ -1,5 +1,5 @@
-"""Exchanges: a tree in pieces, a line of workers, and a pull beside a neighbour's. The notebook imports
-them.
+"""Two exchanges, a tree in pieces and a line of workers; and the time of pulls while a neighbour pulls from the same
+server.
 """
 
 import threading
@@ -16,10 +16,10 @@ from minips.stage import Tensors, option
 
 @dataclass(frozen=True)
 class TreeInPieces(ps.AllReduce):
-    """Up a tree with two children at each node, and down again, in pieces that follow each other.
+    """Sends pieces, one after another, up a tree with two children at each node, and down again.
 
-    The children of rank r are 2r + 1 and 2r + 2. In one hop of two a node takes in a piece of its first child, in the
-    other one a piece of its second. Source: Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth
+    The children of rank r are 2r + 1 and 2r + 2. In even hops, a node receives a piece from its first child, and in
+    odd hops from its second. Source: Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth
     broadcast, reduction and scan", section 2.
     """
 
@@ -34,7 +34,7 @@ class TreeInPieces(ps.AllReduce):
         up = [ps.Hop()] * (2 * (levels + self.chunks - 1) if levels else 0)
 
         def turn(child: int, piece: int) -> int:
-            """The hop in which a child sends a piece up; first children in even hops, second ones in odd hops."""
+            """Return the hop in which a child sends a piece up: an even one for first children, an odd for second."""
             return 2 * (levels - _levels(child + 1) + piece) + (child + 1) % 2
 
         for piece in range(self.chunks):
@@ -51,9 +51,9 @@ class TreeInPieces(ps.AllReduce):
 
 
 def tree_in_pieces_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0, chunks: int = 16) -> float:
-    """Seconds of `TreeInPieces`: ``2Lα + 2(L+k−1)/k · 2S/B`` for L levels and k pieces, two children at a node.
+    """Seconds of `TreeInPieces`, ``2Lα + 2(L+k−1)/k · 2S/B`` for L levels, k pieces, and 2 children a node.
 
-    Each level takes in what its two children send, and the levels work side by side.
+    Each node receives the pieces of its two children, and the levels work at the same time.
     """
     levels, children = _levels(workers), min(2, workers - 1)
     if not levels:
@@ -62,23 +62,23 @@ def tree_in_pieces_s(workers: int, nbytes: float, bytes_per_s: float, latency: f
 
 
 def _levels(workers: int) -> int:
-    """The levels below the root of a tree with two children at each node."""
+    """Return the number of levels below the root of a tree with two children at each node."""
     return workers.bit_length() - 1
 
 
 class DownTheLine(ps.AllReduce):
-    """Workers in a line. Pieces travel from rank 0 to the last one and are added up, and then back the same way.
+    """Workers in a line. Pieces are summed on their way from rank 0 to the last rank, and then travel back.
 
-    A subclass says how many pieces there are, how many turns one way has, and which piece is where in each turn.
+    A subclass defines the number of pieces, the number of turns of one way, and each place's pieces in each turn.
     """
 
     @abstractmethod
     def turns(self, workers: int) -> int:
-        """The number of turns of one way."""
+        """Return the number of turns from one end to the other."""
 
     @abstractmethod
     def turn(self, place: int, t: int) -> tuple[int | None, int | None]:
-        """In turn t, the pieces that come to this place and that go on from it; None, or no piece's number, is none."""
+        """Return the pieces that this place receives and sends in turn t; None or an impossible number means none."""
 
     def schedule(self, rank: int, workers: int) -> list[ps.Hop]:
         last = workers - 1
@@ -100,13 +100,13 @@ class DownTheLine(ps.AllReduce):
 
 
 def only_exchange(nbytes: int, workers: int = 8) -> ps.Problem:
-    """A problem whose gradients cost no time: there is nothing but their exchange."""
+    """Return a problem whose gradients take no time, so that a run consists only of exchanges."""
     nothing = {"w": np.zeros(nbytes // 4, np.float32)}
     return FixedGradients(nothing, nothing, rows=workers)
 
 
 def pulls_s(params: Tensors, link: ps.Link, under_way: int, times: int = 9) -> list[float]:
-    """Seconds of our pulls from a server behind this link, while a neighbour has so many pulls under way."""
+    """Return the seconds of our pulls through this link while a neighbour keeps ``under_way`` pulls in flight."""
     config, enough = ps.Config(workers=2, consistency=ps.ASP(), link=link), threading.Event()
     with (
         ps.Server(params, config).serve() as server,

@@ -1,4 +1,4 @@
-"""Pictures: who sends to whom, and what an exchange costs. The notebook imports them."""
+"""Pictures of the messages of an exchange, and of its cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from minips.lab.plots import LOOKS, MEASURED, PREDICTED, Look, legend_above
 from minips.stage import Array
 
 MARK = Look("black", "X", ":", "")
-"""The look of a seventh way."""
+"""The look of the seventh exchange."""
 
 
 def draw_schedules(exchanges: "Mapping[str, ps.AllReduce]", workers: int = 4) -> None:
-    """Beside each other, who sends to whom in each hop: a line's width is the share of the values that it carries."""
+    """Draw each exchange's messages, hop by hop; a line's width is the share of the values that its message carries."""
     hops = {name: [one.schedule(rank, workers) for rank in range(workers)] for name, one in exchanges.items()}
     widths = [len(ranks[0]) for ranks in hops.values()]
     _, axes = pyplot.subplots(1, len(hops), figsize=(10, 2.8), layout="constrained", sharey=True, width_ratios=widths)
@@ -36,8 +36,8 @@ def draw_schedules(exchanges: "Mapping[str, ps.AllReduce]", workers: int = 4) ->
 
 
 def draw_steps(predicted: Mapping[str, float], took: "Mapping[str, Array]", least: Mapping[str, float]) -> None:
-    """Two bars for each way: what its formula says, with a mark at the least where that is less, and what was measured
-    in each step, the median and the middle half.
+    """Draw two bars for each exchange: the formula's time, with a mark at the least possible time if that is shorter,
+    and the median of the measured steps, with their middle half.
     """
     ax = pyplot.subplots(figsize=(7.4, 3.4), layout="constrained")[1]
     for row, way in enumerate(predicted):
@@ -70,7 +70,7 @@ def draw_costs(
     measured: "Mapping[str, Mapping[float, Array]]",
     label: str,
 ) -> None:
-    """A line for each way, a band below it down to the least time, and marks at the medians of what was measured."""
+    """Draw a line for each exchange, a band from it down to the least time, and marks at the measured medians."""
     ax = pyplot.subplots(figsize=(7.6, 4.2), layout="constrained")[1]
     for way, look in zip(most, (*LOOKS, MARK), strict=False):
         ax.plot(over, 1e3 * most[way], color=look.colour, linestyle=look.dash)
@@ -89,7 +89,7 @@ def draw_over_workers(
     least: "Mapping[str, Array]",
     measured: "Mapping[str, Mapping[float, Array]]",
 ) -> None:
-    """`draw_costs` over the number of workers, each of which is named on the axis."""
+    """Call `draw_costs` with the numbers of workers as its x axis, with a tick at each."""
     draw_costs(over, most, least, measured, "workers")
     ax = pyplot.gca()
     ax.set_xscale("log", base=2)
@@ -97,7 +97,7 @@ def draw_over_workers(
 
 
 def draw_racks(networks: Mapping[str, Any]) -> None:
-    """Graphs of networkx beside each other, with the messages of a ring as arrows."""
+    """Draw graphs of networkx side by side, with the messages of a ring as arrows."""
     import networkx as nx
 
     _, axes = pyplot.subplots(1, len(networks), figsize=(9, 3), layout="constrained")

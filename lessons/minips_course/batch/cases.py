@@ -14,13 +14,13 @@ OUTCOMES = {
         "none of these": {"ratio": 12.0},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "batch.1": ["root", "quarter", "square root"],
     "batch.2": ["curvature is the same", "curvature stays", "three times", "four times"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "batch.1": {
@@ -41,7 +41,7 @@ BROKEN = {
         "one tensor": ("for x in g.values()", "for x in [g['w']]"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the gradients of accumulated batches are added up and not averaged",

@@ -11,7 +11,7 @@ from minips.stage import Array
 
 
 def draw_clouds(clouds: Mapping[int, Array], full: Array, weights: tuple[int, int]) -> None:
-    """Gradients of batches, by their rows, in the plane of two weights; and that of all the rows."""
+    """Draw, in the plane of two weights, the gradients of batches of each size, and the gradient of all the rows."""
     _, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     i, j = weights
     for (rows, drawn), look in zip(clouds.items(), LOOKS, strict=False):
@@ -24,7 +24,7 @@ def draw_clouds(clouds: Mapping[int, Array], full: Array, weights: tuple[int, in
 
 
 def draw_noise(batches: Sequence[int], one: Array, teams: Sequence[int], many: Array, sigma2: float) -> None:
-    """Variances against the rows behind a gradient: measured and by the formula, of one worker and of several."""
+    """Plot a gradient's variance against its number of rows, measured and by the formula, for one and more workers."""
     _, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     dots, line, plain, squares = LOOKS[:4]
     ax.loglog(batches, one[:, 0], color=dots.colour, marker=dots.marker, linestyle="", label="one worker")
@@ -46,10 +46,10 @@ def draw_noise(batches: Sequence[int], one: Array, teams: Sequence[int], many: A
 
 
 def draw_ends(sent: Mapping[str, float], ended: Mapping[str, Array]) -> None:
-    """The ends of runs against the bytes that they sent: a mark for each seed."""
+    """Plot the final loss of runs against the bytes that they sent, with a mark for each seed."""
     _, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
     for (name, losses), look in zip(ended.items(), LOOKS, strict=False):
-        at = sent[name] / 1e3 + np.linspace(-1, 1, len(losses))  # beside each other
+        at = sent[name] / 1e3 + np.linspace(-1, 1, len(losses))  # side by side
         ax.semilogy(at, losses, label=name, color=look.colour, marker=look.marker, linestyle="", alpha=0.7)
     ax.set(xlabel="sent by the workers (kB)", ylabel="loss above the least", xlim=(0, None))
     ax.grid(alpha=0.3)
@@ -58,8 +58,8 @@ def draw_ends(sent: Mapping[str, float], ended: Mapping[str, Array]) -> None:
 
 
 def draw_steps(rates: Sequence[float], ended: Mapping[str, Array], start: float) -> None:
-    """Losses at the end of training against the learning rate: the median of the seeds, and a band from the least to
-    the largest. ``ended`` has an array (rates, seeds) by name.
+    """Plot the final loss against the learning rate: the median of the seeds, and a band from their smallest loss to
+    their largest. ``ended`` maps each name to an array of shape (rates, seeds).
     """
     _, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     for (name, losses), look in zip(ended.items(), LOOKS, strict=False):

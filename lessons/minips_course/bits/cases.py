@@ -12,13 +12,13 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "bits.1": ["9 times", "nine times", "ten times", "10 times"],
     "bits.2": ["no more steps", "as many steps"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "bits.1": {
@@ -39,7 +39,7 @@ BROKEN = {
         "always float32": ("astype(x.dtype)", 'astype("f4")'),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the scale of the signs is half of the mean magnitude",
@@ -47,4 +47,4 @@ MUTANT = (
     "scale = total / max(x.size, 1)",
     "scale = total / max(x.size, 1) / 2",
 )
-"""Signs of the wrong size."""
+"""A sign quantizer with half the right scale."""

@@ -18,7 +18,7 @@ from minips_course.own_server import check_quantizer
     "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
 )
 def topk_bytes(function: Any, rng: np.random.Generator) -> str:
-    """Write topk_bytes, of size and k: the bytes of k float32 values out of size, with their places."""
+    """Write topk_bytes, a function of size and k: the bytes of k float32 values out of size, with their indices."""
     refuse_if(not callable(function), f"Expected the function topk_bytes, got {function!r}.")
     drawn = [
         int(size) for low, high in ((2, 257), (257, 65_537), (65_537, 300_000)) for size in rng.integers(low, high, 3)
@@ -42,7 +42,7 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
     "take a tiny one in its place.",
 )
 def byte_for_each(server: Any, rng: np.random.Generator) -> str:
-    """Send one byte for each value, and a step for each tensor."""
+    """Send one byte for each value, and one step size for each tensor."""
     refuse_if(not isinstance(server, type), f"Expected your class Server, got {server!r}.")
     for method in ("encode", "decode"):
         refuse_if(not callable(getattr(server, method, None)), f"{server.__name__} has no method {method}.")

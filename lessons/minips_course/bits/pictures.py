@@ -11,11 +11,11 @@ from minips.stages.quantizers import Quantizer
 
 HERE, THERE = LOOKS[0].colour, LOOKS[1].colour
 NEVER = 2.0
-"""Where the marks stand of runs that did not get there, times the largest number of the others."""
+"""The position of runs that did not reach 90 %, as a multiple of the largest number of the other runs."""
 
 
 def draw_histogram(values: Array) -> None:
-    """The number of values in each bin."""
+    """Draw a histogram of the values."""
     _, ax = pyplot.subplots(figsize=(6.4, 2.6), layout="constrained")
     ax.hist(values, bins=61, color=HERE)
     ax.set(xlabel="gradient (loss per unit of W)", ylabel="values in a bin")
@@ -23,7 +23,7 @@ def draw_histogram(values: Array) -> None:
 
 
 def draw_before_and_after(x: Array, quantizers: Mapping[str, Quantizer]) -> None:
-    """The histogram of one gradient and of what each quantizer makes of it, two rows of three."""
+    """Draw the histograms of one gradient before and after each of six quantizers, in two rows of three."""
     reach = float(np.abs(x).max())
     bins = np.linspace(-reach, reach, 62).tolist()
     _, axes = pyplot.subplots(2, 3, figsize=(9.6, 4.4), layout="constrained", sharex=True, sharey=True)
@@ -41,7 +41,7 @@ def draw_before_and_after(x: Array, quantizers: Mapping[str, Quantizer]) -> None
 
 
 def draw_until_90(rows: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
-    """Steps and kilobytes of each run of each scheme, by its name; a run that did not get there is infinite."""
+    """Draw steps and kilobytes of each scheme's runs until they read 90 % of the digits; infinity if they never do."""
     _, axes = pyplot.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained", sharey=True)
     for side, (ax, what) in enumerate(zip(axes, ("steps", "kB sent by the four workers"), strict=True)):
         finite = [number for row in rows.values() for number in row[side] if np.isfinite(number)]

@@ -11,13 +11,13 @@ OUTCOMES = {
     },
     "cost.2": {"expected": {"seconds": 0.174}, "otherwise": {"seconds": 0.9}},
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "cost.1": ["no constant", "not constant", "caches", "no straight line", "roughly right"],
     "cost.2": ["0.170", "0.17", "0.074", "0.174", "0.173"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "cost.1": {
@@ -50,7 +50,7 @@ BROKEN = {
         "the wrong way round": ("line.fixed_s, line.each_s", "line.each_s, line.fixed_s"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the predicted bytes are those of one step more",

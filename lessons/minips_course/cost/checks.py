@@ -24,7 +24,7 @@ from minips.stages.quantizers import Parts
     "larger sum counts. The latencies and the gradient happen once on the way there and back.",
 )
 def step_of(function: Any, rng: np.random.Generator) -> str:
-    """Derive the seconds of one of many steps: bytes pushed and pulled, links, latency, and a gradient."""
+    """Derive the seconds of one of many steps from bytes pushed and pulled, links, latency, and a gradient's time."""
     refuse_if(not callable(function), f"Expected the function step_s, got {function!r}.")
     for trial in range(40):
         workers, bandwidth = int(rng.integers(1, 33)), float(10 ** rng.uniform(6, 10))
@@ -42,7 +42,7 @@ def step_of(function: Any, rng: np.random.Generator) -> str:
 
 @dataclass(frozen=True)
 class _Sleepy(ps.Exact):
-    """Takes a while, so much of it whatever the size; and now and then something else takes the processor."""
+    """A stage with a fixed time and a time for each value; now and then, something else takes the processor."""
 
     name: ClassVar[str] = "sleepy"
     fixed_s: float = 0.01
@@ -71,7 +71,7 @@ class _Sleepy(ps.Exact):
     "pairs.",
 )
 def cost_of(function: Any, rng: np.random.Generator) -> str:
-    """Fit a stage: seconds whatever the size, and seconds for each value, of encode and decode together."""
+    """Fit a stage's time: fixed seconds and seconds for each value, for encode and decode together."""
     refuse_if(not callable(function), f"Expected the function cost_of, got {function!r}.")
     stage = _Sleepy(fixed_s=float(rng.uniform(0.008, 0.014)), each_s=float(rng.uniform(4e-8, 8e-8)))
     answer = function(stage)

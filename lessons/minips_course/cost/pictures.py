@@ -1,4 +1,4 @@
-"""Pictures: seconds of calls and lines through them, and a step, predicted beside measured."""
+"""Pictures of the seconds of calls, lines fitted to them, and a step as predicted and as measured."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from minips.cost import Calibration, Comparison
 from minips.lab.plots import LOOKS, MEASURED, PREDICTED, legend_above
 
 Calls = Mapping[int, Sequence[float]]
-"""Seconds of calls, by size in bytes."""
+"""Maps a size in bytes to the seconds of several calls."""
 
 
 def draw_calls(calls: Calls) -> None:
-    """A dot for each call, and the median of each size."""
+    """Plot a dot for each call, and the median for each size."""
     ax = _by_size()
     for size, seconds in calls.items():
         ax.plot([size] * len(seconds), 1e6 * np.array(seconds), "o", color=LOOKS[5].colour, alpha=0.5)
@@ -26,7 +26,7 @@ def draw_calls(calls: Calls) -> None:
 
 
 def draw_fits(calls: Calls, lines: Mapping[str, tuple[float, float]]) -> None:
-    """The median of each size and lines by name: the seconds whatever the size, and those for each byte."""
+    """Plot the median for each size, and named lines, each given as fixed seconds and seconds for each byte."""
     ax, grid = _by_size(), np.geomspace(min(calls), max(calls), 80)
     ax.plot([*calls], 1e6 * _medians(calls), "o", color="black", label="medians")
     for look, (name, (fixed, each)) in zip(LOOKS, lines.items(), strict=False):
@@ -38,7 +38,7 @@ def draw_fits(calls: Calls, lines: Mapping[str, tuple[float, float]]) -> None:
 
 
 def draw_ratios(ratios: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
-    """Predicted over measured: a mark for each series of calls, by name and by size."""
+    """Plot the ratio of predicted to measured time: a mark for each series of calls, by name and by size."""
     ax = _by_size()
     ax.axhline(1, color="black", linewidth=1)
     for look, (name, of_size) in zip((MEASURED, LOOKS[0]), ratios.items(), strict=False):
@@ -52,7 +52,7 @@ def draw_ratios(ratios: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
 
 
 def draw_calibration(calibration: Calibration, values: int) -> None:
-    """A bar for each stage that takes any time: what its line says for a tensor of so many values."""
+    """Draw a bar for each stage that takes any time: its calibrated time for a tensor with this many values."""
     lines = {f"worker {name}": line for name, line in calibration.worker.items()}
     lines |= {f"server {name}": line for name, line in calibration.server.items()}
     micros = {name: 1e6 * line.at(values) for name, line in lines.items()}
@@ -67,7 +67,7 @@ def draw_calibration(calibration: Calibration, values: int) -> None:
 
 
 def draw_comparison(comparison: Comparison) -> None:
-    """Each span and the whole step, predicted and measured, on a logarithmic axis."""
+    """Draw the predicted and the measured time of each span and of the whole step, on a logarithmic axis."""
     rows = [row for row in comparison.counted if row[1] and row[2]]
     names = [*(name for name, _, _ in rows[:-1]), "whole step"]
     _, ax = pyplot.subplots(figsize=(7, 3.8), layout="constrained")
@@ -92,7 +92,7 @@ def _medians(calls: Calls) -> Any:
 
 
 def _by_size() -> Axes:
-    """Axes for the time of calls over their size, both logarithmic."""
+    """Return axes, both logarithmic, for the time of calls against their size."""
     _, ax = pyplot.subplots(figsize=(6.4, 3.2), layout="constrained")
     ax.set(xscale="log", yscale="log", xlabel="size of the message (bytes)", ylabel="time of a call (µs)")
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

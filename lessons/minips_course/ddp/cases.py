@@ -11,13 +11,13 @@ OUTCOMES = {
     },
     "ddp.2": {"expected": {"percent": 20.0}, "otherwise": {"percent": 60.0}},
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "ddp.1": ["all of them are in one bucket", "holds 1 MB", "nothing overlaps"],
     "ddp.2": ["28 times fewer", "a sixth of all"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "ddp.1": {
@@ -37,7 +37,7 @@ BROKEN = {
         "the gradient's rest": ("= p - sent", "= gradient - sent"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the codec hook makes its sender anew for each bucket, so that its memory is empty",

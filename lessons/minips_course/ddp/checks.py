@@ -11,25 +11,25 @@ from minips.lab.course.exercises import Refused, asks, case, refuse_if
 from minips.stage import Array
 
 WAIT_S = 5.0
-"""How long a rank of a check waits for the others."""
+"""The most seconds for which a rank waits for the others in a check."""
 
 
 class Member:
-    """A rank of a group whose ranks are threads, for the checks: as `ranks.Group`, without torch."""
+    """A rank of a group whose ranks are threads. It replaces `ranks.Group` in checks, and does not need torch."""
 
     def __init__(self, rank: int, shared: "list[Array | None]", barrier: threading.Barrier, bucket: int) -> None:
         self.size, self.bucket, self.sent = len(shared), bucket, 0
         self._rank, self._shared, self._barrier = rank, shared, barrier
 
     def all_reduce(self, array: Array) -> Array:
-        """The sum over the ranks, in the array's own type."""
+        """Return the sum over the ranks, in the array's own type."""
         mine = np.array(array)
         self.sent += mine.nbytes
         self._shared[self._rank] = mine
         self._barrier.wait()
         given = [one for one in self._shared if one is not None]
         self._barrier.wait()
-        refuse_if(len({(one.shape, one.dtype) for one in given}) > 1, "the ranks hand over arrays of other kinds.")
+        refuse_if(len({(one.shape, one.dtype) for one in given}) > 1, "the ranks' arrays differ in shape or type.")
         with np.errstate(over="ignore"):
             total = np.zeros_like(mine)
             for one in given:
@@ -38,7 +38,7 @@ class Member:
 
 
 def together(calls: list[Callable[[Array, Member], Array]], gradients: list[Array], bucket: int = 0) -> list[Any]:
-    """The results of all ranks' hooks, each of its own gradient, and the bytes that rank 0 handed over."""
+    """Call all ranks' hooks, each with its own gradient; return their results and the bytes that rank 0 handed over."""
     shared: list[Array | None] = [None] * len(gradients)
     barrier = threading.Barrier(len(gradients), timeout=WAIT_S)
     members = [Member(rank, shared, barrier, bucket) for rank in range(len(gradients))]
@@ -55,7 +55,7 @@ def together(calls: list[Callable[[Array, Member], Array]], gradients: list[Arra
         errors = [error for one in futures if (error := one.exception())]
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             if isinstance(error, threading.BrokenBarrierError):
-                raise Refused("not every rank's hook calls all_reduce equally often.")
+                raise Refused("the ranks' hooks do not all call all_reduce the same number of times.")
             raise error
     return [[one.result() for one in futures], members[0].sent]
 
@@ -67,7 +67,7 @@ def together(calls: list[Callable[[Array, Member], Array]], gradients: list[Arra
     "Three things in this order: make the part of the mean that is this rank's, in fewer bits; sum; widen.",
 )
 def half(hook: Any, rng: np.random.Generator) -> str:
-    """Write a hook that hands over float16, and returns the mean over the ranks in float32."""
+    """Write a hook that hands over float16 values, and returns the mean over the ranks in float32."""
     if not callable(hook):
         raise Refused(f"Expected your function my_hook(gradient, group), got {hook!r}.")
     for trial in range(6):
@@ -80,7 +80,7 @@ def half(hook: Any, rng: np.random.Generator) -> str:
             refuse_if(sent > 2 * size, f"a rank hands over {sent} bytes; {2 * size} are asked for.")
             mean = np.mean(before, axis=0, dtype=float)
             for got in means:
-                refuse_if(not isinstance(got, np.ndarray) or got.dtype != np.float32, "it returns no array of float32.")
+                refuse_if(not isinstance(got, np.ndarray) or got.dtype != np.float32, "it returns no float32 array.")
                 refuse_if(got.shape != mean.shape, f"it returns an array of the shape {got.shape}.")
                 off = float(np.abs(got - mean).max())
                 refuse_if(not off <= 2e-3 * scale, f"the mean is off by {off:.2g}.")
@@ -97,7 +97,7 @@ def half(hook: Any, rng: np.random.Generator) -> str:
     "self.held.get(group.bucket, 0) before the call, and one line that sets self.held[group.bucket] after it.",
 )
 def remembers(cls: Any, rng: np.random.Generator) -> str:
-    """Give a hook a memory: what a rank did not send is added to its next gradient of the same bucket."""
+    """Give a hook a memory: add what a rank did not send to its next gradient of the same bucket."""
     refuse_if(not isinstance(cls, type) or not hasattr(cls, "coarse"), f"Expected your class Remembers, got {cls!r}.")
     ranks, sizes = int(rng.integers(2, 4)), [int(size) for size in rng.permutation([30, 50, 70])]
     hooks, held = [cls() for _ in range(ranks)], [dict[int, Array]() for _ in range(ranks)]

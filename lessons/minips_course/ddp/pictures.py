@@ -1,4 +1,4 @@
-"""Pictures: when the all-reduces of a step run, and what hooks hand over."""
+"""Pictures of the times of a step's all-reduces, and of the bytes that hooks hand over."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from minips.lab.plots import LOOKS
 
 
 def draw_steps(ladder: Mapping[str, Mapping[str, Any]]) -> None:
-    """By the name of a way: when its gradients were ready in one step, and when its all-reduces ran."""
+    """Draw, for each way, the times in one step at which gradients were ready and all-reduces ran."""
     _, ax = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
     for row, seen in enumerate(ladder.values()):
         for begin, end, _ in seen["calls_ms"]:
@@ -30,7 +30,7 @@ def draw_steps(ladder: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def draw_hooks(found: Mapping[str, Mapping[str, Any]]) -> None:
-    """By the name of a hook: the accuracy of its runs against the share of bytes that it hands over."""
+    """Plot, for each hook, the accuracy of its runs against the share of bytes that it hands over."""
     _, ax = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
     for (name, one), look in zip(found.items(), LOOKS, strict=False):
         mean, half = interval([100 * accuracy for accuracy in one["accuracy"]])

@@ -1,4 +1,4 @@
-"""Two processes in a group of torch.distributed, where torch is there, and what a lesson lets them do."""
+"""Runs a lesson's functions in a torch.distributed group of two processes, if torch is installed."""
 
 import os
 import sys
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import torch
 
 LIMIT_S = 200.0
-"""How long a call, or the start, may take."""
+"""The most seconds that the start, or one call, may take."""
 KEY = "ddp.torch"
 
 
 class Ranks:
-    """Two processes, rank 0 and rank 1, that call functions with the same arguments; what came of them elsewhere, where
-    torch is missing.
+    """Two processes, rank 0 and rank 1, that call functions with the same arguments. If torch is missing, recorded
+    results replace them.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Ranks:
             print(f"They are those of torch {self.values['torch']}.")
 
     def run(self, name: str, function: Callable[..., Any], **parts: Any) -> Any:
-        """The result of rank 0's call of the function, which both ranks make; JSON holds it."""
+        """Let both ranks call the function, and return rank 0's result, which must be valid in JSON."""
         if self.here:
             what = ship((function, parts))
             for child in self._children:
@@ -62,18 +62,18 @@ class Ranks:
         return self.values[name]
 
     def close(self) -> None:
-        """End the processes, and keep what came of the calls, where that is asked for."""
+        """End the processes, and save the results if recording is on."""
         self._stack.close()
         if self.here:
             record(KEY, self.values)
 
 
 def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
-    """A rank: joins the other, and calls what it is told to."""
+    """Join the other rank, and call the functions that the supervisor sends."""
     import torch
     import torch.distributed as dist
 
-    if sys.platform == "linux":  # nothing leaves this machine
+    if sys.platform == "linux":  # so that no message leaves this machine
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
@@ -85,7 +85,7 @@ def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
 
 
 def make_net() -> "torch.nn.Module":
-    """Digits of 8 × 8 pixels to ten scores: 38,282 parameters in eight tensors."""
+    """Return a net from digits of 8 × 8 pixels to ten scores: 38,282 parameters in eight tensors."""
     from torch import nn
 
     return nn.Sequential(
@@ -103,8 +103,8 @@ def make_net() -> "torch.nn.Module":
 
 
 class SlowLink:
-    """All-reduces one after the other, as over one slow link: each takes at least latency_s + bytes / bytes_per_s.
-    ``spans`` has the start and the end of each, and its bytes.
+    """Runs all-reduces one after another, as over one slow link: each takes at least latency_s + bytes / bytes_per_s.
+    ``spans`` contains the start, the end and the bytes of each.
     """
 
     def __init__(self, latency_s: float, bytes_per_s: float) -> None:
@@ -113,7 +113,7 @@ class SlowLink:
         self._sender = ThreadPoolExecutor(1)
 
     def start(self, tensor: "torch.Tensor") -> "Future[torch.Tensor]":
-        """Begin to replace the tensor by its mean over the ranks."""
+        """Start to replace the tensor by its mean over the ranks."""
         return self._sender.submit(self._mean, tensor)
 
     def _mean(self, tensor: "torch.Tensor") -> "torch.Tensor":
@@ -133,14 +133,14 @@ class SlowLink:
 
 
 def naive(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
-    """Backward, and then an all-reduce for each tensor."""
+    """Run backward, and then an all-reduce for each tensor."""
     loss(model).backward()
     for p in model.parameters():
         wire.start(p.grad).result()
 
 
 def flat(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
-    """Backward, and then one all-reduce of all tensors in one buffer."""
+    """Run backward, and then one all-reduce of all tensors in one buffer."""
     loss(model).backward()
     gradients = [p.grad for p in model.parameters()]
     buffer = gradients[0].new_empty(sum(g.numel() for g in gradients))
@@ -153,7 +153,7 @@ def flat(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
 
 
 def overlapped(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
-    """An all-reduce for each tensor, which begins as soon as backward has made its gradient."""
+    """Run backward, and start each tensor's all-reduce as soon as its gradient is ready."""
     begun: list[Future[Any]] = []
     hooks = [
         p.register_post_accumulate_grad_hook(lambda p: begun.append(wire.start(p.grad))) for p in model.parameters()
@@ -166,7 +166,7 @@ def overlapped(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
 
 
 def in_buckets(megabytes: float | None) -> Callable[..., Any]:
-    """DistributedDataParallel with buckets of this size; None: of its own."""
+    """Return a function that wraps a net in DistributedDataParallel with this bucket size (None: torch's default)."""
 
     def wrapped(model: Any, wire: SlowLink) -> Any:
         import torch
@@ -185,7 +185,7 @@ def in_buckets(megabytes: float | None) -> Callable[..., Any]:
 
 
 def backward_alone(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
-    """The step that DDP asks of a program: its hooks do the rest."""
+    """Run only backward, which is all that DDP asks of a program: its hooks do the rest."""
     loss(model).backward()
 
 
@@ -206,9 +206,9 @@ def ladder(
     steps: int = 6,
     batch: int = 512,
 ) -> dict[str, Any]:
-    """Of each way: the shortest wait in each turn from the last gradient to the end of the step; of the last step the
-    milliseconds from its start at which its gradients were ready and its all-reduces began and ended, and their bytes;
-    the largest error of its mean gradient. The ways are those of `WAYS`, or DDP with buckets of so many megabytes.
+    """Time each way of `WAYS`, or DDP with each size of ``buckets`` in megabytes. Return, for each: every turn's
+    shortest wait from the last gradient to the end of a step; the last step's times, in milliseconds from its start,
+    of gradients and of all-reduces, with their bytes; and the largest error of the mean gradient.
     """
     import torch
     import torch.distributed as dist
@@ -253,7 +253,7 @@ def ladder(
 
 
 class Group:
-    """The ranks, for a hook of one's own: how many they are, and the sum of what each hands over."""
+    """The ranks as a learner's hook sees them: their number, and the sum of the arrays that they hand over."""
 
     def __init__(self, bucket: int = 0) -> None:
         import torch.distributed as dist
@@ -261,7 +261,7 @@ class Group:
         self.size, self.bucket = dist.get_world_size(), bucket
 
     def all_reduce(self, array: Array) -> Array:
-        """The sum of this array over the ranks, in the array's own type."""
+        """Return the sum of this array over the ranks, in the array's own type."""
         import torch
         import torch.distributed as dist
 
@@ -271,7 +271,7 @@ class Group:
 
 
 def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """A hook of DistributedDataParallel from a function of an array and a group, or from a class of such."""
+    """Return a DDP hook from a function of an array and a group, or from a class whose instances are such functions."""
     import torch
     import torch.distributed as dist
 
@@ -289,7 +289,7 @@ def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 
 def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
-    """By its name, what makes the state and the hook of a run."""
+    """Map each hook's name to a function that creates its state and itself for a run."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     from minips.torch import codec_hook
@@ -312,8 +312,8 @@ def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
 
 
 def learn(steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = None) -> dict[str, Any]:
-    """Of each hook, or of one's own alone: the share of the gradients' bytes that a rank handed over, and the accuracy
-    of each seed. All begin at the same parameters, with the same batches.
+    """Train with each hook, or only with ``mine``. Return each hook's share of the gradients' bytes that a rank hands
+    over, and its accuracy for each seed. With the same seed, all hooks start from the same parameters and batches.
     """
     import torch.distributed as dist
 
@@ -337,7 +337,7 @@ def learn(steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = N
 
 
 def _learnt(state: Any, hook: Any, steps: int, seed: int) -> tuple[float, int]:
-    """The accuracy of one run, and the bytes of the gradients of one step."""
+    """Return the accuracy of one run, and the bytes of the gradients of one step."""
     import torch
     import torch.distributed as dist
 
@@ -358,7 +358,7 @@ def _learnt(state: Any, hook: Any, steps: int, seed: int) -> tuple[float, int]:
 
 
 def _counting(collective: Callable[..., Any], sent: list[int]) -> Callable[..., Any]:
-    """A collective that notes the bytes of what it is given."""
+    """Return a collective that also records the bytes of its last argument."""
 
     def counted(*given: Any, **options: Any) -> Any:
         sent.append(given[-1].nbytes)

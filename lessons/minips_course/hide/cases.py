@@ -18,13 +18,13 @@ OUTCOMES = {
         "none of these": {"answered": 2, "last": 0.05},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "hide.1": ["0.84", "0.12 s", "once for all", "hide latency"],
     "hide.2": ["grows for ever", "nobody waits for", "a quarter", "first 50"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "hide.1": {
@@ -59,7 +59,7 @@ BROKEN = {
         "the number of answers": ("= number, answer", "= len(self.last), answer"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "a push is new each time that it comes",

@@ -23,8 +23,8 @@ BASE_S = 0.4
     "attempt. Last in the loop comes sleep(rng.uniform(0, bound)); what is the bound for attempt 0, 1, 2?",
 )
 def call_again(function: Any, rng: np.random.Generator) -> str:
-    """Make call_again try again after a ConnectionError, with a fresh channel and after a random wait whose bound
-    doubles, at most `attempts` times in all.
+    """Make call_again try at most `attempts` times: after a ConnectionError it waits for a random time, whose bound
+    doubles each time, and tries again with a fresh channel.
     """
     refuse_if(not callable(function), f"Expected the function call_again, got {function!r}.")
     shares: dict[bool, list[float]] = {True: [], False: []}
@@ -42,7 +42,7 @@ def call_again(function: Any, rng: np.random.Generator) -> str:
 
 
 def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: np.random.Generator) -> list[float]:
-    """One call whose channels break as the fates say, one after the other; the waits, as shares of their bounds."""
+    """Make one call, with successive channels that end as ``fates`` say; return the waits as shares of their bounds."""
     made: list[_Fated] = []
     shares: list[float] = []
 
@@ -56,7 +56,7 @@ def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: 
         bound = BASE_S * 2 ** len(shares)
         waited = f"wait {len(shares) + 1} was {seconds:.3f} s"
         refuse_if(not 0 <= seconds <= bound, f"{waited}, expected 0 to {bound:g} s.")
-        refuse_if(any(channel.open for channel in made), f"{waited}, and a channel was open meanwhile.")
+        refuse_if(any(channel.open for channel in made), f"{waited} while a channel was open.")
         shares.append(seconds / bound)
         refuse_if(len(shares) > len(made), f"it waited {len(shares)} times for {len(made)} tries.")
 
@@ -68,7 +68,7 @@ def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: 
     refuse_if(len(made) != tries, f"it tried {len(made)} times, expected {tries}.")
     wanted = {"answer": "the answer", "error": "TimeoutError"}.get(fates[tries - 1], "ConnectionError")
     came = "the answer" if got == [b"answer"] else type(got).__name__
-    refuse_if(came != wanted, f"there came {came}, expected {wanted}.")
+    refuse_if(came != wanted, f"it ended with {came}, expected {wanted}.")
     another = isinstance(got, ConnectionError) and str(got) != f"attempt {tries}"
     refuse_if(another, f"the ConnectionError of {got} came out, expected that of attempt {tries}.")
     left_open = sum(channel.open for channel in made)
@@ -82,7 +82,7 @@ def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: 
 
 
 class _Fated(Channel):
-    """A channel that ends as it is fated to."""
+    """A channel that ends as its ``fate`` says."""
 
     def __init__(self, fate: str, error: ConnectionError) -> None:
         self.fate, self.error, self.calls, self.open = fate, error, 0, False
@@ -119,7 +119,7 @@ CALLERS, MOST_BYTES = 5, 200
     "the dictionary, what stands there could be a number that is below all others.",
 )
 def count_once(cls: Any, rng: np.random.Generator) -> str:
-    """Make the counter count a repeated call once, and give it the same answer again."""
+    """Make the counter count a repeated call only once, and return the same answer again."""
     lacks = not isinstance(cls, type) or not callable(getattr(cls, "add", None))
     refuse_if(lacks, f"Expected your class Counter with the method add, got {cls!r}.")
     for _ in range(20):
@@ -151,14 +151,14 @@ def count_once(cls: Any, rng: np.random.Generator) -> str:
 
 
 def _answers(counter: Any, call: tuple[str, int, int], answer: int, total: int) -> None:
-    """Refused where a call has not this answer, or leaves another total."""
+    """Refuse a counter if this call gets another answer, or leaves another total."""
     got = counter.add(*call)
     refuse_if(counter.total != total, f"the total became {counter.total}, expected {total}.")
     refuse_if(got != answer, f"it was answered with {got!r}, expected {answer}.")
 
 
 def _forgets(counter: Any) -> None:
-    """Refused where the memory grows with the calls of one caller."""
+    """Refuse a counter whose memory grows with the number of calls from one caller."""
     sizes = []
     for number in range(1000):
         counter.add("Caller 0", number, 1)

@@ -1,5 +1,5 @@
-"""Pictures and a table: calls under way together, overlap, a storm of retries, pools. The notebook imports
-them.
+"""Pictures and a table of concurrent calls, overlap of communication and computing, a storm of retries, and pools of
+connections.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from minips.stage import Array
 
 
 def draw_calls(took: Mapping[str, Array]) -> None:
-    """By what a message weighs, seconds of one call and of ten together, a row for each turn: medians and quartiles."""
+    """Draw the times of one call and of ten concurrent calls, for each message size: medians and quartiles of turns."""
     _, axes = pyplot.subplots(1, len(took), figsize=(9, 1.9), layout="constrained")
     for ax, (size, seconds) in zip(axes, took.items(), strict=True):
         middle, low, high = 1e3 * np.array([Spread.of(column) for column in seconds.T]).T
@@ -28,7 +28,7 @@ def draw_calls(took: Mapping[str, Array]) -> None:
 
 
 def draw_steps(runs: Mapping[str, Run], start_ms: float = 200, stop_ms: float = 600) -> None:
-    """By name, what worker 0 of a run does between two moments."""
+    """Draw, for each run, the spans of worker 0 between two moments."""
     _, ax = pyplot.subplots(figsize=(9, 2.6), layout="constrained")
     for row, run in enumerate(runs.values()):
         for i, (doing, look) in enumerate(zip(("compute", "transfer"), LOOKS[:2], strict=True)):
@@ -42,7 +42,7 @@ def draw_steps(runs: Mapping[str, Run], start_ms: float = 200, stop_ms: float = 
 
 
 def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
-    """By name, the callers that have their answer, against time; each has a moment in ms, or infinity."""
+    """Plot the number of answered callers against time. ``answered`` has each caller's time in ms, or infinity."""
     ax = _new(6.4, 3.2)
     for (name, moments), look in zip(answered.items(), cycle(LOOKS), strict=False):
         ordered = np.sort(moments[np.isfinite(moments)]) / 1e3
@@ -53,8 +53,8 @@ def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
 
 
 def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str:
-    """By a way to wait, and whether the server is told of deadlines: when the last caller is answered, and how many
-    calls the server works on. Each storm has the moments of the answers (ms) and the calls.
+    """Return a table of the time of the last answer and the number of calls that the server handles, for each way to
+    wait, with and without deadlines sent to the server. A storm contains its answers' times (ms) and its calls.
     """
     lines = [f"{'wait':16} {'deadline':10} {'last answer after':>18} {'calls worked on':>16}"]
     for (name, told), some in storms.items():
@@ -66,7 +66,7 @@ def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str
 
 
 def draw_pool(milliseconds: Mapping[int, Spread]) -> None:
-    """The time until all calls are answered, by the limit of the pool."""
+    """Plot the time until all calls are answered against the limit of the pool."""
     ax = _new(5.2, 3)
     middle, low, high = np.array(list(milliseconds.values())).T
     ax.errorbar(list(milliseconds), middle, yerr=(middle - low, high - middle), capsize=3, **LOOKS[0].line)
@@ -74,7 +74,7 @@ def draw_pool(milliseconds: Mapping[int, Spread]) -> None:
 
 
 def draw_boxes(milliseconds: Mapping[str, Array], of: str) -> None:
-    """By name, the times of many calls: the middle half and, as whiskers, 90 % of them."""
+    """Draw, for each name, a box for the middle half of many calls' times, and whiskers for 90 % of them."""
     ax = _new(4.8, 3)
     ax.boxplot(list(milliseconds.values()), widths=0.5, whis=(5, 95), showfliers=False)
     ax.set_xticks(range(1, len(milliseconds) + 1), list(milliseconds))

@@ -15,13 +15,13 @@ OUTCOMES = {
         "none of these": {"ratio": 0.0},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "lecture.1": ["copy", "copies", "copied", "never hears"],
     "lecture.2": ["2.6 times", "any method of any object"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "lecture.1": {
@@ -80,7 +80,7 @@ def work(reference, gradient, steps):
         ),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "SGD adds the gradient",

@@ -19,7 +19,7 @@ from minips.stage import Array
     "that method, and one to apply, with the gradient for the parameters that came.",
 )
 def lost_steps(pair: Any, rng: np.random.Generator) -> str:
-    """Make each step reach the server's object, from the newest parameters, and let nothing large travel."""
+    """Compute each step from the newest parameters, apply it to the server's object, and send nothing large."""
     are_two(pair, "Model", "work")
     model, work = pair
     for steps in (1, 2, int(rng.integers(20, 40))):
@@ -45,7 +45,7 @@ def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rn
         newest = isinstance(params, np.ndarray) and np.shape(params) == (size,) and np.allclose(params, wanted)
         turn = f"In step {len(pushed) // 2}"
         refuse_if(not newest, f"{turn} gradient was not called with the server's newest parameters.")
-        others.rpc_sync().apply(push(rng.normal(size=size)))  # another worker is faster
+        others.rpc_sync().apply(push(rng.normal(size=size)))  # another worker pushes meanwhile
         return push(rng.normal(size=size))
 
     work(reference, gradient, steps)
@@ -54,7 +54,7 @@ def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rn
     near = np.shape(owned.params) == (size,) and np.allclose(owned.params, wanted)
     refuse_if(not near, "the server's parameters are not what all gradients together make of them.")
     kept = len(owned.history) == len(pushed) and all(map(np.array_equal, owned.history, pushed))
-    refuse_if(not kept, f"the server's history has {len(owned.history)} gradients, and not all {len(pushed)} in order.")
+    refuse_if(not kept, f"the server's history has {len(owned.history)} gradients, not all {len(pushed)} in order.")
     limit = wanted.nbytes
     refuse_if(
         reference.largest > limit,
@@ -70,7 +70,7 @@ def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rn
     "stops after the second one.",
 )
 def together(measure: Any, rng: np.random.Generator) -> str:
-    """Return the seconds of pushes that are waited for one by one, and of as many that are first all sent."""
+    """Return the seconds of pushes that each wait for an answer, and of the same number all sent before any wait."""
     refuse_if(not callable(measure), f"Expected the function measure, got {measure!r}.")
     shares = []
     for _ in range(2):
@@ -92,16 +92,16 @@ def together(measure: Any, rng: np.random.Generator) -> str:
             refuse_if(not (isinstance(found, tuple) and len(found) == 2), f"it returned {found!r}, not two numbers.")
             first, second = map(number, found)
             least = 1.8 * latency
-            refuse_if(first < calls * least, "the first part is too short for pushes that each wait for their answer.")
+            refuse_if(first < calls * least, "the first part is too short: each push must wait for its answer.")
             refuse_if(second < least, "the second part is too short for a message there and back.")
-            refuse_if(not 0.8 * took < first + second <= took, "the two parts do not add up to the time that it took.")
+            refuse_if(not 0.8 * took < first + second <= took, "the two times do not add up to the call's duration.")
             refuse_if(second > first / 2, f"the second part takes {second / first:.0%} of the first. Does it wait?")
             shares.append(second / first)
     return f"Sent together, the pushes take {np.mean(shares):.0%} of the time of those that wait one by one."
 
 
 class _NotedClient:
-    """A client that notes which of its pushes were waited for."""
+    """A client that records which of its pushes were waited for."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

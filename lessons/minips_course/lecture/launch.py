@@ -1,7 +1,7 @@
-"""Starts a program in two processes, again and again; torch is imported once, before they are forked.
+"""Run programs one after another, each in two processes forked from this one, which imports torch only once.
 
-Run as a file, in a process of its own. A line of JSON on standard input has the program and a limit in seconds; one on
-standard output has what came of it: for each of the two, its error or nothing, and what it printed.
+This file runs as a script, in its own process. Each line of JSON on standard input contains a program and its limit in
+seconds. The answer, a line on standard output, contains each process's error (empty if none) and its printed output.
 """
 
 import json
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 KILLED_AFTER_S = 1.0
-"""How long the one goes on after the other has failed."""
+"""The seconds after one process fails until the other is killed."""
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Run the program on each line of standard input, until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     with open(os.devnull, "wb") as nowhere:
-        for descriptor in (1, 2):  # libraries write there
+        for descriptor in (1, 2):  # so that libraries cannot print among the answers
             os.dup2(nowhere.fileno(), descriptor)
-    import numpy  # noqa: F401, the programs find it imported
+    import numpy  # noqa: F401, so that the programs need not import it again
     import torch
     from torch.distributed import rpc  # noqa: F401
 
@@ -74,7 +74,7 @@ def _read(path: Path) -> str:
 
 
 def _child(rank: int, program: str, folder: Path) -> None:
-    """Run the program as ``__main__``, and end this process."""
+    """Run the program as ``__main__``, and then end this process."""
     try:
         with open(folder / f"{rank}.said", "w") as said:
             os.dup2(said.fileno(), 1)

@@ -1,4 +1,4 @@
-"""Two processes on torch.distributed.rpc, and a stand-in for torch's reference where torch is not wanted."""
+"""Runs programs on torch.distributed.rpc in two processes, and replaces torch's reference in checks without torch."""
 
 import copy
 import json
@@ -21,13 +21,13 @@ from minips.lab.course.recorded import record, recorded
 LAUNCHER = Path(__file__).with_name("launch.py")
 KEY = "lecture.torch"
 LIMIT_S = 100.0
-"""How long a program may take."""
+"""The most seconds that a program may take."""
 LONGEST = 300
-"""Characters of an error that are shown."""
+"""The most characters of an error that are shown."""
 
 
 class Ending(NamedTuple):
-    """The errors of a program's two processes, or nothing, and what the worker printed."""
+    """The error of each of a program's two processes (empty if none), and the worker's printed output."""
 
     server: str
     worker: str
@@ -46,8 +46,8 @@ class Ending(NamedTuple):
 
 
 class Pair:
-    """Two processes for programs on torch, where torch is there; what came of them elsewhere, where it is not. Each
-    program gets the process's number as its argument, 0 or 1.
+    """Runs programs on torch in two processes, or returns recorded results if torch is not installed. A program's
+    argument is the number of its process, 0 or 1.
     """
 
     def __init__(self) -> None:
@@ -61,9 +61,9 @@ class Pair:
             print(f"They are those of torch {self.values['torch']}.")
 
     def run(self, name: str, program: str) -> Ending:
-        """Run a program in both processes; ValueError where torch is missing and nothing was recorded by this name."""
+        """Run a program in both processes. ValueError if torch is missing and no result of this name was recorded."""
         if self.here:
-            if not self._process:  # it was closed, and a learner runs a cell again
+            if not self._process:  # a learner runs a cell again after `close`
                 self._start()
             assert self._process
             told = self._ask(self._process, {"program": program, "limit": LIMIT_S})
@@ -74,7 +74,7 @@ class Pair:
         return Ending(*self.values[name])
 
     def close(self) -> None:
-        """End the process that starts the others, and keep what came of the programs, where that is asked for."""
+        """End the process that starts the others, and save the programs' results if recording is on."""
         if self._process:
             self._end(self._process)
             record(KEY, self.values)
@@ -105,7 +105,7 @@ class Pair:
                 process.stdin.write(json.dumps(what) + "\n")
                 process.stdin.flush()
             return self._told(process)
-        except BaseException:  # an answer that nobody took would be taken for the next one
+        except BaseException:  # the next request would read this one's late answer
             process.kill()
             self._end(process)
             raise
@@ -120,7 +120,7 @@ class Pair:
         self._process = None
         if process.stdin:
             with suppress(OSError):
-                process.stdin.close()  # that ends it
+                process.stdin.close()  # this ends the process
         process.wait(LIMIT_S)
         if process.stdout:
             process.stdout.close()
@@ -164,35 +164,35 @@ if __name__ == "__main__":
             print(*race.race(reference, address, torch.ones(values)))
     rpc.shutdown()
 """
-"""A program that prints a line of ratios for each size; see `race.race`."""
+"""A program that prints, for each size, a line of the ratios that `race.race` returns."""
 
 
 class NotTheOwnerError(RuntimeError):
-    """A reference was asked for its object where the object is not."""
+    """Raised if a reference is asked for its object in a process that does not own the object."""
 
 
 class Reference:
-    """In place of torch's RRef, at a worker: what travels is copied, and counted in bytes of arrays."""
+    """Replaces torch's RRef at a worker: copies each argument and result, and counts the bytes of its arrays."""
 
     def __init__(self, owned: Any) -> None:
         self._owned = owned
         self.largest = 0
-        """Bytes of the largest thing that travelled."""
+        """The array bytes of the largest message so far: a call's arguments, its result, or the whole object."""
 
     def to_here(self) -> Any:
-        """A copy of the object."""
+        """Return a copy of the object."""
         return self._travelled(self._owned)
 
     def local_value(self) -> Any:
-        """The object itself, in the owner's process; elsewhere an error, as here."""
+        """Raise an error, as torch does in every process except the owner's; there, it returns the object itself."""
         raise NotTheOwnerError("Can't call local_value() on a reference whose object another process owns.")
 
     def rpc_sync(self) -> "Calls":
-        """Calls of the object's methods that return the result."""
+        """Return a proxy of the object whose methods return their results."""
         return Calls(self._call)
 
     def rpc_async(self) -> "Calls":
-        """Calls of the object's methods that return a future: its ``wait()`` returns the result."""
+        """Return a proxy of the object whose methods return a future; ``wait()`` returns its result."""
         return Calls(lambda *call: Promise(self._call(*call)))
 
     def _call(self, name: str, args: tuple[Any, ...]) -> Any:
@@ -205,7 +205,7 @@ class Reference:
 
 
 class Calls:
-    """The methods of an object that is elsewhere."""
+    """A proxy that has the methods of an object in another process."""
 
     def __init__(self, call: Callable[[str, tuple[Any, ...]], Any]) -> None:
         self._made = call
@@ -218,20 +218,20 @@ class Calls:
 
 
 class Promise:
-    """A result that ``wait()`` returns."""
+    """A future that is done: ``wait()`` returns its result."""
 
     def __init__(self, result: Any) -> None:
         self._result = result
 
     def wait(self) -> Any:
-        """The result."""
+        """Return the result."""
         return self._result
 
     value = wait
 
 
 def _bytes(thing: Any) -> int:
-    """Bytes of all arrays in a thing."""
+    """Return the bytes of all arrays inside a thing."""
     if isinstance(thing, np.ndarray):
         return thing.nbytes
     if isinstance(thing, Mapping):

@@ -1,4 +1,4 @@
-"""Calls of torch's and of minips', in turn, between the same two processes."""
+"""Time calls of torch and of minips alternately, between the same two processes."""
 
 import time
 from collections.abc import Callable
@@ -13,13 +13,13 @@ TOKEN = "lesson"
 
 
 def serve(values: int) -> ps.Server:
-    """A server of minips with so many float32 values, which is already answering."""
+    """Start a minips server with this many float32 values; it already answers."""
     return ps.Server({"w": np.zeros(values, "f4")}, CONFIG).serve(token=TOKEN)
 
 
 def race(reference: Any, address: str, gradients: Any, turns: int = 5, calls: int = 40) -> list[float]:
-    """For each turn: the shortest time of torch's call, divided by that of minips' push_pull. Both bring gradients to
-    the server and the new parameters back. What else the machine does only adds to a time, hence the shortest.
+    """Return, for each turn, torch's shortest time of a call divided by that of minips' push_pull. Both push gradients
+    and return the new parameters. The shortest time counts, since other programs can only add to a time.
     """
     ratios, arrays = [], {"w": np.asarray(gradients)}
     with ps.connect(address, CONFIG, worker=0, token=TOKEN) as client:
@@ -33,7 +33,7 @@ def race(reference: Any, address: str, gradients: Any, turns: int = 5, calls: in
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """The time that a call takes."""
+    """Return the seconds that a call takes."""
     began = time.perf_counter()
     call()
     return time.perf_counter() - began

@@ -16,13 +16,13 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "move.1": ["hardly count", "event loops", "far less for a call"],
     "move.2": ["callers queue", "one interpreter", "can fill", "even be fewer"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 COUNTED, FIRST = "list(pool.map(calls_of, range(callers)))", "list(pool.map(ask, range(callers)))"
 WAIT = "__import__('concurrent.futures').futures.wait([pool.submit(calls_of, n) for n in range(callers)])"
@@ -51,7 +51,7 @@ BROKEN = {
         "a caller is not waited for": (COUNTED, "list(pool.map(ask, [*range(callers)] * turns))"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "a server handles the calls of all its sockets one after another",

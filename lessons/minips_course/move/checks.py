@@ -21,7 +21,7 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
     "raises a TimeoutError.",
 )
 def queues(transport: Any, rng: np.random.Generator) -> str:
-    """Mend QueueWire: frames travel as copies that may be written to, and receive gives up after its timeout."""
+    """Mend QueueWire: send frames as copies that may be written to, and let receive give up after its timeout."""
     is_own(transport, StreamTransport, "Queues()")
     for nbytes in map(int, rng.integers(1, 5000, size=4)):
         _travels_as_a_copy(transport, rng.bytes(nbytes))
@@ -56,7 +56,7 @@ def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
 
 
 def _gives_up(transport: StreamTransport, timeout: float) -> None:
-    """A wire on which nothing comes: TimeoutError, and what comes later is still received."""
+    """Refuse a wire unless receive raises TimeoutError when nothing comes, and still receives a later message."""
     outcome: list[Any] = []
 
     def receive() -> None:
@@ -95,7 +95,7 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
     "the first calls, a look at the clock, map for the inner function, a look at the clock.",
 )
 def calls_a_second(function: Any, rng: np.random.Generator) -> str:
-    """Let all callers call at once, each after a first call that does not count, and let errors come out."""
+    """Let all callers call at the same time, each after a first call that is not counted, and raise their errors."""
     refuse_if(not callable(function), f"Expected the function calls_a_second, got {function!r}.")
     for callers in (1, *map(int, rng.integers(2, 9, size=3))):
         turns = int(rng.integers(3, 7))
@@ -111,18 +111,18 @@ def calls_a_second(function: Any, rng: np.random.Generator) -> str:
 
 
 class _CountedCalls:
-    """A server that counts calls, in place of a real one, and a clock that notes when it is read."""
+    """Replaces a real server by one that counts calls, and the clock by one that records when it is read."""
 
     def __init__(self, callers: int, turns: int, rng: np.random.Generator, broken: int | None = None) -> None:
         self.callers, self.turns, self.broken, self._rng = callers, turns, broken, rng
         self.times: list[float] = []
-        self._read: list[tuple[int, int]] = []  # calls begun and ended, at each look at the clock
+        self._read: list[tuple[int, int]] = []  # the calls begun and ended whenever the clock was read
         self._begun, self._ended, self._busy = [0] * callers, [0] * callers, set[int]()
         self._lock, self._together = threading.Lock(), threading.Barrier(callers)
         self._held, self._free, self.wrong = int(rng.integers(callers)), threading.Event(), ""
 
     def clock(self) -> float:
-        """Seconds, which pass at random."""
+        """Return seconds that advance by random amounts."""
         with self._lock:
             self._read.append((sum(self._begun), sum(self._ended)))
             before = self.times[-1] if self.times else float(self._rng.uniform(1, 100))
@@ -130,8 +130,8 @@ class _CountedCalls:
             return self.times[-1]
 
     def ask(self, caller: int) -> None:
-        """One call. A caller's first counted call is answered when all callers have one under way, that of one caller
-        after all the calls of the others.
+        """Answer one call. A caller's first counted call is answered once all callers have one under way; that of one
+        drawn caller is answered only after all the other callers' calls.
         """
         with self._lock:
             if caller in self._busy:
@@ -163,9 +163,9 @@ class _CountedCalls:
         self._free.set()
 
     def look_through(self) -> None:
-        """Refused where the calls were not made as was asked."""
+        """Refuse calls that were not made as the exercise asks."""
         refuse_if(self.wrong, self.wrong)
-        refuse_if(len(self._read) < 2, f"it looked at the clock {len(self._read)} times.")
+        refuse_if(len(self._read) < 2, f"it read the clock {len(self._read)} times.")
         first = self._read[0]
         refuse_if(
             first != (self.callers, self.callers),

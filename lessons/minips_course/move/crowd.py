@@ -1,8 +1,8 @@
-"""Calls over several contenders, alone and in a crowd: one process serves them all, and others call.
+"""Times calls over several contenders, by one caller and by a crowd. One process serves all contenders; others call.
 
-A turn is one call, made when all the others have had theirs. A burst is as many calls as so many callers at once can
-make in a time; each caller has a connection and a thread of its own, and the threads are spread over the calling
-processes. Of the contenders that share a process only one is called at a time, and the others wait for a message.
+In each round, every contender has one turn, which is a single call. In a burst, many callers at the same time make as
+many calls as they can in a given time; each caller has its own connection and its own thread, and the threads are
+spread over the calling processes. Only one contender is called at a time; the others' servers wait for a message.
 """
 
 import secrets
@@ -31,19 +31,19 @@ from minips.words import message_of
 from minips_course.move import trips
 
 TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
-"""Those of minips that a lecture's table has, and two more: bare TCP, and shared memory."""
+"""The transports of minips in a lecture's table, and two more: bare TCP and shared memory."""
 CALLING = 4
-"""The processes that call."""
+"""The number of calling processes."""
 BURST_S = 0.08
 TEXT, TEXT_BYTES = ("aiohttp-json", "pyro-serpent"), 2_000_000
-"""Contenders that write numbers or bytes as text, and the largest frame for which they are not too slow."""
+"""Contenders that write numbers or bytes as text, and the frame size in bytes from which they are left out."""
 
 
 def alone(
     contenders: Sequence[Contender], rounds: Mapping[int, int]
 ) -> tuple[dict[int, dict[str, dict[int, float]]], dict[str, str]]:
-    """One caller, turn by turn: the seconds of a call by the bytes of its frame, by contender and by round, and why
-    some did not take part. ``rounds`` says how many there are, by the bytes.
+    """Time one caller, turn by turn. Return the seconds of a call by frame size in bytes, contender and round, and the
+    reasons why contenders were skipped. ``rounds`` maps each frame size to its number of rounds.
     """
     with Crowd(contenders, processes=1) as crowd:
         calls = {
@@ -56,15 +56,15 @@ def alone(
 def together(
     contenders: Sequence[Contender], nbytes: int, callers: Sequence[int], rounds: int, seconds: float = BURST_S
 ) -> tuple[dict[int, dict[str, dict[int, float]]], dict[str, str]]:
-    """Calls a second of all callers at once, by the number of callers, by contender and by round, and why some did not
-    take part. A burst takes so many seconds.
+    """Return the calls per second of all callers together, by number of callers, contender and round, and the reasons
+    why contenders were skipped. A burst takes ``seconds``.
     """
     with Crowd(contenders) as crowd:
         return crowd.rates(nbytes, callers, rounds, seconds), crowd.skipped
 
 
 def transports(link: Link | None = None, names: Sequence[str] = TRANSPORTS) -> list[Contender]:
-    """Those of minips, each behind a link where there is one: every caller has its own, and the server has one."""
+    """Return minips' transports as contenders. A ``link`` is applied to each caller's end and to the server's."""
     ways = over_transports(names, pairs.frames, pairs.frames_server, applies=False)
     if link is None:
         return ways
@@ -76,22 +76,22 @@ def transports(link: Link | None = None, names: Sequence[str] = TRANSPORTS) -> l
 
 
 def rest() -> Contender:
-    """REST as it is often written: a POST over aiohttp, whose body is a list of numbers in JSON."""
+    """Return REST as it is often written: a POST over aiohttp whose body is a list of numbers in JSON."""
     return Contender(
         "aiohttp-json", trips.json, trips.json_server, {"applies": False}, skipped=lacking(["aiohttp"], "transports")
     )
 
 
 def bare_pyro(serializer: str) -> Contender:
-    """Pyro without minips: a method that gives bytes back, with one of its serializers and its own pool of threads."""
+    """Return Pyro without minips: a method that returns its bytes, with a serializer and Pyro's own pool of threads."""
     skipped = lacking(["Pyro5", "serpent", "msgpack"], "transports")
     return Contender(f"pyro-{serializer}", _pyro, _pyro_server, {"serializer": serializer}, skipped=skipped)
 
 
 class Crowd:
-    """``with``: a process that serves all contenders, and processes that call.
+    """Starts, in a ``with``, a process that serves all contenders and processes that call them.
 
-    ``skipped`` says why a contender does not take part.
+    ``skipped`` maps a contender's name to the reason why it was skipped.
     """
 
     def __init__(self, contenders: Sequence[Contender], processes: int = CALLING) -> None:
@@ -119,13 +119,13 @@ class Crowd:
 
     @property
     def names(self) -> list[str]:
-        """The contenders that take part."""
+        """The names of the contenders that are not skipped."""
         return [one.name for one in self._contenders if one.name not in self.skipped]
 
     def turns(self, nbytes: int, rounds: int, names: Sequence[str]) -> dict[str, dict[int, float]]:
-        """Seconds of a call by contender and round: in each round every contender has one turn, in a random order.
+        """Return the seconds of a call by contender and round. A round has one turn of each contender, in random order.
 
-        The first process calls. Those that would take too long have fewer turns, see `take_turns`.
+        The first process calls. Contenders that would take too long have fewer turns, see `take_turns`.
         """
         ready = [name for name in names if self._open(name, nbytes, 1)]
         calls = {name: partial(self._ask, 0, "turn", name, nbytes) for name in ready}
@@ -134,7 +134,7 @@ class Crowd:
     def rates(
         self, nbytes: int, callers: Sequence[int], rounds: int, seconds: float
     ) -> dict[int, dict[str, dict[int, float]]]:
-        """Calls a second by the number of callers at once, by contender and by round, in a random order."""
+        """Return the calls per second by number of callers, contender and round, measured in a random order."""
         for name in self.names:
             for count in callers:
                 self._open(name, nbytes, count)
@@ -146,7 +146,7 @@ class Crowd:
         return found
 
     def _open(self, name: str, nbytes: int, callers: int) -> bool:
-        """Connect so many callers; False where that does not work, and then the contender is skipped."""
+        """Connect this many callers; return False, and skip the contender, if that fails."""
         for process, count in enumerate(self._spread(callers)):
             if name not in self.skipped and (why := self._ask(process, "open", name, nbytes, count)):
                 self.skipped[name] = f"skipped: {why}"
@@ -160,7 +160,7 @@ class Crowd:
         return float(sum(calls / took for calls, took in counted))
 
     def _spread(self, callers: int) -> list[int]:
-        """The number of the callers of each process."""
+        """Return the number of callers in each process."""
         whole, more = divmod(callers, len(self._callers))
         return [whole + (number < more) for number in range(len(self._callers))]
 
@@ -170,7 +170,7 @@ class Crowd:
 
 
 def serve_all(control: ControlPipe, *, contenders: Sequence[Contender]) -> None:
-    """The serving side of all contenders, until the supervisor says stop."""
+    """Serve all contenders until the supervisor says stop."""
     silence()
     addresses, failed = dict[str, Any](), dict[str, str]()
     with ExitStack() as stack:
@@ -185,7 +185,7 @@ def serve_all(control: ControlPipe, *, contenders: Sequence[Contender]) -> None:
 
 
 def call_all(control: ControlPipe, *, contenders: Sequence[Contender], addresses: dict[str, Any]) -> None:
-    """A calling side: it connects, makes a call or a burst of calls, whenever the supervisor says so."""
+    """Connect, or make a call or a burst of calls, whenever the supervisor says so."""
     silence()
     ways = {one.name: one for one in contenders}
     opened: dict[tuple[str, int], list[Trip]] = defaultdict(list)
@@ -208,7 +208,7 @@ def call_all(control: ControlPipe, *, contenders: Sequence[Contender], addresses
 
 
 def _opened(stack: ExitStack, way: Contender, address: Any, values: int) -> Trip:
-    """A connection that has made one call, whose answer was right."""
+    """Return a connection that has made one call and got the right answer."""
     trip: Trip = stack.enter_context(way.trip(address, values=values, **way.parts))
     if not np.array_equal(trip(), numbers(values)):
         raise RuntimeError("the first answer is not what was sent, so its time would mean nothing")
@@ -222,7 +222,7 @@ def _seconds(trip: Trip) -> float:
 
 
 def _burst(ready: Sequence[Trip], seconds: float) -> tuple[int, float]:
-    """The calls that these callers make, each in its thread, and the seconds that they took."""
+    """Return the number of calls that these callers made, each in its thread, and the seconds that they took."""
     began = time.perf_counter()
 
     def call_on(trip: Trip) -> int:
@@ -284,11 +284,11 @@ def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
         try:
             yield call
         finally:
-            remote._pyroClaimOwnership()  # another thread may have called
+            remote._pyroClaimOwnership()  # the last call may have come from another thread
 
 
 def serialized(nbytes: int) -> dict[str, int]:
-    """The bytes that serpent and MessagePack make of so many random ones."""
+    """Return the bytes that serpent and MessagePack produce from ``nbytes`` random bytes."""
     import msgpack
 
     frame = np.random.default_rng(0).bytes(nbytes)

@@ -1,4 +1,4 @@
-"""Pictures: the time of a call against its size, its two costs, and calls a second in a crowd."""
+"""Pictures of the time of a call against its size, its two costs, and the calls per second of many callers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,11 +14,11 @@ NAMES = (*TRANSPORTS, "aiohttp-json", "pyro-msgpack")
 ROWS = (*LOOKS, Look("black", "X", "-", ""), Look("#7F7F7F", "*", "--", ""), Look("#8C510A", "h", "-.", ""))
 """A look for each contender, the same in all pictures."""
 Calls = Mapping[int, Mapping[str, Mapping[int, float]]]
-"""Seconds of a call by the bytes of its frame, or calls a second by the callers; by contender and by round."""
+"""Maps a frame's bytes to seconds of a call, or a number of callers to calls per second, by contender and round."""
 
 
 def draw_sizes(calls: Calls) -> None:
-    """The time of a call against the bytes in its frame: medians, with a whisker from quartile to quartile."""
+    """Plot the time of a call against the bytes in its frame: medians, with whiskers from quartile to quartile."""
     ax = pyplot.subplots(figsize=(8, 4.4), layout="constrained")[1]
     for name in calls[min(calls)]:
         found = {size: Spread.of(1e3 * s for s in row[name].values()) for size, row in calls.items() if name in row}
@@ -29,7 +29,7 @@ def draw_sizes(calls: Calls) -> None:
 
 
 def draw_costs(alpha: Mapping[str, float], beta: Mapping[str, float]) -> None:
-    """Left the fixed cost of a call, right the cost of each byte, a row for each contender."""
+    """Draw the fixed cost of a call (left) and the cost of each byte (right), with a row for each contender."""
     _, axes = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
     labels = "α: fixed (ms a call)", "β: for each byte (ms a MB)"
     for ax, costs, unit, label in zip(axes, (alpha, beta), (1e3, 1e9), labels, strict=True):
@@ -45,8 +45,8 @@ def draw_costs(alpha: Mapping[str, float], beta: Mapping[str, float]) -> None:
 
 
 def draw_crowd(rates: Calls) -> None:
-    """Calls a second of all callers together, against the number of callers: medians, whiskers from quartile to
-    quartile.
+    """Plot the calls per second of all callers together against the number of callers: medians, with whiskers from
+    quartile to quartile.
     """
     ax = pyplot.subplots(figsize=(8, 4.2), layout="constrained")[1]
     for name in rates[min(rates)]:
@@ -70,6 +70,6 @@ def _whiskers(ax: Axes, name: str, x: Sequence[float], spreads: Sequence[Spread]
 
 
 def _beside(ax: Axes) -> None:
-    """A grid, and a legend on the right of the axes."""
+    """Add a grid, and a legend to the right of the axes."""
     ax.grid(alpha=0.3)
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, handlelength=3)

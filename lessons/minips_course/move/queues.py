@@ -1,4 +1,4 @@
-"""A transport over queues between threads, all but the two methods that its exercise asks for."""
+"""A transport over queues between threads, without the two methods that its exercise asks for."""
 
 import queue
 import threading
@@ -11,7 +11,7 @@ from minips.stages.transports.inbox import InboxListener
 from minips.stages.transports.wire import Listener, Wire
 
 Message = tuple[int, Frames]
-"""A tag, which says what the message is, and its frames."""
+"""A message: a tag that says its kind, and its frames."""
 
 
 class MessageQueue:
@@ -22,13 +22,13 @@ class MessageQueue:
         self._closed = False
 
     def put(self, message: Message) -> None:
-        """Add a message. ConnectionError where the connection is closed."""
+        """Add a message. ConnectionError if the connection is closed."""
         if self._closed:
             raise ConnectionError("the connection is closed")
         self._queue.put(message)
 
     def get(self, timeout: float | None = None) -> Message | None:
-        """The next message, None if none came within ``timeout`` seconds. EOFError where the connection is closed."""
+        """Return the next message; None if none came in ``timeout`` seconds. EOFError if the connection is closed."""
         try:
             message = self._queue.get(timeout=timeout)
         except queue.Empty:
@@ -39,7 +39,7 @@ class MessageQueue:
         return message
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Close the queue: no further message can be added."""
         self._closed = True
         self._queue.put(None)
 
@@ -65,7 +65,7 @@ class QueueTransport(StreamTransport):
 
     @abstractmethod
     def end(self, inbox: MessageQueue, outbox: MessageQueue) -> QueueEnd:
-        """One end of a connection."""
+        """Return one end of a connection."""
 
     def listen(self, address: str | None) -> Listener[Wire]:
         address = address or f"{self.scheme}://{fresh_name()}"
@@ -83,7 +83,7 @@ class QueueTransport(StreamTransport):
 
 
 class _Door(InboxListener[Wire]):
-    """A place where somebody listens."""
+    """A listener at an address."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)

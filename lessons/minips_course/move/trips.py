@@ -1,5 +1,5 @@
-"""Ways of a message there and back that other systems take, for contenders of `minips.lab.measure.pairs`: a socket,
-and JSON over aiohttp.
+"""Round trips of a message over other systems, as contenders of `minips.lab.measure.pairs`: a bare socket, and JSON
+over aiohttp.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from minips.stages.transports.network import loopback, netloc
 
 @contextmanager
 def echo_server(*, values: int) -> Iterator[int]:
-    """A bare TCP socket that sends back what it got."""
+    """Serve a bare TCP socket that sends back the bytes that it receives; yield its port."""
     with Tcp().bind(None)[0] as listener:
 
         def serve() -> None:
@@ -34,7 +34,7 @@ def echo_server(*, values: int) -> Iterator[int]:
 
 @contextmanager
 def echo(port: int, *, values: int) -> Iterator[Trip]:
-    """The other end of `echo_server`."""
+    """Yield a function that makes one call to `echo_server`."""
     here = numbers(values)
     there = np.empty_like(here)
     back = there.data.cast("B")
@@ -52,7 +52,7 @@ def echo(port: int, *, values: int) -> Iterator[Trip]:
 
 @contextmanager
 def json_server(*, values: int, applies: bool) -> Iterator[int]:
-    """Aiohttp and JSON as a lecture does: a POST whose body is a list of floats, and so is the answer's."""
+    """Serve JSON over aiohttp as a lecture does: POST and answer contain a list of floats. Yield the port."""
     from aiohttp import web
 
     answer = answering(values, applies)
@@ -81,7 +81,7 @@ def json_server(*, values: int, applies: bool) -> Iterator[int]:
 
 @contextmanager
 def json(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
-    """The other end of `json_server`, with one connection that stays open."""
+    """Yield a function that makes one call to `json_server`, over a connection that stays open."""
     import aiohttp
 
     x = numbers(values)

@@ -18,13 +18,13 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "pays.1": ["0.32 ns", "few passes", "none is"],
     "pays.2": ["no shorter than", "all but vanished", "4.4", "4.5"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "pays.1": {
@@ -65,7 +65,7 @@ BROKEN = {
         "no shape": ('part(parts, "top", np.uint16, x.shape)', 'part(parts, "top").astype("u2")[:1]'),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the parameters on their way back have the bytes of a push",

@@ -17,7 +17,7 @@ from minips.lab.course.exercises import asks, case, conforms, equals, refuse_if,
     "First the bytes of one message, of values and of the rest. Then the seconds of one message. Then all messages.",
 )
 def ring_seconds(function: Any, rng: np.random.Generator) -> str:
-    """Mend the lecture's function with your own arithmetic: SI units, each message's latency and extra bytes."""
+    """Mend the lecture's function with your own arithmetic: SI units, and latency and extra bytes for each message."""
     refuse_if(not callable(function), f"Expected the function ring_seconds, got {function!r}.")
     for trial in range(40):
         workers, bits = int(rng.integers(2, 65)), int(rng.choice([1, 2, 4, 8, 16, 32]))
@@ -33,7 +33,7 @@ def ring_seconds(function: Any, rng: np.random.Generator) -> str:
 
 
 COPIES = 10
-"""The most that 16 bits may take, there and back, in times of two copies."""
+"""The most time that encode and decode together may take, as a multiple of the time of two copies."""
 
 
 @asks(
@@ -45,7 +45,7 @@ COPIES = 10
     "makes float32 of float64, and an array of a single number.",
 )
 def sixteen_bits(mine: Any, rng: np.random.Generator) -> str:
-    """Write a quantizer of 16 bits a value that keeps small and large values, and takes little longer than copying."""
+    """Write a quantizer of 16 bits a value that keeps tiny and huge values, and is almost as fast as a copy."""
     conforms(mine, ps.Quantizer, "Half()")
     for dtype in (np.float32, np.float64):
         for scale in (1.0, *(10.0 ** rng.uniform(-30, 30, 6))):

@@ -1,4 +1,4 @@
-"""Pictures: where a codec pays, and the seconds until a model is good enough."""
+"""Pictures of the bandwidths at which a codec pays, and of the seconds until a model is accurate enough."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,12 +10,12 @@ from minips.lab.plots import LOOKS
 from minips.stage import Array
 
 MOST = 5.0
-"""The end of the colours, in powers of two."""
+"""The largest speed-up on the colour scale, as an exponent of two."""
 
 
 def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[str, float]) -> None:
-    """One message's speed against that of exact values, by codec and bandwidth. ``seconds`` are those to encode and to
-    decode, by codec and for ``exact``; the black line is where they are what the wire saves.
+    """Draw a message's speed relative to exact values, for each codec and bandwidth. ``seconds`` maps each codec, and
+    ``exact``, to the time to encode and decode. At the black line, this time equals the time saved on the wire.
     """
     rates = np.geomspace(1e6, 400e9, 200)  # bit/s
     plain = seconds["exact"] + 8 * nbytes["exact"] / rates
@@ -41,7 +41,7 @@ def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[
 
 
 def draw_until_90(sides: Mapping[str, Mapping[str, Array]]) -> None:
-    """By link and codec, the seconds of each seed until 90 % of the held-out digits are read."""
+    """Plot, for each link, codec and seed, the seconds until 90 % of the held-out digits are read."""
     _, axes = pyplot.subplots(1, len(sides), figsize=(9, 2.8), layout="constrained", sharey=True)
     for ax, (title, rows) in zip(axes, sides.items(), strict=True):
         for place, seconds in enumerate(rows.values()):

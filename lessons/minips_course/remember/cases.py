@@ -18,13 +18,13 @@ OUTCOMES = {
         "none of these": {"plain": 9.0, "fed": 0.08},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "remember.1": ["win again and again", "turn comes", "twice as many"],
     "remember.2": ["hops", "w stops", "within lr", "never sent", "add up until"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "remember.1": {
@@ -52,7 +52,7 @@ BROKEN = {
         "in double precision": ("x + memory.get(name, 0)", "x + np.float64(1) * memory.get(name, np.zeros(x.shape))"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "error feedback forgets what was not sent",

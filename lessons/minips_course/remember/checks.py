@@ -20,7 +20,7 @@ from minips_course.own_server import check_memory
     "No case has to be told apart, so np.where can go. Which part of C(p) + e′ = p is the memory to keep?",
 )
 def mended(memory: Any, rng: np.random.Generator) -> str:
-    """Find a quantizer with which Saver loses something, and mend the memory."""
+    """Find a quantizer with which Saver loses a part of the gradients, and mend the memory."""
     is_own(memory, ps.Memory, "Mended()")
     quantizers = [
         ps.TopK(fraction=0.1),
@@ -37,12 +37,12 @@ def mended(memory: Any, rng: np.random.Generator) -> str:
                 meant = np.sum(gradients, axis=0, dtype=float)
                 off = float(np.abs(arrived + held - meant).max())
                 refuse_if(not off <= near, f"what arrived and what is held miss what was meant by up to {off:.2g}.")
-                refuse_if(held.dtype != dtype, f"what is held is of {held.dtype}.")
+                refuse_if(held.dtype != dtype, f"what is held has the dtype {held.dtype}, not {np.dtype(dtype)}.")
     return "What was sent and what is held add up to what was meant, with five quantizers."
 
 
 def _all_of(memory: ps.Memory, quantizer: ps.Quantizer, gradients: list[Array]) -> tuple[Array, Array]:
-    """All that arrives of these gradients, and what is held in the end: what the memory adds to a zero gradient."""
+    """Return the sum of what arrives, and what the memory holds in the end: its addition to a zero gradient."""
     state: State = {}
     arrived = np.zeros(gradients[0].shape)
     for gradient in gradients:
@@ -71,6 +71,6 @@ def own_memory(server: Any, rng: np.random.Generator) -> str:
         sent = {"w": np.sign(gradient["w"])}
         again = server.compensate(gradient, server.remember(server.compensate(gradient, {}), sent))["w"]
         near = np.allclose(again, 2 * gradient["w"] - sent["w"], atol=1e-6)
-        refuse_if(not near, "the next step does not add the gradient without its signs.")
-        refuse_if(again.dtype != np.float32, f"compensate makes {again.dtype} of it.")
+        refuse_if(not near, "the next step does not add the gradient minus its signs.")
+        refuse_if(again.dtype != np.float32, f"compensate returns {again.dtype}.")
     return "At each step, what was sent and what is remembered add up to all gradients, for each tensor."

@@ -1,4 +1,4 @@
-"""Pictures: what a memory holds, and where a descent ends. The notebook imports them."""
+"""Pictures of the contents of a memory, and of the end of a descent."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ def _new(width: float, height: float) -> Axes:
 
 
 def draw_sums(meant: Array, arrived: Array) -> None:
-    """One value of a gradient, step by step: the sum of what was meant, and of what arrived."""
+    """Plot, for one value, the running sum of its gradients and the running sum of what arrived."""
     ax = _new(6.4, 3)
     ax.plot(meant.cumsum(), color=LOOKS[0].colour, label="meant so far")
     ax.step(range(len(arrived)), arrived.cumsum(), where="post", color=LOOKS[1].colour, label="arrived so far")
@@ -25,7 +25,7 @@ def draw_sums(meant: Array, arrived: Array) -> None:
 
 
 def draw_held(held: Mapping[str, Array]) -> None:
-    """By the name of a quantizer, the length of what a memory holds after each step."""
+    """Plot the length of what a memory holds after each step; ``held`` maps each quantizer's name to these lengths."""
     ax = _new(6.4, 3.2)
     for (name, lengths), look in zip(held.items(), LOOKS, strict=False):
         ax.semilogy(lengths, markevery=25, label=name, **look.line)
@@ -34,7 +34,7 @@ def draw_held(held: Mapping[str, Array]) -> None:
 
 
 def draw_walks(walks: Mapping[str, Array], reach: float, threshold: float) -> None:
-    """By the name of a memory, w at each step: the whole way, and close to the minimum, with a band of this reach."""
+    """Plot w at each step for each memory: the whole path, and the part near the minimum with a band of ±``reach``."""
     figure, (whole, close) = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for (name, path), look in zip(walks.items(), LOOKS, strict=False):
         for ax in (whole, close):
@@ -49,7 +49,7 @@ def draw_walks(walks: Mapping[str, Array], reach: float, threshold: float) -> No
 
 
 def draw_paths(paths: Mapping[str, Array]) -> None:
-    """By the name of a memory, the way of two parameters; the minimum is at zero."""
+    """Plot the path of two parameters for each memory; the minimum is at zero."""
     ax = _new(5.4, 3.8)
     for (name, path), look in zip(paths.items(), LOOKS, strict=False):
         ax.plot(*path.T, color=look.colour, marker=look.marker, ms=3, lw=0.8, label=name)
@@ -59,7 +59,7 @@ def draw_paths(paths: Mapping[str, Array]) -> None:
 
 
 def draw_errors(sides: Mapping[str, Mapping[str, Array]]) -> None:
-    """Beside each other, by what the gradients are of: by the name of a memory, the error of what arrives."""
+    """Plot the error of what arrives for each memory, with a panel for each key of ``sides``."""
     _, axes = pyplot.subplots(1, len(sides), figsize=(9, 3), layout="constrained", sharey=True)
     for ax, (title, curves) in zip(axes, sides.items(), strict=True):
         for (name, errors), look in zip(curves.items(), LOOKS, strict=False):

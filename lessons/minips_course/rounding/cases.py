@@ -17,13 +17,13 @@ OUTCOMES = {
         "none of these": {"ratio": 1.6},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "rounding.1": ["a bias, which no average", "divides its variance", "from 2 workers"],
     "rounding.2": ["acts like random rounding", "averages out"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "rounding.1": {
@@ -49,7 +49,7 @@ BROKEN = {
         ),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "random rounding goes up too often",

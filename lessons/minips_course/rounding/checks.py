@@ -11,7 +11,7 @@ from minips.stages.quantizers import Parts
 
 DRAWS, VALUES = 500, 300
 ALLOWED = 0.16
-"""Steps by which the mean of so many draws may be off: Hoeffding's inequality gives 1 of 10¹¹ for one value."""
+"""The most steps by which a mean of ``DRAWS`` draws may be off; by Hoeffding's inequality, 1 in 10¹¹ exceeds it."""
 
 
 @asks(
@@ -57,14 +57,14 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
     "not yet better.",
 )
 def workers_needed(function: Any, rng: np.random.Generator) -> str:
-    """Compute from how many workers on the mean of random rounding is better than nearest rounding."""
+    """Compute the smallest number of workers for which the mean of random rounding is better than nearest rounding."""
     refuse_if(not callable(function), f"Expected the function workers_needed, got {function!r}.")
     drawn: list[tuple[Array, float]] = []
     while len(drawn) < 12:
         step, size = float(2.0 ** rng.integers(-6, 4)), int(rng.integers(2, 40))
         x = step * rng.integers(-8, 9, size) + step * rng.uniform(-0.3, 0.3, size)
         variance, bias = _errors(x / step)
-        if 0.01 < variance / bias % 1 < 0.99:  # far enough from the border for any order of adding
+        if 0.01 < variance / bias % 1 < 0.99:  # so far from the border that no order of adding crosses it
             drawn.append((x, step))
     halves = np.arange(-3, 4) * 0.25 + 0.125
     quarters = np.array([0.25, 0.5, 1.25, -0.75])
@@ -78,7 +78,7 @@ def workers_needed(function: Any, rng: np.random.Generator) -> str:
 
 
 def _errors(r: Array) -> tuple[float, float]:
-    """Variance of random rounding and bias² of nearest rounding, of values in steps."""
+    """Return the variance of random rounding and the bias² of nearest rounding, for values in units of a step."""
     p = r - np.floor(r)
     return float((p * (1 - p)).sum()), float(((np.rint(r) - r) ** 2).sum())
 

@@ -10,7 +10,7 @@ from minips.stage import Array
 
 
 def draw_errors(counts: Array, curves: Mapping[str, ArrayLike]) -> None:
-    """The error of the average against the number of gradients that were averaged."""
+    """Plot the error of an average of gradients against their number."""
     _, ax = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
     for (name, curve), look in zip(curves.items(), LOOKS, strict=False):
         ax.loglog(counts, curve, label=name, **look.line)
@@ -28,7 +28,7 @@ def draw_errors(counts: Array, curves: Mapping[str, ArrayLike]) -> None:
 def draw_variances(
     levels: Sequence[int], bound: Sequence[float], formula: Sequence[float], measured: Sequence[float]
 ) -> None:
-    """The variance of QSGD by its number of levels: the bound, the formula, and what was drawn."""
+    """Plot QSGD's variance against its number of levels: the bound, the formula, and measurements."""
     _, ax = pyplot.subplots(figsize=(6.4, 3.2), layout="constrained")
     ax.loglog(levels, bound, color=LOOKS[3].colour, linestyle=LOOKS[3].dash, label="the bound")
     ax.loglog(levels, formula, color=LOOKS[0].colour, label="the formula")

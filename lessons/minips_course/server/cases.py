@@ -14,13 +14,13 @@ OUTCOMES = {
         "none of these": {"least": 0.0, "most": 0.03},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "server.1": ["n − 1", "2.3 times"],
     "server.2": ["more than rounding", "operating system decides", "depends on the order of arrival"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 STEP = "p -= self.lr * sum(self.held[i][name] for i in range(self.workers)) / self.workers"
 
@@ -86,7 +86,7 @@ BROKEN = {
         ),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "BSP answers every pull at once",
@@ -94,4 +94,4 @@ MUTANT = (
     "return slowest >= clock\n",
     "return True\n",
 )
-"""A rule of rounds that waits for nobody."""
+"""A rule of rounds that never waits."""

@@ -19,7 +19,7 @@ from minips_course.own_server import check_rounds
     "mean in the order of range(self.workers), empty the dict, and answer everyone.",
 )
 def rounds(server: Any, rng: np.random.Generator) -> str:
-    """Make the server hold pushes until every worker has sent one, apply their mean once, and answer all."""
+    """Make the server hold pushes until every worker has sent one, apply their mean once, and answer all of them."""
     _is_server(server)
     for _ in range(4):  # with other numbers of workers
         check_rounds(server, rng)
@@ -42,7 +42,7 @@ def _is_server(server: Any) -> None:
     "becomes the only answer, and anything else goes to super().handle(worker, message).",
 )
 def careful(server: Any, rng: np.random.Generator) -> str:
-    """Make handle answer nonsense with ("error", a sentence), leave every parameter, and count it towards no round."""
+    """Make handle answer nonsense with ("error", a sentence), change no parameter, and not count it in a round."""
     _is_server(server)
     d, lr = int(rng.integers(3, 8)), 0.25
     start = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
@@ -75,21 +75,21 @@ def careful(server: Any, rng: np.random.Generator) -> str:
 
 
 def _good_messages_work(served: Any, twin: Any, good: Any, workers: int, lr: float, where: str) -> None:
-    """Refused where a round of good pushes does something else than it should, or than with a twin without nonsense."""
+    """Refuse a server if a round of good pushes has a wrong result, or another one than a twin that got no nonsense."""
     before = copy.deepcopy(served.params)
     with case(where):
         for worker in reversed(range(workers)):
             answers, wanted = (one.handle(worker, ("push", copy.deepcopy(good))) for one in (served, twin))
             alike = [(to, said) for to, (said, _) in answers] == [(to, said) for to, (said, _) in wanted]
-            refuse_if(not alike, f"a push is answered {answers}, and by a server without nonsense {wanted}.")
+            refuse_if(not alike, f"a push is answered {answers}; a server that got no nonsense answers {wanted}.")
         for name, p in before.items():
             near = np.allclose(served.params[name], p - lr * good[name])
-            refuse_if(not near, f"after a push of each worker {name!r} is not p − lr·g, g the mean of the gradients.")
+            refuse_if(not near, f"after a push from each worker, {name!r} is not p − lr·g for the mean gradient g.")
         got = served.handle(0, ("pull", {}))
         right = isinstance(got, list) and len(got) == 1 and got[0][0] == 0 and got[0][1][0] == "params"
-        refuse_if(not right, "a pull is not answered with the parameters, to the worker that asked.")
+        refuse_if(not right, "the worker that pulled was not sent the parameters.")
         same = all(np.array_equal(got[0][1][1].get(name, np.nan), p) for name, p in served.params.items())
-        refuse_if(not same, "a pull is answered with other parameters than the server's.")
+        refuse_if(not same, "the answer to a pull differs from the server's parameters.")
 
 
 def _is_refused(served: Any, what: str, message: Any) -> None:

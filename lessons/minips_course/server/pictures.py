@@ -9,7 +9,7 @@ from minips.lab.plots import LOOKS
 
 
 def draw_staleness(found: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """A panel for each name: how many gradients of its runs had which staleness, up to 20 versions."""
+    """Draw a panel for each name, with a histogram of the staleness of its runs' gradients, up to 20 versions."""
     _, axes = pyplot.subplots(1, len(found), figsize=(8, 2.8), layout="constrained", sharex=True, sharey=True)
     for ax, look, (name, runs) in zip(axes, LOOKS, found.items(), strict=False):
         ax.bar(*np.unique(np.concatenate(runs), return_counts=True), **look.area)

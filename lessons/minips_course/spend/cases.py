@@ -16,13 +16,13 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "spend.1": ["most of the harm is gone", "arrives a few steps later", "a tenth of"],
     "spend.2": ["size is not harm", "suffers more", "squeeze U"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "spend.1": {
@@ -60,7 +60,7 @@ BROKEN = {
         "the first problem": ("sensitivity(problem,", "sensitivity(problems[0],"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "a codec gives every tensor its first quantizer, whatever the pattern is",

@@ -22,7 +22,7 @@ SHARE, SEEDS = 0.75, 8
     "steps.",
 )
 def beat_signs(plan: Any, rng: np.random.Generator) -> str:
-    """Read more digits than signs with error feedback, with at most three quarters of their bytes."""
+    """Read more digits than signs with error feedback do, with at most three quarters of their bytes."""
     refuse_if(not isinstance(plan, ps.Config), f"Expected your plan, a ps.Config, got a {type(plan).__name__}.")
     signs = ps.Config(steps=30, transport=ps.InProc(), push=ps.Codec(ps.Sign(), ps.ErrorFeedback()))
     push = replace(plan.push, quantizer=signs.push.quantizer)
@@ -52,7 +52,7 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
     "Collect the differences in a list. How far do they scatter, and how does their number come in?",
 )
 def harm(function: Any, rng: np.random.Generator) -> str:
-    """Write harm, of problems, config and name: the mean added loss, and half of its 95 % interval."""
+    """Write harm, a function of problems, config and name: the mean added loss, and half its 95 % interval's length."""
     refuse_if(not callable(function), f"Expected the function harm, got {function!r}.")
     quantizers: tuple[ps.Quantizer, ...] = (ps.Sign(), ps.TopK(fraction=0.05))
     for memory in (ps.ErrorFeedback(), ps.NoMemory()):
@@ -77,7 +77,7 @@ def harm(function: Any, rng: np.random.Generator) -> str:
         with case(f"For {name} of {n} problems, {push!r}:"):
             got = function(problems, config, name)
             pair = isinstance(got, tuple) and len(got) == 2
-            refuse_if(not pair, f"it returned {got!r}; expected a mean and half a length.")
+            refuse_if(not pair, f"it returned {got!r}; expected a mean and half an interval's length.")
             for what, one, other in zip(("the mean", "half the length"), got, wanted, strict=True):
                 near = math.isclose(float(one), other, rel_tol=1e-3, abs_tol=1e-9)
                 refuse_if(not near, f"{what} is {float(one):.6f}, expected {other:.6f}.")

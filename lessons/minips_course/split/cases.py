@@ -14,13 +14,13 @@ OUTCOMES = {
         "none of these": {"off": 0.2, "large": 1.0, "small": 1.0},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "split.1": ["brackets", "rounding", "rounded"],
     "split.2": ["share that quarter", "eleven hundred"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "split.1": {
@@ -39,7 +39,7 @@ BROKEN = {
         "a sum": ("t / len(rows)", "t"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the mean adds all gradients but the last",

@@ -39,7 +39,7 @@ def combine(function: Any, rng: np.random.Generator) -> str:
 
 
 class _Counted(ps.SoftmaxRegression):
-    """A problem that knows which rows it was asked for."""
+    """A problem that records the rows whose gradients were requested."""
 
     def __init__(self, *rows: Any) -> None:
         super().__init__(*rows)
@@ -73,8 +73,8 @@ def in_pieces(function: Any, rng: np.random.Generator) -> str:
             largest = max((len(one) for one in problem.asked), default=0)
             refuse_if(largest > most, f"{largest} rows were asked for in one go.")
             lacking = len(np.setdiff1d(rows, seen))
-            refuse_if(lacking, f"{lacking} of the rows were never looked at.")
-            refuse_if(len(seen) > len(rows), f"{len(seen)} rows were looked at in all.")
+            refuse_if(lacking, f"{lacking} of the rows were never used.")
+            refuse_if(len(seen) > len(rows), f"{len(seen)} rows were used in total.")
             _is_close(got, ps.SoftmaxRegression(data.X, data.y).gradient(params, rows))
     return "Each row was looked at once, never too many at a time, and the gradient is that of all of them."
 

@@ -9,8 +9,8 @@ from minips.stage import Array, Tensors
 
 
 def draw_shards(gradients: Sequence[Tensors], mean: Tensors, full: Tensors, digit: int = 3) -> None:
-    """The step of the 64 weights of a digit: for each worker, for the mean, for all rows; and the difference of
-    the last two, magnified by a power of ten that its title gives.
+    """Draw the step of the 64 weights of a digit for each worker, for the workers' mean, and for all rows. A last image
+    shows the difference between the mean and all rows, magnified by the power of ten in its title.
     """
 
     def of(g: Mapping[str, Array]) -> Array:

@@ -16,13 +16,13 @@ OUTCOMES = {
         "none of these": {"dense": -1.0, "yes": 0.6},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "squeeze.1": ["as good as random", "mantissas", "nothing to gain"],
     "squeeze.3": ["runs of zeros", "hardly any value is zero", "zeros"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "squeeze.1": {
@@ -50,7 +50,7 @@ BROKEN = {
         "values of three": ("4", "3"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "Blosc does not shuffle",

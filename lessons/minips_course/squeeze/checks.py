@@ -35,7 +35,7 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
             refuse_if(not as_long, f"it returned {answer:.4g} bit/s. But there the round needs {times}.")
             if workers == 1:
                 same = math.isclose(number(function(before, after, there, back)), answer, rel_tol=1e-9)
-                refuse_if(not same, "it returned something else without workers, which means one.")
+                refuse_if(not same, "without workers it must return the same as with one worker.")
     for before, after in ((1000, 1000), (1000, 1004), (0, 0)):
         for seconds in (0.01, 0.0):
             with case(f"For {before} → {after} bytes in {seconds:g} s there and back, 4 workers:"):
@@ -55,7 +55,7 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
     "whole values?",
 )
 def shuffled(mine: Any, rng: np.random.Generator) -> str:
-    """Write a compressor that puts first all the first bytes of the 4-byte values, then all the second, and so on."""
+    """Write a compressor that sends the first byte of every 4-byte value, then the second byte of each, and so on."""
     conforms(mine, ps.Compressor, "Shuffled()")
     for _ in range(4):
         count, scale = int(rng.integers(20_000, 60_000)), float(10 ** rng.uniform(-4, 2))

@@ -12,11 +12,11 @@ from minips.results.run import Run
 
 Floats = NDArray[np.float64]
 OF_A_FLOAT = ("byte 0\n(mantissa)", "byte 1\n(mantissa)", "byte 2\n(mostly\nmantissa)", "byte 3\n(sign, exponent)")
-"""The four bytes of a float32, the lowest first."""
+"""Labels for the four bytes of a float32, from the lowest to the highest."""
 
 
 def draw_bits(values: NDArray[np.float32]) -> None:
-    """A row of 32 bits for each value, the highest bit first, black for 1."""
+    """Draw each value as a row of 32 bits, the highest bit first, black for 1."""
     bits = np.unpackbits(values.byteswap().view(np.uint8)).reshape(len(values), 32)
     _, ax = pyplot.subplots(figsize=(7.2, 4), layout="constrained")
     ax.imshow(bits, cmap="gray_r", aspect="auto", interpolation="nearest")
@@ -29,7 +29,7 @@ def draw_bits(values: NDArray[np.float32]) -> None:
 
 
 def draw_entropies(bits: Sequence[float]) -> None:
-    """A bar for each byte of a float32: its entropy, of at most 8 bits."""
+    """Draw a bar for the entropy of each byte of a float32, at most 8 bits."""
     _, ax = pyplot.subplots(figsize=(6.4, 2.8), layout="constrained")
     ax.bar_label(ax.bar(OF_A_FLOAT, bits, color=LOOKS[0].colour), fmt="%.2f", padding=2)
     ax.axhline(8, color="black", linewidth=1)
@@ -38,7 +38,7 @@ def draw_entropies(bits: Sequence[float]) -> None:
 
 
 def draw_sizes(left: Mapping[str, Mapping[str, float]]) -> None:
-    """A row for each kind of bytes, a column for each compressor: the share of the bytes that is left."""
+    """Draw the share of the bytes that remains, with a row for each kind of bytes and a column for each compressor."""
     _, ax = pyplot.subplots(figsize=(7.2, 3), layout="constrained")
     shares = np.array([[*row.values()] for row in left.values()])
     _table(ax, shares, [f"{share:.2f}" for share in shares.flat], [*left], [*next(iter(left.values()))])
@@ -47,7 +47,7 @@ def draw_sizes(left: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def draw_arrivals(size: int, left: Mapping[str, float], seconds: Mapping[str, Floats]) -> None:
-    """The time until ``size`` bytes have arrived, as a share of that without a compressor, against the bandwidth."""
+    """Plot the time until ``size`` bytes have arrived against the bandwidth; 1 is the time without a compressor."""
     bandwidths = np.geomspace(1, 1e5, 61)  # Mbit/s
     _, ax = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
     ax.axhline(1, color="black", linewidth=2)
@@ -61,8 +61,8 @@ def draw_arrivals(size: int, left: Mapping[str, float], seconds: Mapping[str, Fl
 
 
 def draw_break_evens(even: Mapping[tuple[str, str], Floats], speed: Mapping[tuple[str, str], float]) -> None:
-    """By kind of bytes and compressor: left the speed there and back in MB/s, right quartile, median and quartile of
-    the bandwidth in Mbit/s below which it pays; no mark where it never does.
+    """Draw, for each kind of bytes and compressor, its speed in MB/s (left), and the bandwidth in Mbit/s below which it
+    pays (right): the median with both quartiles, or no mark if it never pays.
     """
     kinds, names = ([*dict.fromkeys(key[i] for key in even)] for i in (0, 1))
     _, (table, ax) = pyplot.subplots(1, 2, figsize=(9.8, 3.6), layout="constrained", sharey=True)
@@ -83,7 +83,7 @@ def draw_break_evens(even: Mapping[tuple[str, str], Floats], speed: Mapping[tupl
 
 
 def draw_steps(runs: Mapping[tuple[str, str], Run], times: Mapping[tuple[str, str], Floats]) -> None:
-    """A bar for each run: left its bytes in both directions, right the median time of a step, with quartiles."""
+    """Draw each run's bytes in both directions (left), and the median time of its steps with quartiles (right)."""
     quartiles = np.array([np.percentile(times[which], [25, 50, 75]) for which in runs]).T
     _, (left, right) = pyplot.subplots(1, 2, figsize=(9, 2.8), layout="constrained", sharey=True)
     labels = [f"{name}, {compressor}" for name, compressor in runs]
@@ -101,7 +101,7 @@ def draw_steps(runs: Mapping[tuple[str, str], Run], times: Mapping[tuple[str, st
 
 
 def _table(ax: Axes, shade: Floats, texts: Sequence[str], rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Figures in cells that are brighter the larger ``shade`` is."""
+    """Draw a table of texts whose cells are brighter where ``shade`` is larger."""
     ax.imshow(shade, cmap="cividis", aspect="auto", vmin=0 if shade.min() >= 0 else None)
     middle = (ax.images[0].norm.vmin + ax.images[0].norm.vmax) / 2  # type: ignore[operator]
     for text, (place, value) in zip(texts, np.ndenumerate(shade), strict=True):

@@ -18,13 +18,13 @@ OUTCOMES = {
         "none of these": {"ratio": 0.2},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "stale.1": ["each of its pushes is dropped", "all pushes of worker 3 are late", "as much as under BSP"],
     "stale.2": ["past the minimum for some ten", "only where gradients are fresh", "nearly all that momentum"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "stale.1": {
@@ -64,7 +64,7 @@ BROKEN = {
         "weights that add up to one": ("weight / len(weights)", "weight / sum(weights)"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "a push of one worker counts as much as a round of all",

@@ -19,7 +19,7 @@ from minips.lab.course.exercises import asks, case, conforms, distance, refuse_i
     "pushes, and stop as soon as x is huge.",
 )
 def grows(function: Any, rng: np.random.Generator) -> str:
-    """Make grows, of rate and ages, right for pushes of different ages."""
+    """Make grows, a function of rate and ages, right for pushes of different ages."""
     refuse_if(not callable(function), f"Expected the function grows, got {function!r}.")
     drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(4)]
     for workers, slower in [(int(rng.integers(4, 9)), 1), (4, 12), (4, 4), (6, 3), *drawn]:
@@ -39,7 +39,7 @@ def grows(function: Any, rng: np.random.Generator) -> str:
 
 
 def _ages(workers: int, slower: int, slow: int) -> list[int]:
-    """The ages of the gradients of ASP, push by push, over one step of the worker that is ``slower`` times slower."""
+    """Return ASP's gradient ages, push by push, in one step of worker ``slow``, which is ``slower`` times slower."""
     versions, pulled, ages = 0, [0] * workers, []
     for tick in range(1, 3 * slower + 1):
         for worker in range(workers):
@@ -51,7 +51,7 @@ def _ages(workers: int, slower: int, slow: int) -> list[int]:
 
 
 def _growth(rate: float, ages: list[int]) -> float:
-    """The factor by which swings of x ← x − rate · (x, ``age`` pushes ago) grow in a push, the ages in turn."""
+    """Return the mean growth, per push, of swings of x ← x − rate · (x of ``age`` pushes ago), cycling through ages."""
     size = max(ages) + 1
     turn = np.eye(size)
     for age in ages:
@@ -63,7 +63,7 @@ def _growth(rate: float, ages: list[int]) -> float:
 
 
 def _border(ages: list[int]) -> float:
-    """The largest rate at which swings do not grow, to a thousandth."""
+    """Return the largest rate at which swings do not grow, to a thousandth."""
     stable, unstable = 0.0, 2.0
     for _ in range(11):
         middle = (stable + unstable) / 2
@@ -79,7 +79,7 @@ def _border(ages: list[int]) -> float:
     "Two cases in one expression: the smaller of two numbers, one of which is 1.",
 )
 def fade(aggregator: Any, rng: np.random.Generator) -> str:
-    """Make Fade weigh gradients by their age, and only those that are older than usual."""
+    """Make Fade reduce the weight of gradients older than usual, according to their age."""
     conforms(aggregator, ps.Aggregator, "Fade()")
     names = [field.name for field in dataclasses.fields(aggregator)]
     refuse_if(names != ["usual"], f"Expected the field usual; got {aggregator!r}.")

@@ -1,4 +1,4 @@
-"""Pictures: ages, what each worker's rows did, swings, and borders. The notebook imports them."""
+"""Pictures of gradients' ages, shares of digits, swings, and the borders of stable learning rates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ def _new(width: float, height: float) -> Axes:
 
 
 def draw_ages(ages: Mapping[str, Sequence[int]]) -> None:
-    """By the name of a run, the share of its gradients of each age."""
+    """Plot, for each run, the share of its gradients that have each age."""
     ax = _new(7.2, 2.8)
     for place, ((name, versions), look) in enumerate(zip(ages.items(), LOOKS, strict=False)):
         at, counts = np.unique(versions, return_counts=True)
@@ -30,7 +30,7 @@ def draw_ages(ages: Mapping[str, Sequence[int]]) -> None:
 
 
 def draw_shares(shares: Mapping[str, Array]) -> None:
-    """By the name of a rule, percentages for each digit (columns) of each run (rows): means and 95 % intervals."""
+    """Draw each rule's mean percentage for each digit (column) over its runs (rows), with 95 % intervals."""
     ax = _new(9, 3)
     for place, ((name, percent), look) in enumerate(zip(shares.items(), LOOKS, strict=False)):
         mean, half = interval(percent)
@@ -44,7 +44,7 @@ def draw_shares(shares: Mapping[str, Array]) -> None:
 
 
 def draw_swings(paths: Mapping[str, Sequence[float]]) -> None:
-    """By its label, the distance from the minimum after each push."""
+    """Plot the distance from the minimum after each push, for each label."""
     ax = _new(7.2, 2.8)
     for (label, path), look in zip(paths.items(), LOOKS, strict=False):
         ax.plot(path, markevery=5, markersize=5, label=label, **look.line)
@@ -55,7 +55,7 @@ def draw_swings(paths: Mapping[str, Sequence[float]]) -> None:
 
 
 def draw_borders(plain: Mapping[str, float], moving: Mapping[str, float]) -> None:
-    """By the name of a rule, its border without momentum and with it, on a logarithmic axis."""
+    """Draw each rule's border without momentum and with it, on a logarithmic axis."""
     ax = _new(6.4, 2.4)
     for place, ((label, borders), look) in enumerate(
         zip({"no momentum": plain, "momentum 0.9": moving}.items(), LOOKS, strict=False)

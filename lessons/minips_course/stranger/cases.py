@@ -14,13 +14,13 @@ OUTCOMES = {
         "none of these": {"honest": False, "ran": 2},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "stranger.1": ["too late", "comes after"],
     "stranger.2": ["any text", "is large"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "stranger.1": {
@@ -59,7 +59,7 @@ BROKEN = {
         "no limit": ("len(inflated) > limit", "False"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "frames that cannot be read raise TypeError",

@@ -14,7 +14,7 @@ from minips.lab.course.exercises import Refused, asks, case, raising, refuse_if
 from minips.testing.base import described, same_bits
 
 RAN: list[int] = []
-"""What a stranger's text has run, in the check."""
+"""Numbers that a stranger's text appended when it was run during a check."""
 _TEXT = f"import {__name__} as _m; _m.RAN.append(1)"
 PRESENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("builtins", "exec", (_TEXT,)),
@@ -31,7 +31,7 @@ PRESENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("numpy._core.multiarray", "fromfile", ("no-such-file",)),
     ("collections", "OrderedDict", ()),
 )
-"""Module, name and arguments of what a stranger's pickle calls. Nothing of it does harm."""
+"""The module, name and arguments of each function that a stranger's pickle calls. All of them are harmless."""
 
 
 @asks(
@@ -60,7 +60,7 @@ def only_arrays(cls: Any, rng: np.random.Generator) -> str:
 
 
 def _arrays(rng: np.random.Generator) -> list[Any]:
-    """Arrays in all the ways in which they can lie in memory."""
+    """Return arrays in every memory layout."""
     shape = tuple(rng.integers(3, 7, 2).tolist())
     square = 100 * rng.normal(size=shape)
     kinds = [square.astype(dtype) for dtype in rng.choice(["f4", "f8", "f2", "i1", "i4", "u8", "?"], 3)]
@@ -68,13 +68,13 @@ def _arrays(rng: np.random.Generator) -> list[Any]:
 
 
 def _refuses(cls: Any, module: str, name: str, texts: tuple[str, ...]) -> None:
-    """Refused unless a pickle that calls this function is refused, before the function was called."""
+    """Refuse an unpickler unless it refuses a pickle that calls this function, before the function is called."""
     RAN.clear()
     with case(f"A pickle that calls {module}.{name}:"):
         try:
             cls(io.BytesIO(present(module, name, *texts))).load()
         except pickle.UnpicklingError:
-            refuse_if(RAN, "it was refused, but what it calls had been called by then.")
+            refuse_if(RAN, "it was refused, but only after its function had been called.")
             return
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
@@ -83,7 +83,7 @@ def _refuses(cls: Any, module: str, name: str, texts: tuple[str, ...]) -> None:
 
 
 def present(module: str, name: str, *texts: str) -> bytes:
-    """A pickle of ``{"W": …}`` that calls a function of a module with texts; an empty one becomes an empty dict."""
+    """Return a pickle of ``{"W": …}`` that calls a module's function with texts; an empty one becomes a dict."""
     arguments = b"".join(b"}" if not text else _text(text) for text in texts)
     return b"\x80\x04}" + _text("W") + _text(module) + _text(name) + b"\x93(" + arguments + b"tRs."
 
@@ -101,7 +101,7 @@ def _text(text: str) -> bytes:
     "turn into a ValueError.",
 )
 def inflate(function: Any, rng: np.random.Generator) -> str:
-    """Inflate zlib's bytes, and never make more than the limit of them."""
+    """Inflate bytes compressed by zlib, without ever producing more bytes than the limit."""
     refuse_if(not callable(function), f"Expected the function inflate(data, limit), got {function!r}.")
     for size in (0, 1, *rng.integers(2, 50_000, 6).tolist()):
         data = bytes(rng.integers(0, 4, size, dtype=np.uint8))
@@ -129,7 +129,7 @@ def inflate(function: Any, rng: np.random.Generator) -> str:
 
 
 def _peak(function: Callable[[bytes, int], Any], data: bytes, limit: int) -> int:
-    """The most bytes of memory that a call took, which has to raise ValueError."""
+    """Return the peak memory, in bytes, of a call that must raise ValueError."""
     traced = tracemalloc.is_tracing()
     if not traced:
         tracemalloc.start()

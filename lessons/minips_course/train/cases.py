@@ -14,13 +14,13 @@ OUTCOMES = {
         "none of these": {"accuracy": 90.0, "change": -6.0},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "train.1": ["a weight for each pixel", "most of them apart"],
     "train.2": ["is not dropped", "some steps late", "does not mind"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "train.1": {
@@ -44,7 +44,7 @@ BROKEN = {
         "text": ("run.bytes_sent / run.updates", "f'{run.bytes_sent / run.updates:.1f}'"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the largest values travel as zeros",

@@ -17,7 +17,7 @@ from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_i
     "what was left out?",
 )
 def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
-    """Change push, without TopK: at most a quarter of the bytes leave the workers, at nearly the same accuracy."""
+    """Change push, without TopK: make the workers send at most a quarter of the bytes, at nearly the same accuracy."""
     refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
     seed = drawn_seed(rng)
     before, after = _runs(ps.Config(steps=100), config, seed)
@@ -32,7 +32,7 @@ def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
 
 
 def _runs(base: ps.Config, config: ps.Config, seed: int) -> tuple[ps.Run, ps.Run]:
-    """Digits trained with ``base`` and with ``config``, which differ in their push codec alone."""
+    """Train on the digits with ``base`` and with ``config``, which may differ only in their push codec."""
     said = f"Leave everything but push as it was at the start, with steps={base.steps}"
     changed = dataclasses.replace(config, push=base.push) != base
     refuse_if(changed, f"{said}, so that the two runs can be compared.")
@@ -49,7 +49,7 @@ def _runs(base: ps.Config, config: ps.Config, seed: int) -> tuple[ps.Run, ps.Run
     "One division of two things that the run knows. Half a byte is possible: do not round.",
 )
 def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
-    """Write bytes_per_push, of a run: the mean number of bytes that a worker sends for one push."""
+    """Write bytes_per_push, a function of a run: the mean number of bytes that a worker sends for one push."""
     refuse_if(not callable(function), f"Expected a function of a run, got a {type(function).__name__}.")
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
     for early in (False, True):

@@ -23,13 +23,13 @@ OUTCOMES = {
         "none of these": {"Mean": nan, "Median": 0.9, "TrimmedMean": 0.9, "Krum": 0.9},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "trust.1": ["a fifth of 100", "follow the noise", "cannot make up"],
     "trust.2": ["nearer to them", "takes the zeros", "chooses the zeros", "one whole gradient"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "trust.1": {
@@ -53,7 +53,7 @@ BROKEN = {
         "not finite": ("-1000", "-np.inf"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "the median takes the largest value of each coordinate",

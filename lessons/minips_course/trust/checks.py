@@ -21,7 +21,7 @@ BROKEN_BELOW = 0.5
     "A length may be zero. Which of the two cases divides by a length, and can that length be zero?",
 )
 def clipped(aggregator: Any, rng: np.random.Generator) -> str:
-    """Shorten each worker's gradient to the median length at most, before you average."""
+    """Shorten each worker's gradient to at most the median length, and then average."""
     conforms(aggregator, ps.Aggregator, "Clipped()")
     for trial in range(12):
         n = int(rng.integers(2, 9))
@@ -49,13 +49,13 @@ def clipped(aggregator: Any, rng: np.random.Generator) -> str:
 
 
 def _accuracy(traitors: tuple[int, ...], lie: Callable[..., Tensors], **fields: Any) -> float:
-    """The share of the held-out digits that is read rightly after a run of five workers, some of them traitors."""
+    """Return the accuracy on held-out digits after a run of five workers, some of which are traitors."""
     problem = Traitors(*ps.datasets.digits(), traitors=traitors, lie=lie)
     return float(ps.train(problem, ps.Config(workers=5, steps=60, **fields), engine=ps.Threads()).accuracy or 0)
 
 
 def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
-    """Noise a hundred times as large as any gradient."""
+    """Return noise a hundred times as large as any gradient."""
     return {name: 100 * part.rng.normal(size=p.shape) for name, p in params.items()}
 
 
@@ -70,7 +70,7 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
     "A dictionary like the gradients: for each name an array of the gradient's shape, large in each coordinate.",
 )
 def break_the_median(lie: Any, rng: np.random.Generator) -> str:
-    """Break the median: two traitors of five, and fewer than half of the digits are read correctly."""
+    """Break the median: make two traitors out of five workers lower the accuracy on the digits below one half."""
     if not callable(lie) or len(inspect.signature(lie).parameters) != 3:
         raise Refused(f"Expected your function my_lie(part, params, gradient), got {lie!r}.")
     seed, (one, other) = drawn_seed(rng), sorted(rng.choice(5, 2, replace=False).tolist())

@@ -1,4 +1,4 @@
-"""Pictures: how far one value moves a result, and which rule withstands which lie."""
+"""Pictures of the effect of one value on a rule's result, and of the rules' accuracy under several lies."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,11 +11,11 @@ from minips.stage import Array
 RULES = ("Mean", "Median", "TrimmedMean", "Krum")
 LOOK = dict(zip(RULES, LOOKS, strict=False))
 HIDDEN = "TrimmedMean"
-"""Its curve lies on the median's, so it is drawn wide and pale behind it."""
+"""The rule whose curve is drawn wide and pale, behind the median's, since the two coincide."""
 
 
 def draw_reach(xs: Array, curves: Mapping[str, Sequence[float]], honest: Sequence[float]) -> None:
-    """By the name of a rule, what it makes of the honest values and of x, for each x."""
+    """Plot each rule's combination of the honest values with x, against x."""
     _, ax = pyplot.subplots(figsize=(7, 3.4), layout="constrained")
     for name, curve in curves.items():
         look = LOOK[name]
@@ -29,7 +29,7 @@ def draw_reach(xs: Array, curves: Mapping[str, Sequence[float]], honest: Sequenc
 
 
 def draw_table(rows: Mapping[str, Sequence[float]], cases: Sequence[str]) -> None:
-    """By the name of a rule, its accuracy in each case."""
+    """Draw a table of accuracies, with a row for each rule and a column for each case."""
     _, ax = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
     table = np.array([*rows.values()])
     picture = ax.imshow(table, cmap="cividis", vmin=0, vmax=1, aspect="auto")
@@ -44,8 +44,8 @@ def draw_table(rows: Mapping[str, Sequence[float]], cases: Sequence[str]) -> Non
 
 
 def draw_one_step(after: Mapping[str, Array], low: Array, high: Array) -> None:
-    """By the name of a rule, the parameters after one step: all rules, and beside them those but the first, with the
-    band in which single honest gradients would have put each parameter.
+    """Plot the parameters after one step: for all rules (left), and for all but the first (right), with a band from the
+    lowest to the highest values that single honest gradients would have given.
     """
     _, (all_rules, robust) = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     numbers = range(1, len(low) + 1)

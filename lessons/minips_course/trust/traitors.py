@@ -1,4 +1,4 @@
-"""A softmax regression some of whose workers lie."""
+"""A softmax regression with workers that lie."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from minips.stage import Tensors
 
 
 class Traitors(ps.SoftmaxRegression):
-    """The digits, where some of the workers push what ``lie(part, params, gradient)`` makes of their gradient."""
+    """A softmax regression whose ``traitors`` push ``lie(part, params, gradient)`` instead of their gradient."""
 
     def __init__(self, *rows: Any, traitors: tuple[int, ...] = (), lie: Callable[..., Tensors] | None = None) -> None:
         super().__init__(*rows)
@@ -19,12 +19,12 @@ class Traitors(ps.SoftmaxRegression):
 
     def shard(self, worker: int, workers: int) -> "Traitors":
         part = super().shard(worker, workers)
-        part.X = part.X.copy()  # a traitor may do with its rows what it likes; the others' are not its
+        part.X = part.X.copy()  # so that a traitor can change only its own rows
         part.honest, part.rng = worker not in self.traitors, np.random.default_rng(worker)
         return part
 
     def truth(self, params: Tensors, rows: Any = None) -> Tensors:
-        """The honest gradient."""
+        """Return the honest gradient."""
         return super().loss_and_gradient(params, rows)[1]
 
     def loss_and_gradient(self, params: Tensors, rows: Any = None) -> tuple[float, Tensors]:

@@ -16,13 +16,13 @@ OUTCOMES = {
         "none of these": {"ratio": 0.5},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "wait.1": ["use up their lead", "head start"],
     "wait.2": ["a single long step", "2.08", "25/12"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "wait.1": {
@@ -58,7 +58,7 @@ BROKEN = {
         "the sum": ("done[-1].max()", "done[-1].sum()"),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "SSP waits for nobody",

@@ -18,7 +18,7 @@ from minips_course.own_server import check_bound
     "One comparison: the slowest clock against the last meeting.",
 )
 def meet(rule: Any, rng: np.random.Generator) -> str:
-    """Relax may_pull: the workers run free, and meet at every multiple of `every`."""
+    """Relax may_pull: let the workers run freely, but meet at every multiple of `every`."""
     conforms(rule, ps.Consistency, "Meet()")
     names = [field.name for field in dataclasses.fields(rule)]
     refuse_if(names != ["every"], f"Expected the field every; got {rule!r}.")
@@ -29,7 +29,7 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
             for slowest in range(max(clock - 2 * every - 1, 0), clock + 2):
                 may, meeting = mine.may_pull(clock, slowest), clock - clock % every
                 with case(f"With every={every}, may_pull(clock={clock}, slowest={slowest}) is {may}."):
-                    refuse_if(may and slowest < meeting, f"The slowest has not come to the meeting at {meeting} yet.")
+                    refuse_if(may and slowest < meeting, f"The slowest has not reached the meeting at {meeting} yet.")
                     refuse_if(not may and slowest >= meeting, f"Both have been at the meeting at {meeting}.")
     slow, every = int(rng.integers(3)), int(rng.integers(3, 6))
     mine, delays = dataclasses.replace(rule, every=every), ps.Delays(seconds=0.004, slow={slow: 4.0})
@@ -68,7 +68,7 @@ def own_bound(server: Any, rng: np.random.Generator) -> str:
     "For each c a worker starts at the later of two times. The second one plays no part while c is small.",
 )
 def finish_time(function: Any, rng: np.random.Generator) -> str:
-    """Make finish_time, of times and staleness, answer for SSP."""
+    """Make finish_time, a function of times and staleness, right for SSP."""
     refuse_if(not callable(function), f"Expected the function finish_time, got {function!r}.")
     for turn in range(30):
         clocks, workers = int(rng.integers(1, 9)), int(rng.integers(1, 6))
@@ -82,7 +82,7 @@ def finish_time(function: Any, rng: np.random.Generator) -> str:
 
 
 def _ssp_seconds(times: Array, staleness: int) -> float:
-    """When the last worker is done: it waits, before each clock, for the slowest to be ``staleness`` clocks behind."""
+    """Return when the last worker ends. Before each clock, it waits until it is at most ``staleness`` clocks ahead."""
     clocks, workers = times.shape
     ends = [[0.0] * workers]
     for clock in range(clocks):

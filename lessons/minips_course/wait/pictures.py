@@ -1,4 +1,4 @@
-"""Pictures: who waits when, what each rule takes, and how far reads lag."""
+"""Pictures of the workers' waits, the time that each rule takes, and the lag of reads."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from minips.results.run import Run
 
 
 def draw_timelines(runs: Mapping[str, Run], seconds: tuple[float, float]) -> None:
-    """One below the other, by the name of a rule: who did what between two moments."""
+    """Draw, for each rule, a timeline of all workers between two moments, one below the other."""
     _, axes = pyplot.subplots(len(runs), 1, figsize=(9, 2.15 * len(runs)), layout="constrained", sharex=True)
     for ax, (name, run) in zip(axes, runs.items(), strict=True):
         timeline(run, seconds=seconds, ax=ax)
@@ -24,7 +24,7 @@ def draw_timelines(runs: Mapping[str, Run], seconds: tuple[float, float]) -> Non
 
 
 def draw_shares(series: Mapping[str, Mapping[str, ArrayLike]]) -> None:
-    """For each kind of slowness, a bar for each rule: its time as a share of BSP's, from several runs."""
+    """Draw times as shares of BSP's, from several runs, with a bar for each rule and each kind of slowness."""
     _, ax = pyplot.subplots(figsize=(7.2, 1.2 + 1.1 * len(series)), layout="constrained")
     height = 0.8 / len(series)
     for turn, (look, (label, shares)) in enumerate(zip(LOOKS, series.items(), strict=False)):
@@ -40,7 +40,7 @@ def draw_shares(series: Mapping[str, Mapping[str, ArrayLike]]) -> None:
 
 
 def draw_lags(lags: Mapping[str, NDArray[np.int64]]) -> None:
-    """A panel for each rule: how many reads lagged by how many updates."""
+    """Draw, for each rule, a histogram of the updates by which reads lagged."""
     _, axes = pyplot.subplots(1, len(lags), figsize=(9, 2.6), layout="constrained", sharex=True, sharey=True)
     for ax, look, (name, found) in zip(axes, LOOKS, lags.items(), strict=False):
         ax.bar(*np.unique(found, return_counts=True), **look.area)

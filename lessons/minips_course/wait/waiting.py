@@ -1,4 +1,4 @@
-"""A problem whose parameters are a log of the run, by which workers' reads are known; and waiting in virtual time."""
+"""A problem whose parameters record what each worker has read, and the time of waiting in virtual seconds."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,9 @@ DELAYS = ps.Delays(seconds=0.008, slow={3: 4.0})
 
 
 class Log(ps.Problem):
-    """``count`` counts the updates of each worker; ``seen`` keeps, for each clock and worker, the counts that it read.
+    """A problem with two parameters: ``count`` has each worker's updates, and ``seen`` the counts read at each clock.
 
-    A gradient adds one to the worker's own count, and files what the worker has just read.
+    A gradient adds one to its worker's count, and records in ``seen`` the counts that the worker has just read.
     """
 
     me = clock = 0
@@ -33,14 +33,14 @@ class Log(ps.Problem):
         step = {name: np.zeros_like(p) for name, p in params.items()}
         if self.clock < ROOM:
             step["count"][self.me] = 1
-            step["seen"][self.clock, self.me] = 1 + params["count"]  # 0 is kept for "nothing was read"
+            step["seen"][self.clock, self.me] = 1 + params["count"]  # 0 means that nothing was read
         self.clock += 1
-        return 0.0, {name: -WORKERS * x for name, x in step.items()}  # the server applies a quarter, with lr = 1
+        return 0.0, {name: -WORKERS * x for name, x in step.items()}  # with lr = 1, the server applies a quarter of it
 
 
 def lags(rule: ps.Consistency) -> NDArray[np.int64]:
-    """For each read of a real run, worker 3 four times slower: the reader's clock minus the fewest updates that it saw
-    of a worker.
+    """Return, for each read of a real run whose worker 3 is four times slower, the reader's clock minus the fewest
+    updates of any worker that it saw.
     """
     config = ps.Config(workers=WORKERS, steps=STEPS, consistency=rule, optimizer=ps.SGD(lr=1.0), delays=DELAYS)
     seen = ps.train(Log(), config, engine=ps.Threads()).params["seen"]
@@ -50,10 +50,10 @@ def lags(rule: ps.Consistency) -> NDArray[np.int64]:
 
 
 def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, abandon: bool = False) -> float:
-    """Seconds until so many updates for each of four workers are made, if nothing but computing takes time.
+    """Return the seconds that four workers need for ``steps`` updates each if only computing takes time.
 
-    A worker whose round is over without it finishes its step all the same, as a real one does, or (``abandon``) gives
-    it up and starts the next one.
+    A worker whose round has ended without it finishes its step, as a real worker does; with ``abandon``, it drops that
+    step and starts the next one.
 
     >>> virtual_s(ps.BSP(), ps.Delays(0.5, slow={3: 4.0}), steps=10, seed=0)
     20.0

@@ -16,13 +16,13 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
 }
-"""By question: the values under which each of its options comes true, and none."""
+"""Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "wire.1": ["17", "six times"],
     "wire.2": ["hands out", "uncopied", "not a copy", "own memory"],
 }
-"""Words that would give the answer away between the question and its outcome."""
+"""Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "wire.1": {
@@ -51,7 +51,7 @@ BROKEN = {
         "the other end first": ('"<I"', '">I"'),
     },
 }
-"""By exercise and by error: the piece of the solution, and the wrong one in its place."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
 
 MUTANT = (
     "an array's bytes are a copy of it",

@@ -16,7 +16,7 @@ from minips_course.own_server import check_pack
 
 DTYPES = ["float64", "float16", "int8", "int32", "uint64", "bool"]
 MORE = 64
-"""Bytes that a message may add to its arrays, and as many for each of them."""
+"""The bytes that a message may add to its arrays' bytes, and the same again for each array."""
 PATIENCE_S = 5.0
 
 
@@ -56,7 +56,7 @@ def header(server: Any, rng: np.random.Generator) -> str:
 
 
 def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
-    """Refused unless these arrays come back to the bit, from bytes that are not much more."""
+    """Refuse a server unless these arrays come back to the bit, from few more bytes than their own."""
     told = ", ".join(f"{name} {described(x)}" for name, x in tensors.items())
     before = {name: x.copy() for name, x in tensors.items()}
     with case(f"{words}: for {told}"):
@@ -78,7 +78,7 @@ def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
 
 def _is_no_pickle(data: bytes) -> None:
     try:
-        pickle.loads(data)  # of the learner's own making
+        pickle.loads(data)  # safe: the learner's code made it
     except Exception:
         return
     raise Refused("These are the bytes of a pickle, which a server must not load from a stranger.")
@@ -91,7 +91,7 @@ def _is_no_pickle(data: bytes) -> None:
     "Each turn of the loop asks for what is lacking, raises ConnectionError where nothing came, and appends.",
 )
 def receive(function: Any, rng: np.random.Generator) -> str:
-    """Read one message from a stream, in whatever pieces it arrives."""
+    """Read one message from a stream, whatever the pieces in which it arrives."""
     refuse_if(not callable(function), f"Expected the function receive(connection), got {function!r}.")
     for _ in range(5):
         sent = [rng.bytes(int(n)) for n in (rng.integers(1, 40), 0, rng.integers(100, 300_000), 5)]
@@ -114,11 +114,11 @@ def receive(function: Any, rng: np.random.Generator) -> str:
 
 
 def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:
-    """The results of ``function``, called ``count`` times on a connection that brings these pieces and ends."""
+    """Call ``function`` ``count`` times on a connection that delivers these pieces and ends; return the results."""
     ours, theirs = socket.socketpair()
 
     def send() -> None:
-        with theirs, contextlib.suppress(OSError):  # the reader may leave early
+        with theirs, contextlib.suppress(OSError):  # the reader may close its end early
             theirs.settimeout(PATIENCE_S)
             for piece in pieces:
                 theirs.sendall(piece)
@@ -135,7 +135,7 @@ def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:
 
 
 class _Dribble:
-    """A socket of which each ``recv`` brings little: what a slow network does."""
+    """A socket whose ``recv`` returns small pieces, as on a slow network."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._ended = connection, 0

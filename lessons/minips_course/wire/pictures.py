@@ -11,7 +11,7 @@ from minips.lab.plots import LOOKS
 
 
 def draw_formats(extra: Mapping[str, int], times: Mapping[str, Sequence[NDArray[np.float64]]]) -> None:
-    """Left the bytes besides the array's own, right the microseconds with a small and a large array."""
+    """Draw each format's overhead in bytes (left), and its microseconds for a small and a large array (right)."""
     _, (left, right) = pyplot.subplots(1, 2, figsize=(9.4, 3), layout="constrained", sharey=True)
     left.plot([*extra.values()], [*extra], LOOKS[0].marker, color=LOOKS[0].colour)
     for name, more in extra.items():
@@ -29,14 +29,14 @@ def draw_formats(extra: Mapping[str, int], times: Mapping[str, Sequence[NDArray[
 
 
 def _quartiles(ax: Axes, times: Mapping[str, NDArray[np.float64]], marker: str, colour: str, label: str) -> None:
-    """A mark at each median, and a line from the lower to the upper quartile."""
+    """Draw a mark at each median, and a line from the lower to the upper quartile."""
     low, middle, high = np.quantile([*times.values()], [0.25, 0.5, 0.75], axis=1)
     around = np.array([middle - low, high - middle])
     ax.errorbar(middle, np.arange(len(times)), xerr=around, fmt=marker, color=colour, label=label)
 
 
 def draw_pieces(pieces: Sequence[int]) -> None:
-    """A bar for each piece of a message, one after the other."""
+    """Draw a bar for each successive piece of a message."""
     _, ax = pyplot.subplots(figsize=(8, 1.5), layout="constrained")
     ends = np.cumsum(pieces) / 1e6
     for number, (piece, end) in enumerate(zip(pieces, ends, strict=True)):

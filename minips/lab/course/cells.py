@@ -1,12 +1,12 @@
-"""Cells of a lesson, but for its predictions: a sentence that a run completes, an answer in words, a quiz at the end.
+"""The cells of a lesson except predictions: a sentence that a run completes, an answer in words, and a final quiz.
 
-    lab.say("trust.4", spread=max(spread))  # a number stands in a lesson's prose because a cell put it there
-    lab.answer("trust.1", table)            # shows the table and the task, and a box to write in
-    lab.quiz("trust")                       # five questions, each answer explained, right or wrong
+    lab.say("trust.4", spread=max(spread))  # shows a sentence of the lesson with this number in it
+    lab.answer("trust.1", table)            # shows the table, the task, and a box for text
+    lab.quiz("trust")                       # asks five questions, and explains every answer
 
-Sentences, tasks and questions are kept with the lesson, in its course. Where a run does not bear a sentence
-out, it says so, with the figure that was measured and the one that was expected, and the lesson goes on. In unattended
-runs an answer is an example, which says that it is one, and the quiz is text.
+The lesson's folder in its course contains the sentences, tasks and questions. If a run contradicts a sentence, the
+cell says so, shows the measured and the expected figure, and the lesson continues. In an unattended run, an answer is
+an example that is labelled as one, and the quiz is text.
 """
 
 import re
@@ -22,7 +22,7 @@ from minips.lab.style import STYLE, WIDE
 
 
 class Said:
-    """A sentence that a run has completed; ``holds`` is False where it came out otherwise than expected."""
+    """A sentence that a run has completed; ``holds`` is False if the run contradicts it."""
 
     def __init__(self, text: str, holds: bool) -> None:
         self.text, self.holds = text, holds
@@ -35,12 +35,12 @@ class Said:
 
 
 def say(key: str, **values: Any) -> None:
-    """Show the sentence of this key with the values in it; `Disagreement` as in `completed`."""
+    """Show the sentence of this key with the values in it. Raises `Disagreement` as `completed` does."""
     display(Said(*completed(key, **values)))  # type: ignore[no-untyped-call]
 
 
 class Answer:
-    """The box of an answer. What was written last counts, and is kept for the report."""
+    """The box for an answer in words. The last text counts, and is stored for the report."""
 
     def __init__(self, prompt: Prompt, table: str) -> None:
         self.prompt, self.table = prompt, table
@@ -61,7 +61,7 @@ class Answer:
         self.panel.add_class("minips-panel")
 
     def keep(self) -> None:
-        """Note the text; what is shorter than two sentences is kept, too, and said to be."""
+        """Store the text. A text of fewer than two sentences is stored too, but the box says that it is short."""
         text = self.text.value.strip()
         if not text:
             self.note.value = "There is nothing to keep yet."
@@ -72,7 +72,7 @@ class Answer:
 
 
 def answer(key: str, table: Any) -> None:
-    """Show ``table``, what was measured, and the task of this key with a box for the answer."""
+    """Show ``table``, which has the measurements, and the task of this key with a box for the answer."""
     prompt = find("prompt", PROMPTS, key)
     if isinstance(table, str):
         print(table)
@@ -87,8 +87,8 @@ def answer(key: str, table: Any) -> None:
 
 
 class Quiz:
-    """The questions of a lesson; ``first`` has the first answers, which count, by the question's number from 0. The
-    other options may be read afterwards.
+    """The questions of a lesson. ``first`` maps a question's number, from 0, to the first answer, which counts. The
+    other options can be read afterwards.
     """
 
     def __init__(self, lesson: str, items: tuple[Item, ...]) -> None:
@@ -111,7 +111,7 @@ class Quiz:
 
     @property
     def right(self) -> int:
-        """The number of first answers that were right."""
+        """The number of questions whose first answer was right."""
         return sum(self.items[number].right == answer for number, answer in self.first.items())
 
     def _answered(self, number: int, answer: str | None) -> None:
@@ -128,7 +128,7 @@ class Quiz:
 
 
 def quiz(lesson: str) -> None:
-    """Ask the five questions of a lesson, by its word."""
+    """Ask the five questions of the lesson with this name."""
     items = find("quiz", QUIZZES, lesson)
     asked = Quiz(full_key(lesson), items)
     text = "\n".join(

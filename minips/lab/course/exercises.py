@@ -1,8 +1,8 @@
-"""The exercises of the lessons: what each one asks, how an answer is checked, and hints in steps.
+"""The exercises of the lessons: each has a task, a check of the answers, and several hints.
 
-A check tries an answer on inputs that it draws anew each time, so that nothing passes by accident. It raises `Refused`
-with what failed and, by `case`, on which input; `check` makes a `Verdict` of that, and never stops a notebook. What
-does not come to its end is stopped after `LIMIT_S`.
+A check tries an answer on newly drawn inputs, so that a wrong answer does not pass by accident. It raises `Refused`
+with the failure and, inside `case`, the input. `check` turns this into a `Verdict`, and never stops a notebook. A check
+that does not end is stopped after `LIMIT_S`.
 """
 
 import html
@@ -33,17 +33,17 @@ from minips.testing import check as check_contract
 from minips.testing.base import described, same_bits
 
 LIMIT_S = 20.0
-"""How long a check may take. Those of the lessons take a few seconds."""
+"""The most seconds that a check may take. The lessons' checks take a few seconds."""
 PACKAGE = Path(__file__).parents[2]
 """The folder of minips."""
 
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
-    """An answer's failure, with the input on which it failed."""
+    """Raised by a check if an answer fails; names the failure and the input."""
 
 
 class Exercise(NamedTuple):
-    """A task, the check of its answers, and its hints in the order in which they are given."""
+    """A task, the check of its answers, and its hints in order."""
 
     key: str
     task: str
@@ -52,14 +52,14 @@ class Exercise(NamedTuple):
 
 
 Test = Callable[[Any, np.random.Generator], str]
-"""Checks an answer on inputs drawn from the generator, and returns what to say of a good one."""
+"""Checks an answer on inputs drawn from the generator, and returns the words for an answer that passes."""
 
 EXERCISES: dict[str, Exercise] = {}
 _hinted: dict[str, int] = {}
 
 
 class Verdict:
-    """The result of a check. True where the exercise is done."""
+    """The result of a check. Its truth value says whether the exercise is done."""
 
     def __init__(self, key: str, passed: bool, words: str) -> None:
         self.key, self.passed, self.words = key, passed, words
@@ -77,11 +77,11 @@ class Verdict:
 
 
 VERDICTS: dict[str, Verdict] = {}
-"""The last verdict on each exercise in this process."""
+"""Maps each exercise's key to the last verdict in this process."""
 
 
 def check(key: str, thing: Any) -> Verdict:
-    """Try ``thing`` as an answer to an exercise: what failed and on which input, and a hint, or that it is done."""
+    """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or names failure and input."""
     asked = exercise(key)
     VERDICTS[asked.key] = verdict = _verdict(asked, thing)
     return verdict
@@ -108,17 +108,17 @@ def _verdict(asked: Exercise, thing: Any) -> Verdict:
 
 
 def done(key: str, words: str) -> Verdict:
-    """A pass, which is noted."""
+    """Return a passing verdict, and record the pass."""
     return Verdict(key, True, "\n".join(filter(None, [words, state.note("exercise", key)])))
 
 
 class TooLong(BaseException):
-    """Past an answer's own ``except Exception``."""
+    """Raised after `LIMIT_S`. It is not an `Exception`, so an answer's own ``except Exception`` does not catch it."""
 
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Raise `TooLong` in the main thread after `LIMIT_S`, where the system has such an alarm."""
+    """Raise `TooLong` in the main thread after `LIMIT_S`, if the system has interval timers."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -140,7 +140,7 @@ def _stopped(error: Exception) -> str:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """The last line of the learner's own code on the way to an error, in words."""
+    """Return a phrase for the last line of the learner's own code in a traceback."""
     others = (*_ours(), *sysconfig.get_paths().values(), "<frozen")
     for frame in reversed(traceback.extract_tb(trace)):
         if not frame.filename.startswith(others):
@@ -150,12 +150,12 @@ def _place(trace: TracebackType | None) -> str:
 
 
 def _ours() -> tuple[str, ...]:
-    """The folders of minips and of the courses, each with a separator at its end."""
+    """Return the folders of minips and of the courses, each with a separator at its end."""
     return tuple(f"{folder}{os.sep}" for folder in (PACKAGE, *folders()))
 
 
 def hint(key: str) -> None:
-    """Print the next hint of an exercise; after the last one, the first again."""
+    """Print the next hint of an exercise; after the last hint, start again with the first."""
     asked = exercise(key)
     if not asked.hints:
         return print(f"There is no hint for {asked.key}.")
@@ -165,12 +165,12 @@ def hint(key: str) -> None:
 
 
 def exercise(key: str) -> Exercise:
-    """The exercise of this key. ValueError names the known ones and the nearest."""
+    """Return the exercise with this key. The ValueError for another key names the known keys and the nearest one."""
     return find("exercise", EXERCISES, key)
 
 
 def asks(key: str, *hints: str) -> Callable[[Test], Test]:
-    """Decorator: the function that follows checks the answers to exercise ``key``; its docstring is the task."""
+    """Decorate the function that checks answers to exercise ``key``; the function's docstring is the task."""
 
     def added(test: Test) -> Test:
         asked = Exercise(key, test.__doc__ or "", hints, lambda thing: test(thing, np.random.default_rng()))
@@ -181,14 +181,14 @@ def asks(key: str, *hints: str) -> Callable[[Test], Test]:
 
 
 def refuse_if(failed: Any, words: str) -> None:
-    """Refused, with these words, where ``failed``."""
+    """Raise `Refused` with these words if ``failed`` is true."""
     if failed:
         raise Refused(words)
 
 
 @contextmanager
 def case(what: str) -> Iterator[None]:
-    """One input: a refusal within begins with ``what``, and an error within becomes a refusal that names it as well."""
+    """Name the input of the code in a ``with``: a refusal begins with ``what``, and an error becomes a refusal."""
     try:
         yield
     except Refused as refusal:
@@ -199,7 +199,7 @@ def case(what: str) -> Iterator[None]:
 
 @contextmanager
 def raising(kind: type[Exception]) -> Iterator[None]:
-    """Refused where what stands within raises nothing, or another error than one of this ``kind``."""
+    """Raise `Refused`, in a ``with``, unless the code inside raises an error of this ``kind``."""
     try:
         yield
     except kind:
@@ -210,25 +210,25 @@ def raising(kind: type[Exception]) -> Iterator[None]:
 
 
 def number(got: Any) -> float:
-    """An answer's value as a float; Refused where it is no single number."""
+    """Return an answer's value as a float. Raises `Refused` if it is not a single number."""
     if not isinstance(got, int | float | np.number | np.ndarray) or np.ndim(got):
         raise Refused(f"it returned {got!r}; expected a number.")
     return float(got)
 
 
 def equals(got: Any, wanted: float, unit: str = "") -> None:
-    """Refused where an answer returned something else than the number ``wanted``, but for rounding."""
+    """Raise `Refused` unless an answer returned the number ``wanted``, up to rounding."""
     near = math.isclose(number(got), wanted, rel_tol=1e-9)
     refuse_if(not near, f"it returned {float(got):.9g}{unit}, expected {wanted:.9g}{unit}.")
 
 
 def distance(got: Tensors, wanted: Tensors) -> float:
-    """The largest difference of two values; NaN where there is one."""
+    """Return the largest difference between two values; NaN if any difference is NaN."""
     return float(np.max([np.abs(got[name] - x).max() for name, x in wanted.items()]))
 
 
 def unaided(function: Any, *arguments: float) -> Any:
-    """The function's result; Refused where it calls a function of minips, by whatever name."""
+    """Return the function's result. Raises `Refused` if it calls any function of minips, under any name."""
     ours = _ours()
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
@@ -244,13 +244,13 @@ def unaided(function: Any, *arguments: float) -> Any:
 
 
 def are_two(pair: Any, first: str, second: str) -> None:
-    """Refused where ``pair`` is not a pair of functions."""
+    """Raise `Refused` unless ``pair`` is a pair of functions."""
     if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
         raise Refused(f"Expected the pair ({first}, {second}), got {pair!r}.")
 
 
 def round_trip(pair: Any, name: str, array: Array) -> int:
-    """The bytes that ``pair[0]``, called ``name``, makes of an array, and of which ``pair[1]`` makes the same again."""
+    """Return how many bytes ``pair[0]``, called ``name``, makes from an array; ``pair[1]`` must restore the array."""
     before = array.copy()
     data = pair[0](array)
     refuse_if(not isinstance(data, bytes | bytearray), f"{name} returned a {type(data).__name__}, not bytes.")
@@ -262,30 +262,30 @@ def round_trip(pair: Any, name: str, array: Array) -> int:
 
 
 def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
-    """Refused where ``thing`` is no stage of this kind, or is one of minips' own."""
+    """Raise `Refused` unless ``thing`` is a stage of this kind from outside minips and the courses."""
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
     ours = tuple(f"{package}." for package in ("minips", *installed()))
     refuse_if(type(thing).__module__.startswith(ours), f"{thing!r} is minips' own. Write yours.")
 
 
 def keeps(contract: Callable[..., None], thing: Any, **options: Any) -> None:
-    """Refused where ``thing`` breaks a contract of `minips.testing`."""
+    """Raise `Refused` if ``thing`` breaks a contract of `minips.testing`."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # values that a contract cannot compare: an exercise does
+            warnings.simplefilter("ignore", UserWarning)  # the exercise itself compares what a contract cannot
             contract(thing, **options)
     except AssertionError as error:
         raise Refused(str(error)) from None
 
 
 def conforms(thing: Any, kind: type[ps.Stage], example: str) -> None:
-    """Refused where ``thing`` is no stage of this kind, is one of minips' own, or breaks the contract of its kind."""
+    """Raise `Refused` unless ``thing`` is the learner's own stage of this kind, and keeps the contract of its kind."""
     is_own(thing, kind, example)
     keeps(check_contract, thing)
 
 
 def trains(codec: ps.Codec, rng: np.random.Generator) -> None:
-    """Refused where two spawned workers that use ``codec`` end with other parameters than with the default codec."""
+    """Raise `Refused` unless two spawned workers give the same parameters with ``codec`` and the default codec."""
     problem, seed = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, features=6, classes=3)), drawn_seed(rng)
     run = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed, push=codec, pull=codec), engine=ps.Processes())
     wanted = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed), engine=ps.Threads())
@@ -294,5 +294,5 @@ def trains(codec: ps.Codec, rng: np.random.Generator) -> None:
 
 
 def drawn_seed(rng: np.random.Generator) -> int:
-    """A seed for a run."""
+    """Draw a seed for a run."""
     return int(rng.integers(1, 2**31))

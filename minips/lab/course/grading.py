@@ -21,25 +21,25 @@ from minips.lab.course.lessons import arguments, read
 from minips.lab.course.questions import full_key
 
 CELL_S = 120
-"""How long one cell may take."""
+"""The most seconds that one cell may take."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""What ends a check early."""
+"""The signals that end a check early."""
 ASK = """import json as _json
 from minips.lab.course.exercises import VERDICTS as _verdicts
 print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!r} in _verdicts else None))"""
-"""The cell that is added after the check."""
+"""The source of the cell that is added after the check."""
 
 
 class _Client(NotebookClient):
-    """Runs a notebook, and is cancelled by Ctrl-C and SIGTERM, which ends the kernel in order. nbclient's own handlers
-    take the kernel from under what waits for it, which then fails in many ways.
+    """Runs a notebook. Ctrl-C and SIGTERM cancel the run, which ends the kernel cleanly. nbclient's own handlers end
+    the kernel while other code still waits for it, and that code then fails in many ways.
     """
 
     stopped_by: int | None = None
-    """The signal that came."""
+    """The signal that cancelled the run."""
 
     async def async_start_new_kernel(self, **options: Any) -> None:
-        """Start the kernel, with other handlers in place of those that nbclient has just set."""
+        """Start the kernel, after replacing the handlers that nbclient has just set."""
         loop, work = asyncio.get_running_loop(), asyncio.current_task()
         assert work is not None
 
@@ -47,14 +47,14 @@ class _Client(NotebookClient):
             self.stopped_by = number
             work.cancel()
 
-        with suppress(RuntimeError):  # on Windows, and outside of the main thread, there are no such handlers
+        with suppress(RuntimeError):  # Windows, and threads other than the main one, have no such handlers
             for number in SIGNALS:
                 loop.add_signal_handler(number, stop, number)
         await super().async_start_new_kernel(**options)
 
 
 def with_a_kernel(call: Callable[..., object], **options: Any) -> None:
-    """Make a call that starts a kernel. Once more where the kernel died before it could answer: another process may
+    """Make a call that starts a kernel, and repeat it once if the kernel dies before it can answer: another process may
     have taken a port that was free when the kernel was started.
     """
     try:
@@ -66,11 +66,11 @@ def with_a_kernel(call: Callable[..., object], **options: Any) -> None:
 
 
 def grade(key: str, path: Path) -> Verdict:
-    """The verdict of ``lab.check(key, …)`` in the notebook at ``path``; predictions answer themselves there.
+    """Return the verdict of ``lab.check(key, …)`` in the notebook at ``path``, run without asking for predictions.
 
-    ValueError where there is no such exercise, no notebook, or no such check in it; RuntimeError where the
-    notebook's kernel is not installed, or a cell stopped the check from being reached. A pass is noted nowhere: the
-    notebook may be another's.
+    ValueError if the exercise or the notebook does not exist, or the notebook has no such check. RuntimeError if the
+    notebook's kernel is not installed, or the run does not reach the check. A pass is not recorded, since the notebook
+    may belong to another person.
     """
     key = exercise(key).key
     cells = read(path)["cells"]
@@ -90,13 +90,13 @@ def grade(key: str, path: Path) -> Verdict:
     environment = {**os.environ, "MINIPS_AUTOPLAY": "1"}
     try:
         with handling(None, *SIGNALS):
-            # a kernel that is stopped in a cell complains
+            # a kernel that is stopped in a cell prints complaints
             with_a_kernel(client.execute, env=environment, stderr=subprocess.DEVNULL)
     except CellTimeoutError:
         raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None
     except NoSuchKernel as error:
         raise RuntimeError(
-            f"{path} wants the kernel {error.name!r}, which is not installed here. Choose another in JupyterLab and "
+            f"{path} needs the kernel {error.name!r}, which is not installed here. Choose another in JupyterLab and "
             "save it."
         ) from None
     except (asyncio.CancelledError, DeadKernelError):

@@ -1,4 +1,4 @@
-"""JupyterLab on a learner's folder: one server for each folder, on a port that is free, ended by one Ctrl-C."""
+"""Starts JupyterLab on a learner's folder: one server for each folder, on a free port; one Ctrl-C ends it."""
 
 import os
 import secrets
@@ -12,15 +12,15 @@ from pathlib import Path
 FLAGS = ("--no-browser", "--allow-root", "--debug")
 """JupyterLab's options that take no value."""
 FIRST_PORT, PORTS = 8888, 50
-"""Where a free port is looked for, and how many are tried."""
+"""The first port that is tried, and the number of ports that are tried."""
 SETTINGS = Path(__file__).with_name("settings")
-"""A folder of JupyterLab's settings: without an answer of the user, its question whether to fetch news is answered no.
-The question would cover the lesson, and is asked even where ``LabApp.news_url`` is None.
+"""A folder of JupyterLab's settings. They answer no to its question whether to fetch news, unless the user has answered
+it. The question would cover the lesson, and JupyterLab asks it even if ``LabApp.news_url`` is None.
 """
 
 
 def checked(options: Sequence[str]) -> list[str]:
-    """Options for JupyterLab. ValueError where one is not ``--option=value``: its value would be the folder's name."""
+    """Return the options. ValueError if one is not ``--option=value``: its value would be taken for the folder."""
     for option in options:
         if not (option in FLAGS or (option.startswith("--") and "=" in option)):
             raise ValueError(
@@ -30,7 +30,7 @@ def checked(options: Sequence[str]) -> list[str]:
 
 
 def free_port(wanted: int | None) -> int:
-    """The port that is wanted, or the first free one. OSError where it is taken, or not for this user."""
+    """Return the wanted port, or else the first free one. OSError if it is taken, or this user may not use it."""
     why = ""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket() as probe:
@@ -48,7 +48,7 @@ def free_port(wanted: int | None) -> int:
 
 
 def running(folder: Path) -> str | None:
-    """The address of a server that this user runs on the folder already."""
+    """Return the address of a server that this user already runs on the folder; None if there is none."""
     from jupyter_server.serverapp import list_running_servers
 
     for server in list_running_servers():
@@ -58,7 +58,7 @@ def running(folder: Path) -> str | None:
 
 
 def start(folder: Path, first: str, port: int | None, options: Sequence[str]) -> None:
-    """Become JupyterLab on the folder, at the lesson ``first``; or lead to the server that is there already."""
+    """Turn this process into JupyterLab on the folder and the lesson ``first``, or name a server that already runs."""
     browser = "--no-browser" not in options
     if address := running(folder):
         print(f"JupyterLab runs on this folder already: {address}", file=sys.stderr)
@@ -77,7 +77,7 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
     command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
     command += [
         "--ServerApp.port_retries=0",
-        "--ServerApp.answer_yes=True",  # or Ctrl-C would ask, and go on without an answer
+        "--ServerApp.answer_yes=True",  # otherwise Ctrl-C asks first, and JupyterLab goes on without an answer
         f"--LabApp.default_url=/lab/tree/{first}",
     ]
     others = os.environ.get("JUPYTER_CONFIG_PATH")

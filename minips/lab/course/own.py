@@ -1,22 +1,22 @@
 """The learner's own server, which grows from lesson to lesson.
 
-    Server = lab.own("server", lesson="bits")   # the learner's, as of the lessons before "bits", or the given one
+    Server = lab.own("server", lesson="bits")   # the learner's, from the lessons before "bits", or the given one
 
-    class Server(Server):                       # a cell adds what the lesson is about
+    class Server(Server):                       # a cell adds the lesson's methods
         ...
 
-    lab.keep(Server)                            # in server.py, beside the notebooks
-    run = lab.train_own(Server, problem)        # four workers, over pipes
+    lab.keep(Server)                            # writes it to server.py, beside the notebooks
+    run = lab.train_own(Server, problem)        # trains with four workers, over pipes
 
 A `Server` has ``params``, and ``handle(worker, message)``, which returns the answers to send: pairs of a worker and an
-answer. Messages and answers are pairs of a kind and named arrays: ``push`` and ``pull``; ``applied``, ``params`` and
-``error``. What else it may have are static methods: ``pack`` and ``unpack`` (bytes of named arrays, and back),
-``encode`` and ``decode`` (a quantizer), ``compensate`` and ``remember`` (a worker's memory). With ``staleness`` it
-makes no rounds: it applies each push on arrival, and answers late where a worker is too far ahead.
+answer. A message or an answer is a pair of a kind and named arrays. Messages are of the kinds ``push`` and ``pull``,
+answers of the kinds ``applied``, ``params`` and ``error``. A server may also have static methods: ``pack`` and
+``unpack`` (named arrays to bytes, and back), ``encode`` and ``decode`` (a quantizer), ``compensate`` and ``remember``
+(a worker's memory). With ``staleness`` it applies each push on arrival, and delays answers to workers too far ahead.
 
-``server.py`` has a section for each lesson in which the server grows, under a comment with the lesson's word, in
-their order; so has the given server, ``given_server.py`` in the course's package. A class is taken as far as the
-lessons before the one that asks, if it passes their checks, which `grows` adds.
+``server.py`` has a section for each lesson that extends the server, in the lessons' order, under a comment with the
+lesson's name; so has ``given_server.py`` in the course's package. A lesson uses the learner's sections from earlier
+lessons if they pass those lessons' checks, which `grows` adds.
 """
 
 import dis
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 
 FILE = "server.py"
 WAIT_S = 20.0
-"""A worker's longest wait for an answer."""
+"""The most seconds that a worker waits for an answer."""
 BATCH = 32
-"""Rows of a worker's step, where its shard has so many."""
+"""The rows of a worker's step, or all rows of its shard if it has fewer."""
 
 Check = Callable[[type, np.random.Generator], None]
 
 
 class Growth(NamedTuple):
-    """A lesson in which the server grows: the name by which its class is known, the check of such a class, and the
-    later lesson up to which the check holds, where one makes it void.
+    """A lesson that extends the server: the attribute that identifies its class, the check of such a class, and the
+    later lesson, if any, from which the check no longer applies.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Growth(NamedTuple):
 
 
 GROWTH: dict[str, Growth] = {}
-"""By the lesson's word, in the lessons' order. A class belongs to the latest one whose name it has."""
+"""Maps each lesson's name to its growth, in order. A class belongs to the last lesson whose ``name`` it defines."""
 
 
 def grows(lesson: str, name: str, until: str | None = None) -> Callable[[Check], Check]:
-    """Decorator: the function that follows checks the class of this lesson, see `Growth`."""
+    """Decorate the function that checks the class of this lesson, see `Growth`."""
 
     def add(check: Check) -> Check:
         GROWTH[lesson] = Growth(name, check, until)
@@ -82,7 +82,7 @@ def grows(lesson: str, name: str, until: str | None = None) -> Callable[[Check],
 
 
 def given() -> Path:
-    """The file of the given server, of a course that has one. ValueError where none has."""
+    """Return the file of the given server. ValueError if no installed course has one."""
     for folder in folders():
         if (path := folder / "given_server.py").is_file():
             return path
@@ -95,18 +95,18 @@ class OwnRun:
 
     params: Tensors
     accuracy: float
-    """On held-out rows, where the problem has some."""
+    """The accuracy on held-out rows, if the problem has any."""
     bytes_sent: int
-    """Of all pushes."""
+    """The bytes of all pushes."""
     log: list[tuple[int, str]]
-    """The worker and the kind of each message, in the order in which the server took them."""
+    """The worker and the kind of each message, in the order in which the server handled them."""
     seconds: float
-    """From the start of the threads until the last worker was done."""
+    """The seconds from the start of the threads to the end of the last worker."""
 
 
 def own(name: str, lesson: str) -> type:
-    """The learner's class from ``server.py`` as of the lessons before this one, where it passes their checks; else the
-    given one. It prints which. ValueError for another name, and for a lesson that there is not.
+    """Return the learner's class from ``server.py``, as the lessons before this one left it, if it passes their checks;
+    otherwise the given class. Prints which one it is. ValueError for another name or an unknown lesson.
     """
     if name != "server":
         raise ValueError(f'There is no {name!r} of your own; there is "server".')
@@ -130,8 +130,8 @@ def own(name: str, lesson: str) -> type:
 def keep(cls: type) -> None:
     """Write a class that passes its lesson's check to ``server.py``, in the section of that lesson.
 
-    Lessons that are missing before it get the given sections. ValueError where it has none of the names by which such a
-    class is known, or uses what only the notebook has.
+    Earlier lessons that are missing get the given sections. ValueError if the class defines no lesson's ``name``, or
+    uses something that only the notebook has.
     """
     sections = _sections(given())
     word = next((word for word, growth in reversed(GROWTH.items()) if growth.name in vars(cls)), None)
@@ -161,7 +161,7 @@ def keep(cls: type) -> None:
 
 
 def _sections(path: Path) -> dict[str, str]:
-    """The parts of the file, by the words of their lessons."""
+    """Map each lesson's name to its section of the file."""
     text = path.read_text(encoding="utf-8")
     heads = [*_heads(text)]
     ends = [*(head.start() for _, head in heads), len(text)][1:]
@@ -169,14 +169,14 @@ def _sections(path: Path) -> dict[str, str]:
 
 
 def _heads(text: str) -> Iterator[tuple[str, re.Match[str]]]:
-    """The comments above the sections, each after its lesson's word. An earlier edition wrote the lesson's number."""
+    """Yield each section's lesson and the comment above it. An earlier edition's comments have the lesson's number."""
     for head in re.finditer(r"^# Lesson (\w+)\n", text, re.MULTILINE):
         if (word := full_key(head[1])) in chosen().lessons:
             yield word, head
 
 
 def _place(lesson: str) -> int:
-    """A lesson's place in the course. ValueError where there is no such lesson."""
+    """Return a lesson's index in the course. ValueError for an unknown lesson."""
     word, words = full_key(lesson), chosen().lessons
     if word not in words:
         raise ValueError(f"There is no lesson {lesson!r}. {suggestion(word, words)}")
@@ -184,7 +184,7 @@ def _place(lesson: str) -> int:
 
 
 def load(path: Path, lesson: str) -> type:
-    """The last class of the sections before this lesson. ValueError where there is none."""
+    """Return the last class in the sections before this lesson. ValueError if there is none."""
     text = path.read_text(encoding="utf-8")
     place = _place(lesson)
     cut = next((head.start() for word, head in _heads(text) if _place(word) >= place), None)
@@ -197,7 +197,7 @@ def load(path: Path, lesson: str) -> type:
 
 
 def _imports(cls: type) -> list[str]:
-    """The import lines of what the methods of a class use. ValueError where something stands in the notebook alone."""
+    """Return import lines for the globals that a class uses. ValueError if only the notebook defines one of them."""
     lines: set[str] = set()
     for member in vars(cls).values():
         function = getattr(member, "__func__", member)
@@ -217,7 +217,7 @@ def _imports(cls: type) -> list[str]:
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
-    """The global names that code reads, and the code within it."""
+    """Return the global names that this code, and the code inside it, reads."""
     own = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
     return own.union(*(_globals_of(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
 
@@ -230,11 +230,11 @@ DEFAULTS: dict[str, Callable[..., Any]] = {
     "compensate": lambda tensors, memory: tensors,
     "remember": lambda compensated, sent: {},
 }
-"""The stand-ins for methods that a class lacks."""
+"""The methods that replace those that a class does not define."""
 
 
 def method(cls: type, name: str) -> Callable[..., Any]:
-    """The class's own, or its stand-in."""
+    """Return the class's method, or the default one if the class does not define it."""
     return getattr(cls, name, DEFAULTS[name])
 
 
@@ -247,12 +247,12 @@ def train_own(
     seed: int = 0,
     delays: Delays | None = None,
 ) -> OwnRun:
-    """Train with a server of this class: a thread for it and for each worker, pipes between them.
+    """Train with a server of this class, in a thread for the server and one for each worker, joined by pipes.
 
-    Each worker makes so many steps; with ``delays`` a step computes for at least as long as they say. RuntimeError
-    where the server or a worker stopped with an error, or an answer did not come within 20 seconds.
+    Each worker makes ``steps`` steps; ``delays`` sets the least time that each step computes. RuntimeError if the
+    server or a worker stops with an error, or an answer takes longer than 20 seconds.
     """
-    from multiprocessing import Pipe  # not everywhere does it work
+    from multiprocessing import Pipe  # it does not work on every system
 
     server, sent = cls(problem.init(np.random.default_rng(seed)), workers, lr), [0] * workers
     log: list[tuple[int, str]] = []
@@ -260,7 +260,7 @@ def train_own(
     at_server, at_workers = zip(*(Pipe() for _ in range(workers)), strict=True)
 
     def carry(ends: "tuple[Connection, ...]", role: Callable[..., None], *given: Any) -> None:
-        """Each thread closes its own ends, and no other: the one at the other end notices."""
+        """Run a role, and then close only its own ends of the pipes, so that the thread at the other end notices."""
         try:
             role(*given)
         except Exception as error:
@@ -300,7 +300,7 @@ def _serve(server: Any, pipes: "tuple[Connection, ...]", log: list[tuple[int, st
             try:
                 kind, data = pipe.recv_bytes().decode(), pipe.recv_bytes()
             except (EOFError, OSError):
-                if failed:  # then the round of the others is never whole
+                if failed:  # the other workers' round can never be complete
                     return
                 open_pipes.remove(pipe)
                 continue

@@ -1,17 +1,17 @@
-"""Predict before you see: the cells that show a result wait for a prediction.
+"""Predictions of results: cells that show a result wait until the reader has predicted it.
 
     guess = lab.predict("trust.1")          # shows the question of this key
 
-    guess.require()                         # the next cell: skipped, with one line, until a prediction is in
+    guess.require()                         # the next cell prints one line and is skipped until there is a prediction
     ...                                     # measure
-    guess.compare(share=lied_to / honest)   # decides which option came true, and shows it beside what was predicted
+    guess.compare(share=lied_to / honest)   # decides which option came true, and shows it beside the prediction
 
-Questions, and the rules that decide, are kept with the lesson, in its course. A prediction is final once it is
-made: in this kernel, in the next one, and where the cell is run again. In a notebook a cell that waits is no error, so
-that "Run all" goes on: the cell prints its question, and so does every later cell that uses what the skipped cell would
-have defined.
+The lesson's folder in its course contains the questions, and the rules that decide. A prediction is final: running the
+cell again does not change it, nor does a new kernel. In a notebook, a waiting cell raises no error, so that "Run all"
+continues: the cell prints its question, and so does every later cell that uses a name that the skipped cell would have
+defined.
 
-With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, and nothing is said to be predicted.
+With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs), no cell waits, and no prediction is shown.
 """
 
 import ast
@@ -33,20 +33,20 @@ from minips.lab.style import STYLE, WIDE
 from minips.results.tables import html_rows
 
 MAKE, MADE = "This is my prediction", "It is made"
-"""The button's text before and after."""
+"""The button's text before and after the prediction."""
 _kept: dict[str, str] = {}
-"""What was predicted so far, by key: a cell that is run again does not forget, nor does a new kernel."""
+"""Maps each key to its prediction, which remains when the cell is run again, or in a new kernel."""
 
 
 class PredictFirstError(Exception):
-    """Raised by `Guess.require` outside notebooks; IPython shows its sentence without a traceback."""
+    """Raised by `Guess.require` outside notebooks. IPython shows its sentence without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 class Guess:
-    """One question, and the reader's answer: an option, or a number as text."""
+    """A question, and the reader's answer: an option, or a number as text."""
 
     def __init__(self, question: Question | Estimate) -> None:
         self.question = question
@@ -54,7 +54,7 @@ class Guess:
         noted = state.noted("question").get(question.key, {})
         if question.key not in _kept and self._fits(before := noted.get("predicted", "")):
             _kept[question.key] = before
-        # Each option is a stop of its own for the Tab key: JupyterLab keeps the arrow keys to itself.
+        # The Tab key stops at each option, since JupyterLab does not pass on the arrow keys.
         if isinstance(question, Question):
             self.choice = ipywidgets.RadioButtons(options=question.options, description="Your prediction", **WIDE)
         else:
@@ -74,39 +74,39 @@ class Guess:
 
     @property
     def value(self) -> str | None:
-        """The prediction; None so far."""
+        """The prediction; None if there is none yet."""
         kept = _kept.get(self.question.key, "")
         return kept if self._fits(kept) else None
 
     @property
     def open(self) -> bool:
-        """True while a prediction is asked for and none is in."""
+        """True while the question still waits for a prediction."""
         return not self.unattended and self.value is None
 
     @property
     def asks(self) -> str:
-        """The line of a cell that waits."""
+        """The line that a waiting cell prints."""
         return f"This cell waits for your prediction: {self.question.text}"
 
     def commit(self) -> None:
-        """Make the chosen answer the prediction, for good. ValueError where none is chosen."""
+        """Make the chosen answer the final prediction. ValueError if none is chosen."""
         if self.value is None:
             if not self._fits(chosen := self._chosen()):
                 choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
                 raise ValueError(f"{choose} first.")
             _kept[self.question.key] = chosen
-            with self.button.hold_sync():  # were it disabled for a moment, the page would lose the keyboard's focus
+            with self.button.hold_sync():  # if it were disabled in between, the page would lose the keyboard's focus
                 self._show(state.note("question", self.question.key, predicted=chosen))
                 self.button.disabled = False
                 self.button.description = MADE
 
     def require(self) -> None:
-        """PredictFirstError, without a traceback, while no prediction is in; a notebook skips the cell instead."""
+        """Raise PredictFirstError, without a traceback, until there is a prediction. A notebook skips the cell."""
         if self.open:
             raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
     def compare(self, **values: Any) -> "GuessedAndMeasured":
-        """The prediction beside what came of the measured ``values``, and why; `settled` says what it raises."""
+        """Return the prediction, the outcome of the measured ``values``, and the reason. Raises like `settled`."""
         self.require()
         predicted = None if self.unattended else self.value
         result = GuessedAndMeasured(self.question, predicted, settled(self.question, **values))
@@ -120,7 +120,7 @@ class Guess:
         return result
 
     def _fits(self, answer: str) -> bool:
-        """True for an option, or for a number above 0."""
+        """Return True for an option of the question, or for a number above 0."""
         if isinstance(self.question, Question):
             return answer in self.question.options
         with suppress(ValueError):
@@ -128,7 +128,7 @@ class Guess:
         return False
 
     def _chosen(self) -> str:
-        """The answer as it stands in the control; a number may have a decimal comma."""
+        """The answer in the control now; a number may have a decimal comma."""
         answer = self.choice.value or ""
         return answer if isinstance(self.question, Question) else answer.strip().replace(",", ".")
 
@@ -149,7 +149,7 @@ class Guess:
 
 @dataclass(repr=False)
 class GuessedAndMeasured:
-    """The prediction, where one was asked for, beside the outcome of the run."""
+    """The outcome of a run, beside the prediction if one was asked for."""
 
     question: Question | Estimate
     predicted: str | None
@@ -157,11 +157,11 @@ class GuessedAndMeasured:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the prediction, in words; nothing where none was asked for."""
+        """The verdict on the prediction, in words; empty if none was asked for."""
         return "" if self.predicted is None else self.question.score(self.predicted, self.outcome.measured)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Question, prediction, measurement and what to make of them."""
+        """Return rows for the question, the prediction, the measurement and the conclusion."""
         unit = "" if isinstance(self.question, Question) else f" {self.question.unit}"
         rows = [("Question", self.question.text)]
         if self.predicted is not None:
@@ -185,10 +185,10 @@ class GuessedAndMeasured:
 
 
 class _Lock(ast.NodeTransformer):
-    """Part of IPython's way from a cell's text to its code: a cell that has to wait becomes one that prints why.
+    """Transforms cells before IPython compiles them: a cell that must wait becomes one that prints the reason.
 
-    It waits where it calls ``require`` of a prediction that is not in, or uses a name that such a cell would have
-    defined.
+    A cell must wait if it calls ``require`` or ``compare`` of a question without a prediction, or uses a name that a
+    waiting cell would have defined.
     """
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -219,15 +219,15 @@ def _required(cell: ast.Module, names: dict[str, Any]) -> Iterator[Guess]:
 
 
 def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
-    """The cell's global names: those that it reads before it binds them, and those that it binds, by its bytecode."""
+    """Return, from the cell's bytecode, the global names that it reads before binding them, and those it binds."""
     reads: set[str] = set()
     binds: set[str] = set()
     codes: list[CodeType] = []
-    with suppress(SyntaxError):  # of which IPython will tell
+    with suppress(SyntaxError):  # IPython will report it
         codes.append(compile(cell, "a cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
-    for code in codes:  # followed by those of the functions and classes in it
+    for code in codes:  # the loop appends the code of functions and classes in it
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-        own = binds if code is codes[0] else set()  # a class has names of its own
+        own = binds if code is codes[0] else set()  # names bound in a class are not global
         for step in dis.get_instructions(code):
             if step.opname == "STORE_GLOBAL":
                 binds.add(step.argval)
@@ -239,7 +239,7 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
 
 
 def predict(key: str) -> Guess:
-    """Ask the question of this key, and show its options; see the module on `Guess.require` and `Guess.compare`."""
+    """Ask the question with this key, and show its options. The module explains `Guess.require` and `Guess.compare`."""
     guess = Guess(find("question", QUESTIONS, key))
     shell: Any = get_ipython()
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):

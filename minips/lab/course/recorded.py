@@ -1,7 +1,7 @@
-"""Values of what a machine may lack, kept when the lessons were executed, with the machine and the date.
+"""Values that need a library which a machine may lack. They were recorded, with machine and date, in a lesson's run.
 
-values = lab.recorded("lecture.torch")       # where torch is missing
-lab.record("lecture.torch", values)          # where it is there; written by `tests/execute_lessons.py` alone
+values = lab.recorded("lecture.torch")       # if torch is missing
+lab.record("lecture.torch", values)          # if torch is installed; only `tests/execute_lessons.py` writes
 """
 
 import datetime
@@ -22,7 +22,7 @@ def _file(key: str) -> Any:
 
 
 def record(key: str, values: dict[str, Any]) -> None:
-    """Keep values that JSON can hold, where ``MINIPS_RECORD=1`` says so; else nothing happens."""
+    """Write values, which must be valid in JSON, if the environment has ``MINIPS_RECORD=1``; otherwise do nothing."""
     if os.environ.get("MINIPS_RECORD") == "1":
         machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
         kept = {"machine": machine, "date": f"{datetime.date.today():%B %Y}", "values": values}
@@ -31,7 +31,7 @@ def record(key: str, values: dict[str, Any]) -> None:
 
 
 def recorded(key: str) -> dict[str, Any]:
-    """The values that were kept; it prints what is missing here, and where they come from. ValueError without any."""
+    """Return the recorded values; print which library is missing, and their origin. ValueError if there are none."""
     try:
         kept = json.loads(_file(key).read_text())
     except FileNotFoundError:

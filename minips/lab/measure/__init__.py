@@ -1,7 +1,7 @@
 """Measuring: turns of contenders, races of messages over transports, and a parameter server on torch.distributed.rpc.
 
-`turns` run in the process that measures, `rounds` and `with_torch` in those that it starts, and `pairs` in both. None
-of them imports another module of the lab: those processes need nothing that draws or shows.
+`turns` runs in the process that measures, `rounds` and `with_torch` run in processes that it starts, and `pairs` runs
+in both. None of them imports another module of the lab, since these processes show no widgets and no pictures.
 """
 
 from importlib import import_module

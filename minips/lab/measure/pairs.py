@@ -1,11 +1,11 @@
-"""Contenders that make round trips: each has a process that calls and, most of them, a process that serves.
+"""Contenders that make round trips. Each has a process that calls, and most also have a process that serves.
 
-A way is a pair of context managers. ``serve(…)`` opens the serving side and yields the address; ``trip(address, …)``
-opens the calling side and yields a function that makes one round trip and returns what came back. Both take the keyword
-``values``, how many float32; those that can either send back what they got or push and pull take ``applies``: the
-server subtracts ``LR`` times what came from its parameters and answers with these.
+A way is a pair of context managers. ``serve(…)`` opens the serving side and yields its address; ``trip(address, …)``
+opens the calling side and yields a function that makes one round trip and returns the answer. Both accept ``values``,
+the number of float32 values in a message. A way that can either echo a message or push and pull also accepts
+``applies``: if true, the server subtracts ``LR`` times the message from its parameters and answers with them.
 
-`attend` and `travel` are the roles that open the two sides, in a process each.
+`attend` and `travel` open the two sides, each in its own process.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ from minips.words import suggestion
 
 LR = 2.0**-10
 WAIT_S = 300.0
-"""How long one trip may take: JSON takes its time."""
+"""The most seconds that one round trip may take; JSON is slow."""
 
 Trip = Callable[[], Any]
 Way = Callable[..., AbstractContextManager[Any]]
@@ -38,10 +38,10 @@ Way = Callable[..., AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A way there and back, the keywords that both its sides take, and why it is skipped, if it is.
+    """A contender: its two sides, the keywords that both accept, and the reason if it is skipped.
 
-    With ``applies`` it pushes and pulls, so that minus the learning rate times the first gradient comes back; without,
-    it gets back what it sent.
+    With ``applies`` it pushes and pulls, so the first answer is minus the learning rate times the first gradient.
+    Without ``applies``, the answer is the message itself.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Contender:
 
 
 def lacking(modules: Sequence[str], extra: str) -> str:
-    """Why a contender is skipped; empty if all the modules that it needs are installed."""
+    """Return the reason to skip a contender that needs these modules; empty if all of them are installed."""
     absent = [module for module in modules if importlib.util.find_spec(module) is None]
     return f'skipped: install {", ".join(absent)} with pip install "minips[{extra}]"' if absent else ""
 
 
 def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies: bool) -> list[Contender]:
-    """A contender for each transport between processes, or for those chosen; its keyword is ``transport``."""
+    """Return a contender for each of the ``chosen`` transports between processes (None: for all of them)."""
     known = [name for name in names("transport") if name != "inproc"]
     contenders = []
     for name in known if chosen is None else chosen:
@@ -75,17 +75,17 @@ def over_transports(chosen: Sequence[str] | None, trip: Way, serve: Way, applies
 
 
 class Race(NamedTuple):
-    """Seconds of one round trip by contender and round, and why some did not take part."""
+    """The seconds of one round trip by contender and round, and the reasons why contenders were skipped."""
 
     seconds: dict[str, dict[int, float]]
     skipped: dict[str, str]
 
 
 def race(contenders: Sequence[Contender], values: int, rounds: int, watch: Watch) -> Race:
-    """Round trips of ``values`` float32, one contender after another; all of them stay ready all the time.
+    """Time round trips of ``values`` float32 values, one contender after another; all stay ready during the race.
 
-    They start one by one, since some give up on a machine that starts everything at once. A contender that fails to
-    start is skipped.
+    They start one by one, since some fail on a machine that starts all of them at the same time. A contender that fails
+    to start is skipped.
     """
     skipped, first_s = {one.name: one.skipped for one in contenders if one.skipped}, dict[str, float]()
     supervisors, turns = list[Supervisor](), dict[str, Turn]()
@@ -105,7 +105,7 @@ def race(contenders: Sequence[Contender], values: int, rounds: int, watch: Watch
 
 
 def _start(supervisor: Supervisor, one: Contender, values: int) -> tuple[float, Turn]:
-    """Start both sides in their processes; the seconds of a first trip, and a function that makes another."""
+    """Start both sides in processes; return the seconds of a first trip, and a function that times another one."""
     parts = {"values": values, **one.parts}
     names = [f"{one.name}'s server"] if one.serve else []
     *servers, caller = supervisor.start(*names, f"{one.name}'s caller")
@@ -124,12 +124,12 @@ def _start(supervisor: Supervisor, one: Contender, values: int) -> tuple[float, 
 
 
 def numbers(values: int) -> Array:
-    """The gradients that every contender sends."""
+    """Return the gradient that every contender sends."""
     return np.random.default_rng(0).normal(size=values).astype(np.float32)
 
 
 def answering(values: int, applies: bool) -> Callable[[Array], Array]:
-    """The serving side's answer to a message."""
+    """Return the function that computes the serving side's answer to a message."""
     params, state = {"w": np.zeros(values, np.float32)}, dict[str, Any]()
 
     def step(gradient: Array) -> Array:
@@ -140,7 +140,7 @@ def answering(values: int, applies: bool) -> Callable[[Array], Array]:
 
 
 def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
-    """The serving side, until the supervisor says stop."""
+    """Open the serving side until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
         control.send("ready", address)
@@ -148,7 +148,7 @@ def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
 
 
 def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
-    """The calling side: one trip to see that the right answer comes, then one whenever the supervisor says so."""
+    """Open the calling side, check the answer to a first trip, and make another whenever the supervisor says so."""
     silence()
     x = numbers(parts["values"])
     with trip(address, **parts) as make:
@@ -176,7 +176,7 @@ def silence() -> None:
 
 @contextmanager
 def frames_server(*, transport: Transport, values: int) -> Iterator[tuple[str, str]]:
-    """A transport alone, which sends back the frames that it got."""
+    """Serve a bare transport that sends back the frames that it receives."""
     token = secrets.token_hex(16)
     with transport.serve(lambda frames: frames, token=token) as endpoint:
         yield endpoint.address, token
@@ -184,7 +184,7 @@ def frames_server(*, transport: Transport, values: int) -> Iterator[tuple[str, s
 
 @contextmanager
 def frames(address: tuple[str, str], *, transport: Transport, values: int) -> Iterator[Trip]:
-    """One frame there and back."""
+    """Yield a function that sends one frame and returns the frame in the answer."""
     frame = numbers(values).data.cast("B")
     with transport.connect(*address) as channel:
         yield lambda: np.frombuffer(channel.call([frame]).result(WAIT_S)[0], np.float32)

@@ -15,7 +15,7 @@ from minips.stages.aggregators import Contribution
 
 
 class Rounds:
-    """The parameters, and a server's work on each round of gradients."""
+    """A server's parameters, and its work on each round of gradients."""
 
     def __init__(self, config: Config, params: Tensors) -> None:
         self._config, self._state = config, dict[str, Any]()
@@ -30,7 +30,7 @@ class Rounds:
         self.changed_at = time.monotonic()
 
     def push_pull(self, worker: int, gradients: Tensors) -> Tensors:
-        """Wait for the others' gradients, in a server's thread for each worker; the parameters after the round."""
+        """Wait, in the server's thread for this worker, for the others' gradients; return the new parameters."""
         self._waiting[worker] = gradients
         try:
             self._all_here.wait()
@@ -47,6 +47,6 @@ class Rounds:
 
 
 def told_to_go(control: ControlPipe) -> bool:
-    """Say that this side is ready, and wait for go; False where it is not to be."""
+    """Report that this side is ready, and wait for go; return False if it is told to stop instead."""
     control.send("ready")
     return control.wait("go")[0] == "go"

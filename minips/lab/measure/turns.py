@@ -6,15 +6,15 @@ from typing import NamedTuple, Self
 import numpy as np
 
 START_S, TURN_S = 120.0, 600.0
-"""The longest start of a process, and the longest turn."""
+"""The most seconds for the start of a process, and for a turn."""
 BUDGET_S, LEAST_TURNS = 5.0, 3
-"""A contender whose turns would take more than ``BUDGET_S`` in all takes part in fewer rounds, but at least in
-``LEAST_TURNS``."""
+"""A contender whose turns would take more than ``BUDGET_S`` seconds in total takes part in fewer rounds, but in at
+least ``LEAST_TURNS``."""
 
 Watch = Callable[[str, float], None]
-"""Called with what happens, and the share that is done."""
+"""A function called with a text on the current work, and the share of the work that is done."""
 Turn = Callable[[], float]
-"""Make one call, after the other contenders have had a turn, like a worker after each gradient; its seconds."""
+"""Makes one call and returns its seconds. The others have turns in between, as a worker has gradients to compute."""
 
 
 class Spread(NamedTuple):
@@ -26,14 +26,14 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, figures: Iterable[float]) -> Self:
-        """The spread of at least one figure."""
+        """Return the spread of one figure or more."""
         low, median, high = np.quantile(list(figures), [0.25, 0.5, 0.75]).tolist()
         return cls(median, low, high)
 
 
 def rota(turns: Mapping[str, int], rounds: int, watch: Watch = lambda text, share: None) -> Iterator[tuple[int, str]]:
-    """Round and contender of each turn: the given numbers of turns, spread evenly over the rounds, in an order drawn
-    anew for each round (with a fixed seed). ``watch`` is called with the next contender.
+    """Yield the round and the contender of each turn. Each contender's ``turns`` are spread evenly over the rounds; a
+    fixed seed draws a new order for each round. ``watch`` is called with the next contender.
 
     >>> [number for number, name in rota({"always": 4, "now and then": 2}, 4) if name == "now and then"]
     [0, 2]
@@ -52,9 +52,9 @@ def rota(turns: Mapping[str, int], rounds: int, watch: Watch = lambda text, shar
 def take_turns(
     turns: Mapping[str, Turn], first_s: Mapping[str, float], rounds: int, watch: Watch
 ) -> dict[str, dict[int, float]]:
-    """Seconds of one call by contender and round, for at most ``rounds`` rounds.
+    """Return the seconds of one call by contender and round, for at most ``rounds`` rounds.
 
-    ``first_s`` has the seconds of each first call, which does not count; nor does the second one of a quick contender.
+    ``first_s`` has the seconds of first calls, which do not count; nor does a quick contender's second call.
     """
     wanted = dict[str, int]()
     for name, turn in turns.items():
@@ -67,7 +67,7 @@ def take_turns(
 
 
 def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
-    """One contender's figures over another's, in rounds in which both took part; None if the other never did."""
+    """Return the spread, over common rounds, of the figures divided by the reference's; None if that has none."""
     theirs = figures.get(reference)
     if theirs is None:
         return None

@@ -1,7 +1,7 @@
-"""A training run on torch.distributed.rpc, in separate processes; torch is imported when a process joins the others.
+"""A training run on torch.distributed.rpc, in processes that import torch when they join the others.
 
-A worker calls a function in the server's process with tensors, and gets tensors. Both sides use NumPy arrays in the
-tensors' memory, so that gradient, mean and SGD are minips' own code.
+A worker calls a function in the server's process; arguments and result are tensors. Both sides use NumPy arrays that
+share the tensors' memory, so that gradient, mean and SGD are minips' own code.
 """
 
 import os
@@ -21,14 +21,14 @@ from minips.stage import Tensors
 
 SERVER = "server"
 JOIN_S = 100.0
-"""The longest wait for the other members at the start."""
+"""The most seconds to wait for the other members at the start."""
 _served: Any = None
-"""The object of the remotely called functions, in the server's process."""
+"""The object that remote calls use, in the server's process."""
 
 
 @contextmanager
 def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
-    """Join the other members, and leave them at the end; the module torch.distributed.rpc."""
+    """Join the other members, yield the module torch.distributed.rpc, and leave at the end."""
     from torch.distributed import rpc
 
     if sys.platform == "linux":  # other systems name the loopback differently
@@ -42,7 +42,7 @@ def member(name: str, rank: int, size: int, folder: Path) -> Iterator[Any]:
 
 
 def serve(control: ControlPipe, *, config: Config, params: Tensors, folder: Path) -> dict[str, Any]:
-    """The server of a job: keeps the parameters until the supervisor says stop."""
+    """Serve a job's parameters until the supervisor says stop."""
     global _served
     silence()
     _served = Rounds(config, params)
@@ -55,7 +55,7 @@ def serve(control: ControlPipe, *, config: Config, params: Tensors, folder: Path
 
 
 def run_ps_worker(control: ControlPipe, *, config: Config, problem: Problem, worker: int, folder: Path) -> None:
-    """A worker of a job."""
+    """Run one worker of a job."""
     silence()
     with member(f"worker-{worker}", worker + 1, config.workers + 1, folder) as rpc:
         if not told_to_go(control):

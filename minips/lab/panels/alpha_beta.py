@@ -1,4 +1,4 @@
-"""Predict the cost: α and β of a transport, fitted to a few sizes, predict another size."""
+"""Predict the cost: fit a transport's α and β to a few sizes, and predict the time of another size."""
 
 import time
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from minips.stages.transports import Link, Tcp, Transport
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 """The sizes, in bytes, that the line is fitted to."""
 CALLS, ENOUGH_S = 9, 0.4
-"""Calls of each size, or as many as fit into these seconds, but at least three."""
+"""The calls of each size; fewer, but at least three, if they take longer than ``ENOUGH_S`` seconds."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Asked(Value):
 
 
 class Fitted(NamedTuple):
-    """Seconds of calls with an empty answer, by size; the line through them; and a held-out size."""
+    """The seconds of calls with an empty answer, by size; a line fitted to them; and a held-out size."""
 
     calls: dict[int, list[float]]
     line: Line
@@ -52,12 +52,12 @@ class Fitted(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Predicted over measured, minus one."""
+        """The ratio of predicted to measured time, minus one."""
         return self.predicted_s / self.measured_s - 1
 
 
 class AlphaBeta(Panel[Asked, Fitted]):
-    """Calls of four sizes over a transport and a link; a slider for a fifth size, predicted and then measured.
+    """Shows calls of four sizes over a transport and a link, and predicts, then measures, a fifth size from a slider.
 
     >>> AlphaBeta(kilobytes=50).slider.value
     50.0
@@ -133,7 +133,7 @@ class AlphaBeta(Panel[Asked, Fitted]):
 
 
 def _measure(transport: Transport, link: Link, sizes: list[int]) -> dict[int, list[float]]:
-    """Seconds of calls of these sizes, between two nodes in this process."""
+    """Return the seconds of calls of these sizes between two nodes in this process."""
     timed: dict[int, list[float]] = {}
     with (
         link.around(transport).serve(lambda frames: [b""], token="panel") as endpoint,

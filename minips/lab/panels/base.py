@@ -1,10 +1,10 @@
-"""The base of the lab's panels: a picture with a text, work in a thread, and a small panel made of both.
+"""The base of the lab's panels: a picture with a text, work in a thread, and a small panel that combines both.
 
-`Panel` says what a panel of your own needs; it adds the controls, the thread, the errors and the still picture for
+`Panel` documents what your own panel must define. It adds the controls, the thread, the errors, and a still picture for
 readers without a kernel. `GradientShards` is an example.
 
-Work runs beside the notebook's own thread, so it only changes traits, and draws with matplotlib's `Figure`, never with
-pyplot. An error is shown as a sentence in the panel, which stays usable.
+Work runs in another thread than the notebook's cells, so it only changes traits, and draws with matplotlib's `Figure`,
+never with pyplot. An error is shown as a sentence in the panel, which stays usable.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
 STATIC_S = 60.0
-"""How long a still picture waits for unfinished work."""
+"""The most seconds that a still picture waits for unfinished work."""
 
 _cells: dict[str, list[str]] = {}
-"""The cells that have made a panel, by its name."""
+"""Maps a panel's name to the cells that have made a panel of this name."""
 
 _jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
-"""The last job of each name."""
+"""Maps a name to the last job with this name."""
 
 Size = tuple[float, float]
 """Width and height of a figure, in inches."""
@@ -48,13 +48,13 @@ Found = TypeVar("Found")
 
 
 def _cell() -> tuple[str, str]:
-    """The running cell of the notebook, and the number of this run of it; empty if unknown."""
+    """Return the notebook's running cell, and the number of this run; empty if unknown."""
     parent: Any = getattr(get_ipython(), "get_parent", dict)()
     return parent.get("metadata", {}).get("cellId", ""), parent.get("header", {}).get("msg_id", "")
 
 
 def numbered_name(name: str) -> str:
-    """A panel's name, with a number if another cell has such a panel; a cell that runs again keeps its number."""
+    """Return a panel's name, numbered if another cell has such a panel; a cell that runs again keeps its number."""
     cell, _ = _cell()
     cells = _cells.setdefault(name, [])
     if cell not in cells:
@@ -64,7 +64,7 @@ def numbered_name(name: str) -> str:
 
 
 def png(draw: Callable[[Figure], Any], size: Size, alpha: float = 1.0) -> bytes:
-    """The picture that ``draw`` makes in a figure, on a background with this ``alpha``; safe in any thread."""
+    """Return the picture that ``draw`` draws, on a background with this ``alpha``; safe in any thread."""
     figure = Figure(figsize=size, layout="constrained")
     draw(figure)
     figure.patch.set_alpha(alpha)
@@ -84,7 +84,7 @@ class Picture:
         self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
-        """Show another picture and text; with two ``sizes``, one is for wide pages and one for narrow pages."""
+        """Show another picture and text. Of two ``sizes``, the first is for wide pages, the second for narrow ones."""
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
         pictures = [png(draw, size, alpha=0) for size in sizes]  # on the page's own colour
         alt = html.escape(words, quote=True)
@@ -179,8 +179,8 @@ class Job:
         self.run_button.on_click(pressed)
 
     def start(self, work: Callable[[], None]) -> None:
-        """Call ``work`` in a thread or, if none can be started (in a browser's Python), here and now; errors become
-        sentences. If other work is unfinished, ``work`` follows it, and replaces any other work that was to follow.
+        """Call ``work`` in a thread or, if no thread can start (in a browser's Python), immediately; errors become
+        sentences. If earlier work is unfinished, ``work`` waits for it, and replaces any other work that waits.
         """
         with self.lock:
             if self._thread is not None:
@@ -238,7 +238,7 @@ class Job:
                 self.fail(error)
             with self.lock:
                 following, self._next = self._next, None
-                self.stopping.clear()  # it was meant for the work that has ended, since `stop` leaves none to follow
+                self.stopping.clear()  # it concerned the work that has ended, since `stop` leaves no work waiting
                 if following is None:
                     self._thread = None
                     self.run_button.disabled, self.stop_button.button_style = False, ""
@@ -311,7 +311,7 @@ class Panel(Interactive, Generic[Asked, Found]):
 
     @abstractmethod
     def find(self, asked: Asked) -> Found:
-        """Make the finding, in a thread: check ``self.job.stopping``, and call ``self.job.progress``."""
+        """Compute the finding, in a thread: check ``self.job.stopping``, and call ``self.job.progress``."""
 
     @abstractmethod
     def draw(self, found: Found, figure: Figure) -> None:
@@ -327,7 +327,7 @@ class Panel(Interactive, Generic[Asked, Found]):
         return self.form.controls
 
     def run(self) -> None:
-        """Call `find` in a thread and show the finding; if that is already under way, once more after it."""
+        """Call `find` in a thread, and show the finding. If a call is already running, another one follows it."""
         self.job.start(self._find)
 
     def refresh(self) -> None:
@@ -337,7 +337,7 @@ class Panel(Interactive, Generic[Asked, Found]):
     def static(self, line: str | None = None) -> None:
         """Show the current picture and its text as plain output of a cell, for readers without a kernel.
 
-        Calls `find` first if needed. ``line`` replaces the text if that has measured times, which differ from run to
+        Calls `find` first if needed. ``line`` can replace a text with measured times, since these differ from run to
         run.
         """
         self.wait(STATIC_S)
@@ -373,7 +373,7 @@ class Panel(Interactive, Generic[Asked, Found]):
 
 
 def side_by_side(figure: Figure, count: int = 2, *, width_ratios: Sequence[float] | None = None, **shared: Any) -> Any:
-    """Axes side by side or, in a narrow figure, below each other."""
+    """Return axes side by side or, in a narrow figure, one below another."""
     if figure.get_figwidth() > NARROW_IN:
         return figure.subplots(1, count, width_ratios=width_ratios, squeeze=False, **shared)[0]
     return figure.subplots(count, 1, squeeze=False, **shared)[:, 0]
@@ -391,7 +391,7 @@ def _stop_on_interrupt() -> None:
                 job._next = None
                 job.stopping.set()
 
-    def install() -> None:  # after this message, since the kernel restores its own handler after each
+    def install() -> None:  # runs after this message, since the kernel restores its own handler after each message
         signal.signal(signal.SIGINT, stop)
 
     with suppress(RuntimeError):

@@ -1,4 +1,4 @@
-"""Explore a codec: real gradients through a quantizer and a memory, as values, bytes and errors."""
+"""Explore a codec: values, bytes and errors of real gradients after a quantizer and a memory."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -35,7 +35,7 @@ class Sent(Value):
 
 
 class Arrived(NamedTuple):
-    """The last step, before and after, and the errors."""
+    """The gradient of the last step before and after it was sent, and the errors."""
 
     meant: Array
     """The gradient, flat."""
@@ -48,12 +48,12 @@ class Arrived(NamedTuple):
     error: float
     """``|arrived − meant|₂ / |meant|₂`` of the last step."""
     summed: float
-    """The same for the sums over all steps."""
+    """The same error for the sums over all steps."""
     asked: Sent
 
 
 class CodecExplorer(Panel[Sent, Arrived]):
-    """Gradients of a digits MLP through a codec: histograms before and after, values, bytes and errors.
+    """Sends gradients of an MLP on digits through a codec: shows histograms before and after, bytes and errors.
 
     >>> CodecExplorer().find(Sent(quantizer="float16", tensor="b")).nbytes
     20
@@ -128,7 +128,7 @@ def relative(arrived: Array, meant: Array) -> float:
 
 @cache
 def training() -> list[Tensors]:
-    """The gradients of one worker's plain descent on the digits, step by step; read only."""
+    """Return the gradients of one worker's plain descent on the digits, step by step; do not change them."""
     problem, rng, gradients = MLP(*datasets.digits()), np.random.default_rng(0), []
     params = problem.init(rng)
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""Do without a server: an exchange over a network, drawn with links as thick as their traffic."""
+"""Do without a server: draws the network under an exchange, with links as thick as their traffic."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from minips.stages.transports import Link
 from minips.training.train import train
 
 WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling", "twoshot": "two-shot"}
-"""The usual names of exchanges, if they differ from their names here."""
+"""Maps an exchange's name here to its usual name, if the two differ."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Met(NamedTuple):
     graph: Any
     """A ``networkx.Graph``."""
     carried: Counter[tuple[Any, Any]]
-    """Bytes per step by link and direction, without headers."""
+    """Maps a link and direction to the bytes per step, without headers."""
     seconds: dict[str, float]
-    """Per step, for each exchange by name that allows this many workers and was not stopped."""
+    """Seconds of a step for each exchange that allows this many workers and was not stopped."""
 
 
 class Collectives(Panel[Meeting, Met]):
-    """A step without computing, in virtual time: the network with its links' traffic, and the time of each exchange.
+    """Shows a step without computing, in virtual time: the traffic on the network's links, and each exchange's time.
 
     >>> panel = Collectives(workers=4)
     >>> found = panel.find(panel.form.value())
@@ -66,7 +66,7 @@ class Collectives(Panel[Meeting, Met]):
     heights = (4.0, 6.2)
 
     def find(self, asked: Meeting) -> Met:
-        Config(workers=asked.workers, exchange=asked.exchange)  # raises a sentence if that is not possible
+        Config(workers=asked.workers, exchange=asked.exchange)  # raises an error with a sentence if it is impossible
         served = 0 if isinstance(asked.exchange, AllReduce) else asked.servers
         graph = asked.topology.graph(asked.workers, served)
         exchanges: dict[str, Any] = {name: stage_class("exchange", name)() for name in names("exchange")}
@@ -131,7 +131,7 @@ class Collectives(Panel[Meeting, Met]):
 
 
 def _seconds(asked: Meeting) -> float:
-    """Seconds from the end of the first step to that of the second."""
+    """Return the seconds from the end of the first step to the end of the second."""
     traffic = (Traffic("worker 0", "worker 1"),) if asked.busy and asked.workers > 1 else ()
     servers = 1 if isinstance(asked.exchange, AllReduce) else asked.servers
     config = Config(workers=asked.workers, servers=servers, exchange=asked.exchange, steps=2)
@@ -150,7 +150,7 @@ def _link_traffic(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
 
 
 def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
-    """Sender, receiver and bytes of each message in a step."""
+    """Yield the sender, the receiver and the bytes of each message in a step."""
     nbytes, exchange = 1e3 * asked.kilobytes, asked.exchange
     for worker in range(asked.workers):
         who = f"worker {worker}"

@@ -1,4 +1,4 @@
-"""Squeeze bytes: how well a compressor does on real messages, and whether the seconds it saves exceed its own."""
+"""Squeeze bytes: compares the seconds that a compressor saves on real messages with the seconds that it takes."""
 
 import json
 import timeit
@@ -32,7 +32,7 @@ SAMPLES: dict[str, Callable[[Array, np.random.Generator], Array]] = {
     "positions of the largest 1 %": lambda g, rng: LARGEST.encode(g, rng)["indices"],
     "JSON text": lambda g, rng: np.frombuffer(json.dumps(g[:1000].tolist()).encode(), np.uint8),
 }
-"""The bytes to send, by name, made from a gradient."""
+"""Maps a name to a function that makes the bytes to send from a gradient."""
 WHAT = tuple(SAMPLES)
 
 
@@ -56,17 +56,17 @@ class Delivery(NamedTuple):
 
     @property
     def plain_s(self) -> float:
-        """Uncompressed on the wire."""
+        """The seconds on the wire without compression."""
         return self.before * 8e-6 / self.asked.bandwidth
 
     @property
     def wire_s(self) -> float:
-        """Compressed on the wire."""
+        """The seconds on the wire with compression."""
         return self.after * 8e-6 / self.asked.bandwidth
 
     @property
     def squeezed_s(self) -> float:
-        """Compressed, sent and decompressed."""
+        """The seconds to compress, send and decompress."""
         return self.compress_s + self.wire_s + self.decompress_s
 
     @property
@@ -76,7 +76,7 @@ class Delivery(NamedTuple):
 
 
 class CompressorExplorer(Panel[Squeezed, Delivery]):
-    """A digits gradient, plain or quantized, through a compressor: bytes, and the time until it arrives.
+    """Compresses a gradient on digits, plain or quantized: shows the bytes, and the time until it arrives.
 
     >>> CompressorExplorer().find(Squeezed(what="1 % of it, zeros between")).after < 10_000
     True
@@ -138,7 +138,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
 
 @cache
 def sample(what: str) -> Buffer:
-    """The bytes with this name, from one gradient of a softmax regression on the digits with random features."""
+    """Return the named bytes, from a gradient of a softmax regression on the digits with random features."""
     problem = SoftmaxRegression(*datasets.fourier(datasets.digits(), FEATURES))
     rng = np.random.default_rng(0)
     return raw(SAMPLES[what](problem.gradient(problem.init(rng), slice(0, 32))["W"], rng))

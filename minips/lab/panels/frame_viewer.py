@@ -1,4 +1,4 @@
-"""Look at the bytes: the frames that a serializer makes from one array, as they would be sent."""
+"""Look at the bytes: shows the frames that a serializer makes from one array, as they would be sent."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from minips.stage import Value, option
 from minips.stages.serializers import MsgPack, Packet, Serializer
 
 PER_LINE, PER_NARROW_LINE, LINES = 24, 12, 4
-"""Bytes in a line, in a narrow one, and the lines shown of each frame."""
+"""The bytes in a wide line and in a narrow line, and the number of lines shown for each frame."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Frames(NamedTuple):
 
 
 class FrameViewer(Panel[OneArray, Frames]):
-    """One array through a serializer: its frames byte by byte, their sizes, and whether the array was copied.
+    """Serializes one array: shows its frames byte by byte, their sizes, and whether the array was copied.
 
     >>> FrameViewer().find(OneArray(rows=3, columns=2)).total
     73

@@ -1,4 +1,4 @@
-"""Split a gradient: the gradients of the workers' shards, whose average is the gradient of all rows."""
+"""Split a gradient: the average of the gradients of equal shards is the gradient of all rows."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class Gradients(NamedTuple):
 
 
 class GradientShards(Panel[Sharing, Gradients]):
-    """Diabetes rows divided among workers: bars of the shards' gradients, their average, and the full gradient.
+    """Divides diabetes rows among workers: draws bars of the shards' gradients, their average, and the full gradient.
 
     >>> panel = GradientShards(workers=3)
     >>> panel.find(Sharing(workers=3, rows=96)).apart < 1e-12

@@ -1,4 +1,4 @@
-"""Robust aggregation: a few honest gradients, a few lies, and the gradient that an aggregator makes of them."""
+"""Robust aggregation: shows a few honest gradients, a few lies, and their aggregate."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -41,12 +41,12 @@ class Landed(NamedTuple):
     off: Array
     """For each strength, the aggregate's distance from the honest workers' mean."""
     mean_off: Array
-    """For each strength, the plain mean's distance."""
+    """For each strength, the plain mean's distance from the honest workers' mean."""
     asked: Round
 
 
 class RobustAggregation(Panel[Round, Landed]):
-    """Gradients of two numbers, some of them lies: the aggregate, and how far stronger lies move it.
+    """Shows gradients of two numbers, some of which are lies, their aggregate, and its shift by stronger lies.
 
     >>> panel = RobustAggregation()
     >>> landed = panel.find(Round(liars=0))
@@ -73,7 +73,7 @@ class RobustAggregation(Panel[Round, Landed]):
 
     @staticmethod
     def distance(honest: Array, combined: Array) -> float:
-        """The distance from the mean of the honest gradients."""
+        """Return the distance from the mean of the honest gradients."""
         return float(np.linalg.norm(combined - honest.mean(axis=0)))
 
     def draw(self, found: Landed, figure: Figure) -> None:
@@ -108,7 +108,7 @@ class RobustAggregation(Panel[Round, Landed]):
 
 
 def make_lies(asked: Round, honest: Array) -> Array:
-    """The false gradients, shape (liars, 2)."""
+    """Return the false gradients, shape (liars, 2)."""
     middle, rng = honest.mean(axis=0), np.random.default_rng([asked.draw, 1])
     if asked.lie == "lazy":
         return np.zeros((asked.liars, 2))
@@ -121,6 +121,6 @@ def make_lies(asked: Round, honest: Array) -> Array:
 
 
 def combine(aggregator: Aggregator, honest: Array, lies: Array) -> Array:
-    """The aggregate of these gradients, shape (2,). The faulty workers are the last ones."""
+    """Return the aggregate of these gradients, shape (2,). The last workers are the faulty ones."""
     pushed = [Contribution(worker, 0, 0, {"w": g}) for worker, g in enumerate(np.concatenate([honest, lies]))]
     return aggregator.combine(pushed)["w"]

@@ -1,4 +1,4 @@
-"""Wait, or don't: the timeline and the staleness of a short run with a straggler, under any consistency rule."""
+"""Wait, or don't: shows timeline and staleness of a short run with a straggler, under any consistency rule."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Straggler(Value):
 
 
 class Stragglers(Panel[Straggler, Run]):
-    """Four workers in threads with steps of 20 ms, worker 3 slower: who waited when, and how old gradients were.
+    """Runs four workers in threads, with steps of 20 ms and a slower worker 3: shows waits and gradients' ages.
 
     >>> Stragglers(slower=1.0).form.value().consistency
     SSP(staleness=2)

@@ -1,4 +1,4 @@
-"""Move frames: the time of a call over several transports, from a kilobyte to ten megabytes."""
+"""Move frames: measures the time of a call over several transports, from one kilobyte to ten megabytes."""
 
 import statistics
 import time
@@ -15,12 +15,12 @@ from minips.stage import Buffer, Value, option
 from minips.stages.transports import Channel, Tcp, Transport
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
-"""Bytes of the frame that is sent there and back."""
+"""The bytes of a frame that is sent and returned."""
 ENOUGH_S, LEAST_TURNS = 0.15, 3
 WAIT_S = 60.0
 
 Rungs = dict[str, list[float]]
-"""Seconds of a call for each of the `SIZES`, by measurement; the latest comes last."""
+"""Maps a measurement's name to the seconds of a call for each of the `SIZES`; the latest measurement is the last."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Climb(Value):
 
 
 class TransportLadder(Panel[Climb, Rungs]):
-    """A frame there and back over any transport; the other end is another process, except for inproc.
+    """Sends a frame over any transport and back; the other end is another process, except for inproc.
 
-    The picture keeps earlier measurements, the last six at most.
+    The picture keeps at most the last six measurements.
 
     >>> TransportLadder(at_once=8).form.value().at_once
     8
@@ -81,7 +81,7 @@ class TransportLadder(Panel[Climb, Rungs]):
 
 @contextmanager
 def _echo_server(transport: Transport) -> Iterator[tuple[str, str]]:
-    """Run an echo server; its address and its token."""
+    """Run an echo server; yield its address and its token."""
     from minips.engines import Processes
     from minips.engines.supervisor import Supervisor
     from minips.lab.measure.pairs import attend, frames_server
@@ -98,7 +98,7 @@ def _echo_server(transport: Transport) -> Iterator[tuple[str, str]]:
 
 
 def _call_s(channel: Channel, frame: Buffer, at_once: int) -> float:
-    """The median seconds of a call with this many at once; the first turn does not count."""
+    """Return the median seconds of a call when this many run at the same time; the first turn does not count."""
     took: list[float] = []
     while sum(took[1:]) < ENOUGH_S or len(took) <= LEAST_TURNS:
         began = time.perf_counter()
