@@ -37,20 +37,20 @@ def largest(function: Any, rng: np.random.Generator) -> str:
 
 
 def _brackets(function: Any, ends_well: Callable[[float], bool], low: float, high: float) -> None:
-    """Refused where the rate did not end well, or where none that is larger by 2 % at most was seen to end badly."""
+    """Refuse a rate that did not end well, or without a rate at most 2 % larger that was seen to end badly."""
     seen = {low: True, high: False}
     runs = 0
 
     def asked(lr: Any) -> bool:
         nonlocal runs
         lr, runs = number(lr), runs + 1
-        refuse_if(not low <= lr <= high, f"it asked for {lr:.4g}, outside of low and high.")
+        refuse_if(not low <= lr <= high, f"it asked for {lr:.4g}, not between low and high.")
         refuse_if(runs > 4 * MOST_RUNS, f"it asked for more than {4 * MOST_RUNS} runs.")
         seen[lr] = ends_well(lr)
         return seen[lr]
 
     got = number(function(asked, low, high))
-    refuse_if(got not in seen, f"it returned {got:.4f}, and never tried that.")
+    refuse_if(got not in seen, f"it returned {got:.4f}, which it never tried.")
     refuse_if(not seen[got], f"it returned {got:.4f}, which does not end well.")
     badly = min(lr for lr, well in seen.items() if not well and lr > got)
     refuse_if(badly > WITHIN * got, f"it returned {got:.4f}; the next rate that ended badly is {badly:.4f}.")
@@ -58,7 +58,7 @@ def _brackets(function: Any, ends_well: Callable[[float], bool], low: float, hig
 
 
 def _ends_well(lr: float, many: int, seed: int) -> bool:
-    """The lesson's own: forty steps on the diabetes data, each over so many rows; True where the loss is lower."""
+    """Forty steps on the diabetes data, as in the lesson, each over so many rows; True if the loss is lower."""
     problem = ps.LinearRegression(*ps.datasets.diabetes(dtype="float64"))
     rng, params = np.random.default_rng(seed), problem.init(np.random.default_rng(0))
     before = problem.loss(params)

@@ -13,10 +13,10 @@ from minips.stage import Array
 
 @asks(
     "lecture.1",
-    "A copy is good for reading. What is to change has to be reached through the reference.",
+    "A copy is good for reading. To change the object, go through the reference.",
     "Push with reference.rpc_sync().apply(…). To read the parameters alone, call a method that returns them.",
     "Add a method to Model that returns self.params. In each step make two calls through reference.rpc_sync(): one to "
-    "that method, and one to apply, with the gradient for the parameters that came.",
+    "that method, and one to apply, with the gradient for those parameters.",
 )
 def lost_steps(pair: Any, rng: np.random.Generator) -> str:
     """Make each step reach the server's object, from the newest parameters, and let nothing large travel."""
@@ -25,7 +25,7 @@ def lost_steps(pair: Any, rng: np.random.Generator) -> str:
     for steps in (1, 2, int(rng.integers(20, 40))):
         with case(f"With {steps} steps:"):
             _train(model, work, steps, rng)
-    return "Each gradient came to the server, from its newest parameters, and nothing larger than these travelled."
+    return "Each gradient reached the server, from its newest parameters, and nothing larger than these travelled."
 
 
 def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rng: np.random.Generator) -> None:
@@ -52,7 +52,7 @@ def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rn
     count = len(pushed) // 2
     refuse_if(count != steps, f"gradient was called {count} times, expected {steps}.")
     near = np.shape(owned.params) == (size,) and np.allclose(owned.params, wanted)
-    refuse_if(not near, "the server's parameters are not what all gradients together make of them.")
+    refuse_if(not near, "the server's parameters are not the result of all gradients together.")
     kept = len(owned.history) == len(pushed) and all(map(np.array_equal, owned.history, pushed))
     refuse_if(not kept, f"the server's history has {len(owned.history)} gradients, and not all {len(pushed)} in order.")
     limit = wanted.nbytes
@@ -64,13 +64,13 @@ def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rn
 
 @asks(
     "lecture.2",
-    "push returns a future at once. What makes the loop slow is result(), which waits for the answer.",
+    "push returns a future at once. The slow part of the loop is result(), which waits for the answer.",
     "Keep the futures of all pushes in a list, and go through that list afterwards.",
     "The second part has two loops: one that only sends, and one that only calls result(10) on each future. The clock "
     "stops after the second one.",
 )
 def together(measure: Any, rng: np.random.Generator) -> str:
-    """Return the seconds of pushes that are waited for one by one, and of as many that are first all sent."""
+    """Return the seconds for pushes that wait one by one, and for as many that are all sent first."""
     refuse_if(not callable(measure), f"Expected the function measure, got {measure!r}.")
     shares = []
     for _ in range(2):

@@ -1,7 +1,7 @@
 """Starts a program in two processes, again and again; torch is imported once, before they are forked.
 
-Run as a file, in a process of its own. A line of JSON on standard input has the program and a limit in seconds; one on
-standard output has what came of it: for each of the two, its error or nothing, and what it printed.
+Run as a file, in a process of its own. A line of JSON on standard input has a program and a limit in seconds; a line on
+standard output has the outcome: for each of the two processes, its error or nothing, and what it printed.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 KILLED_AFTER_S = 1.0
-"""How long the one goes on after the other has failed."""
+"""Seconds that one process may go on after the other has failed."""
 
 
 def main() -> None:

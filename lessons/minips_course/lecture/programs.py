@@ -1,4 +1,4 @@
-"""Two processes on torch.distributed.rpc, and a stand-in for torch's reference where torch is not wanted."""
+"""Two processes on torch.distributed.rpc, and a stand-in for torch's reference, for use without torch."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ from minips.lab.course.recorded import record, recorded
 LAUNCHER = Path(__file__).with_name("launch.py")
 KEY = "lecture.torch"
 LIMIT_S = 100.0
-"""How long a program may take."""
+"""Seconds that a program may take."""
 LONGEST = 300
 """Characters of an error that are shown."""
 
@@ -46,7 +46,7 @@ class Ending(NamedTuple):
 
 
 class Pair:
-    """Two processes for programs on torch, where torch is there; what came of them elsewhere, where it is not. Each
+    """Two processes for programs on torch; without torch, the recorded outcomes of the same programs. Each
     program gets the process's number as its argument, 0 or 1.
     """
 
@@ -61,7 +61,7 @@ class Pair:
             print(f"They are those of torch {self.values['torch']}.")
 
     def run(self, name: str, program: str) -> Ending:
-        """Run a program in both processes; ValueError where torch is missing and nothing was recorded by this name."""
+        """Run a program in both processes; ValueError if torch is missing and nothing was recorded under this name."""
         if self.here:
             if not self._process:  # it was closed, and a learner runs a cell again
                 self._start()
@@ -70,11 +70,11 @@ class Pair:
             shown = [" ".join(error.partition("\nTraceback")[0].split())[:LONGEST] for error in told["errors"]]
             self.values[name] = [*shown, told["said"][1]]
         if name not in self.values:
-            raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
+            raise ValueError(f"torch is not here, and nothing was recorded for {name!r}.")
         return Ending(*self.values[name])
 
     def close(self) -> None:
-        """End the process that starts the others, and keep what came of the programs, where that is asked for."""
+        """End the process that starts the others, and record the programs' outcomes, if that is asked for."""
         if self._process:
             self._end(self._process)
             record(KEY, self.values)
@@ -105,7 +105,7 @@ class Pair:
                 process.stdin.write(json.dumps(what) + "\n")
                 process.stdin.flush()
             return self._told(process)
-        except BaseException:  # an answer that nobody took would be taken for the next one
+        except BaseException:  # an answer left unread would be taken for the next one
             process.kill()
             self._end(process)
             raise
@@ -168,11 +168,11 @@ if __name__ == "__main__":
 
 
 class NotTheOwnerError(RuntimeError):
-    """A reference was asked for its object where the object is not."""
+    """A reference was asked for its object away from the owner."""
 
 
 class Reference:
-    """In place of torch's RRef, at a worker: what travels is copied, and counted in bytes of arrays."""
+    """A stand-in for torch's RRef at a worker: it copies all that travels, and counts the bytes of its arrays."""
 
     def __init__(self, owned: Any) -> None:
         self._owned = owned
@@ -205,7 +205,7 @@ class Reference:
 
 
 class Calls:
-    """The methods of an object that is elsewhere."""
+    """The methods of a remote object."""
 
     def __init__(self, call: Callable[[str, tuple[Any, ...]], Any]) -> None:
         self._made = call

@@ -19,7 +19,7 @@ def serve(values: int) -> ps.Server:
 
 def race(reference: Any, address: str, gradients: Any, turns: int = 5, calls: int = 40) -> list[float]:
     """For each turn: the shortest time of torch's call, divided by that of minips' push_pull. Both bring gradients to
-    the server and the new parameters back. What else the machine does only adds to a time, hence the shortest.
+    the server and the new parameters back. Other work on the machine only adds to a time, hence the shortest.
     """
     ratios, arrays = [], {"w": np.asarray(gradients)}
     with ps.connect(address, CONFIG, worker=0, token=TOKEN) as client:

@@ -23,7 +23,8 @@ def rounds(server: Any, rng: np.random.Generator) -> str:
     _is_server(server)
     for _ in range(4):  # with other numbers of workers
         check_rounds(server, rng)
-    return "Whole rounds are applied with their mean, in every order of arrival to the same bits, and all are answered."
+    return "Each whole round is applied with its mean, to the same bits in every order of arrival, and all are "
+    "answered."
 
 
 def _is_server(server: Any) -> None:
@@ -42,7 +43,7 @@ def _is_server(server: Any) -> None:
     "becomes the only answer, and anything else goes to super().handle(worker, message).",
 )
 def careful(server: Any, rng: np.random.Generator) -> str:
-    """Make handle answer nonsense with ("error", a sentence), leave every parameter, and count it towards no round."""
+    """Make handle answer nonsense with ("error", a sentence), change no parameter, and not count it in a round."""
     _is_server(server)
     d, lr = int(rng.integers(3, 8)), 0.25
     start = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
@@ -56,7 +57,7 @@ def careful(server: Any, rng: np.random.Generator) -> str:
         "a push of a list, ('push', […])": ("push", [good["w"], good["b"]]),
         "a push of a number": ("push", 3.0),
         "a push of nothing, ('push', {})": ("push", {}),
-        "a push of a tensor that is not there": ("push", {**good, "extra": np.ones(2)}),
+        "a push of an unknown tensor": ("push", {**good, "extra": np.ones(2)}),
         "a push that lacks 'b'": ("push", {"w": good["w"]}),
         "a push of 'c' in place of 'b'": ("push", {"w": good["w"], "c": good["b"]}),
         f"a push of 'b' with shape ({d + 2},) in place of (2,)": ("push", {"w": good["w"], "b": np.ones(d + 2)}),
@@ -75,21 +76,21 @@ def careful(server: Any, rng: np.random.Generator) -> str:
 
 
 def _good_messages_work(served: Any, twin: Any, good: Any, workers: int, lr: float, where: str) -> None:
-    """Refused where a round of good pushes does something else than it should, or than with a twin without nonsense."""
+    """Refuse a server whose round of good pushes goes wrong, or differs from that of a twin that got no nonsense."""
     before = copy.deepcopy(served.params)
     with case(where):
         for worker in reversed(range(workers)):
             answers, wanted = (one.handle(worker, ("push", copy.deepcopy(good))) for one in (served, twin))
             alike = [(to, said) for to, (said, _) in answers] == [(to, said) for to, (said, _) in wanted]
-            refuse_if(not alike, f"a push is answered {answers}, and by a server without nonsense {wanted}.")
+            refuse_if(not alike, f"it answers a push with {answers}; a server that got no nonsense, with {wanted}.")
         for name, p in before.items():
             near = np.allclose(served.params[name], p - lr * good[name])
-            refuse_if(not near, f"after a push of each worker {name!r} is not p − lr·g, g the mean of the gradients.")
+            refuse_if(not near, f"after a push by each worker {name!r} is not p − lr·g, g the mean of the gradients.")
         got = served.handle(0, ("pull", {}))
         right = isinstance(got, list) and len(got) == 1 and got[0][0] == 0 and got[0][1][0] == "params"
         refuse_if(not right, "a pull is not answered with the parameters, to the worker that asked.")
         same = all(np.array_equal(got[0][1][1].get(name, np.nan), p) for name, p in served.params.items())
-        refuse_if(not same, "a pull is answered with other parameters than the server's.")
+        refuse_if(not same, "a pull is not answered with the server's parameters.")
 
 
 def _is_refused(served: Any, what: str, message: Any) -> None:

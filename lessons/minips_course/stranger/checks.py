@@ -31,7 +31,7 @@ PRESENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("numpy._core.multiarray", "fromfile", ("no-such-file",)),
     ("collections", "OrderedDict", ()),
 )
-"""Module, name and arguments of what a stranger's pickle calls. Nothing of it does harm."""
+"""Module, name and arguments of each function that a stranger's pickle calls. None does harm."""
 
 
 @asks(
@@ -68,13 +68,13 @@ def _arrays(rng: np.random.Generator) -> list[Any]:
 
 
 def _refuses(cls: Any, module: str, name: str, texts: tuple[str, ...]) -> None:
-    """Refused unless a pickle that calls this function is refused, before the function was called."""
+    """Refuse unless a pickle that calls this function is refused before the call."""
     RAN.clear()
     with case(f"A pickle that calls {module}.{name}:"):
         try:
             cls(io.BytesIO(present(module, name, *texts))).load()
         except pickle.UnpicklingError:
-            refuse_if(RAN, "it was refused, but what it calls had been called by then.")
+            refuse_if(RAN, "it was refused, but only after the function had been called.")
             return
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
@@ -95,13 +95,13 @@ def _text(text: str) -> bytes:
 
 @asks(
     "stranger.2",
-    "zlib.decompress makes all of it. zlib.decompressobj() can stop early: its decompress has a second argument.",
-    "Let it make one byte more than the limit at most. If that byte is there, the frame is too large.",
-    "stream.eof is True once the end of the stream was read: where it is False, bytes are lacking. zlib.error you must "
-    "turn into a ValueError.",
+    "zlib.decompress makes all the bytes. zlib.decompressobj() can stop early: its decompress has a second argument.",
+    "Let it make at most one byte more than the limit. If that byte is there, the frame is too large.",
+    "stream.eof is True once the end of the stream was read: if it is False, bytes are missing. Turn zlib.error into a "
+    "ValueError.",
 )
 def inflate(function: Any, rng: np.random.Generator) -> str:
-    """Inflate zlib's bytes, and never make more than the limit of them."""
+    """Inflate zlib's bytes, and never make more of them than the limit."""
     refuse_if(not callable(function), f"Expected the function inflate(data, limit), got {function!r}.")
     for size in (0, 1, *rng.integers(2, 50_000, 6).tolist()):
         data = bytes(rng.integers(0, 4, size, dtype=np.uint8))
@@ -129,7 +129,7 @@ def inflate(function: Any, rng: np.random.Generator) -> str:
 
 
 def _peak(function: Callable[[bytes, int], Any], data: bytes, limit: int) -> int:
-    """The most bytes of memory that a call took, which has to raise ValueError."""
+    """The peak memory, in bytes, of a call that has to raise ValueError."""
     traced = tracemalloc.is_tracing()
     if not traced:
         tracemalloc.start()

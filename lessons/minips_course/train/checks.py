@@ -17,17 +17,17 @@ from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_i
     "what was left out?",
 )
 def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
-    """Change push, without TopK: at most a quarter of the bytes leave the workers, at nearly the same accuracy."""
+    """Change push, without TopK: send at most a quarter of the bytes, at nearly the same accuracy."""
     refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
     seed = drawn_seed(rng)
     before, after = _runs(ps.Config(steps=100), config, seed)
     ratio, lost = after.bytes_sent / before.bytes_sent, float(before.accuracy or 0) - float(after.accuracy or 0)
     fell = f"from {before.accuracy:.3f} to {after.accuracy:.3f}"
     with case(f"With seed {seed}"):
-        refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is asked for.")
-        refuse_if(lost > 0.03, f"the accuracy fell {fell}; a loss of at most 0.03 is asked for.")
+        refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is allowed.")
+        refuse_if(lost > 0.03, f"the accuracy fell {fell}; a loss of at most 0.03 is allowed.")
     topk = any(isinstance(config.push.quantizer_of(name), ps.TopK) for name in ("W", "b"))
-    refuse_if(topk, "Bytes and accuracy are as asked for, but TopK is the quantizer that you have seen. Find another.")
+    refuse_if(topk, "Bytes and accuracy are right, but you have already seen the quantizer TopK. Find another.")
     return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} in place of {before.accuracy:.3f} (seed {seed})."
 
 
@@ -44,19 +44,19 @@ def _runs(base: ps.Config, config: ps.Config, seed: int) -> tuple[ps.Run, ps.Run
 
 @asks(
     "train.3",
-    "run.bytes_sent is what all the workers sent in the whole run. How many pushes was that?",
+    "run.bytes_sent counts the bytes of all the workers in the whole run. How many pushes was that?",
     "run.updates counts the pushes that were applied. A run may have been stopped early: steps × workers will not do.",
-    "One division of two things that the run knows. Half a byte is possible: do not round.",
+    "Divide two numbers that the run knows. Half a byte is possible: do not round.",
 )
 def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
-    """Write bytes_per_push, of a run: the mean number of bytes that a worker sends for one push."""
+    """Write bytes_per_push: the mean number of bytes that a worker sends for one push."""
     refuse_if(not callable(function), f"Expected a function of a run, got a {type(function).__name__}.")
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=int(rng.integers(5, 40)), classes=3))
     for early in (False, True):
         config = ps.Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
         run = ps.train(problem, config, engine=ps.Threads())
         if early:
-            pushes = run.updates // 3  # and no whole step of them all, nor whole bytes in each
+            pushes = run.updates // 3  # neither whole steps nor whole bytes in each
             sent = run.bytes_sent // pushes * pushes + 1
             run = dataclasses.replace(run, updates=pushes, bytes_sent=sent, stopped=True)
         about = f"For {run.bytes_sent} bytes in {run.updates} pushes"

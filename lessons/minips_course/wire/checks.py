@@ -22,12 +22,12 @@ PATIENCE_S = 5.0
 
 @asks(
     "wire.1",
-    "The dtype as text is array.dtype.str, such as '<f4'. With the shape, a list of integers, a vector's or any other "
-    "one, the receiver knows all it needs. A small dictionary of these can be written as JSON.",
+    "The dtype as text is array.dtype.str, such as '<f4'. With the shape, a list of integers, the receiver knows all "
+    "it needs. A small dictionary of these can be written as JSON.",
     "Vectors first: the header's length as 4 bytes, the header, then the bytes of each array in the header's order. "
     "unpack reads the length, then the header, and then goes on from array to array.",
     "np.frombuffer(data, dtype, count, offset) reads count values from offset on, and reshape gives them their shape. "
-    "It raises ValueError where values are lacking; struct.error you must turn into one.",
+    "It raises ValueError if values are missing; turn struct.error into one yourself.",
 )
 def header(server: Any, rng: np.random.Generator) -> str:
     """Write named arrays as bytes and read them back: a small header, then the arrays' own bytes."""
@@ -52,11 +52,11 @@ def header(server: Any, rng: np.random.Generator) -> str:
     for left in [0, 1, 3, len(whole) - 1, *rng.integers(0, len(whole) - 1, 20).tolist()]:
         with case(f"{len(whole)} bytes, cut to {left}:"), raising(ValueError):
             server.unpack(whole[:left])
-    return "Vectors, shapes, dtypes, empty arrays: all came back to the bit, and what was cut short was refused."
+    return "Vectors, shapes, dtypes, empty arrays: all came back to the bit, and data cut short was refused."
 
 
 def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
-    """Refused unless these arrays come back to the bit, from bytes that are not much more."""
+    """Refuse unless these arrays come back to the bit, from not many more bytes."""
     told = ", ".join(f"{name} {described(x)}" for name, x in tensors.items())
     before = {name: x.copy() for name, x in tensors.items()}
     with case(f"{words}: for {told}"):
@@ -73,7 +73,7 @@ def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
             refuse_if(not same_bits(got, x), f"{name} came back as {described(got)}, not the same to the bit.")
         more = len(data) - sum(x.nbytes for x in before.values())
         limit = MORE * (1 + len(before))
-        refuse_if(more > limit, f"there are {more} bytes more than the arrays have; at most {limit} are asked for.")
+        refuse_if(more > limit, f"there are {more} bytes more than in the arrays; at most {limit} are allowed.")
 
 
 def _is_no_pickle(data: bytes) -> None:
@@ -86,9 +86,9 @@ def _is_no_pickle(data: bytes) -> None:
 
 @asks(
     "wire.2",
-    "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for what is still lacking.",
+    "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for the rest.",
     "Write a helper read(connection, count) that loops until it has count bytes. Use it twice.",
-    "Each turn of the loop asks for what is lacking, raises ConnectionError where nothing came, and appends.",
+    "Each turn of the loop asks for the missing bytes, raises ConnectionError if none came, and appends them.",
 )
 def receive(function: Any, rng: np.random.Generator) -> str:
     """Read one message from a stream, in whatever pieces it arrives."""
@@ -135,7 +135,7 @@ def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:
 
 
 class _Dribble:
-    """A socket of which each ``recv`` brings little: what a slow network does."""
+    """A socket whose ``recv`` brings little each time, like a slow network."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._ended = connection, 0
