@@ -15,10 +15,10 @@ from minips_course.own_server import check_quantizer
     "bits.1",
     "How large can a place be? A place among 256 values fits into one byte, 0 to 255. And among 257?",
     "The last place is size - 1. What is the largest number in 1 byte, and in 2 bytes? The next size is 4 bytes.",
-    "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
+    "Three cases for the bytes of a place, by size; then k times the bytes of one value and its place.",
 )
 def topk_bytes(function: Any, rng: np.random.Generator) -> str:
-    """Write topk_bytes, of size and k: the bytes of k float32 values out of size, with their places."""
+    """Write topk_bytes: the bytes of k float32 values out of size, with their places."""
     refuse_if(not callable(function), f"Expected the function topk_bytes, got {function!r}.")
     drawn = [
         int(size) for low, high in ((2, 257), (257, 65_537), (65_537, 300_000)) for size in rng.integers(low, high, 3)
@@ -36,10 +36,10 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
 @asks(
     "bits.2",
     "A byte as int8 counts from −128 to 127. How long must a step be, so that the largest magnitude is 127 steps?",
-    "encode makes two parts of each tensor: the codes, as int8, and the step. Give them two names, "
-    "made from the tensor's.",
+    "encode makes two parts from each tensor: the codes, as int8, and the step. Give them two names, made from the "
+    "tensor's.",
     "decode multiplies codes and step, and takes the dtype of like[name]. In a tensor of zeros the step would be 0: "
-    "take a tiny one in its place.",
+    "take a tiny one instead.",
 )
 def byte_for_each(server: Any, rng: np.random.Generator) -> str:
     """Send one byte for each value, and a step for each tensor."""
@@ -58,14 +58,14 @@ def byte_for_each(server: Any, rng: np.random.Generator) -> str:
             parts = server.encode(tensors)
             values, sent = sum(x.size for x in tensors.values()), _nbytes(parts)
             limit = values + 16 * len(tensors)
-            refuse_if(sent > limit, f"{values} values became {sent} bytes; at most {limit} are asked for.")
+            refuse_if(sent > limit, f"{values} values became {sent} bytes; at most {limit} are allowed.")
             back = server.decode(parts, tensors)
             for name, x in tensors.items():
                 same = (back[name].dtype, back[name].shape) == (x.dtype, x.shape)
                 refuse_if(not same, f"{name!r} came back as {back[name].dtype}{list(back[name].shape)}.")
                 off, allowed = float(np.abs(back[name] - x).max()), float(np.abs(x).max()) / 200
                 refuse_if(not off <= allowed, f"a value of {name!r} is off by {off:.3g}; {allowed:.3g} is allowed.")
-    return "A byte for each value and little more, each tensor with a step of its own, zeros included."
+    return "A byte for each value and little more, each tensor with its own step, zeros included."
 
 
 def _largest(tensors: Tensors) -> str:

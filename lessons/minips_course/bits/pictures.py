@@ -11,7 +11,7 @@ from minips.stages.quantizers import Quantizer
 
 HERE, THERE = LOOKS[0].colour, LOOKS[1].colour
 NEVER = 2.0
-"""Where the marks stand of runs that did not get there, times the largest number of the others."""
+"""The place of the marks of unfinished runs, times the largest number of the others."""
 
 
 def draw_histogram(values: Array) -> None:
@@ -23,7 +23,7 @@ def draw_histogram(values: Array) -> None:
 
 
 def draw_before_and_after(x: Array, quantizers: Mapping[str, Quantizer]) -> None:
-    """The histogram of one gradient and of what each quantizer makes of it, two rows of three."""
+    """The histogram of one gradient, before and after each quantizer, two rows of three."""
     reach = float(np.abs(x).max())
     bins = np.linspace(-reach, reach, 62).tolist()
     _, axes = pyplot.subplots(2, 3, figsize=(9.6, 4.4), layout="constrained", sharex=True, sharey=True)
