@@ -45,7 +45,7 @@ timed_question(
     Option(
         "at most two thirds as long",
         lambda ratio: 0 < ratio <= 2 / 3,
-        "torch's agent is written in C++, and minips in Python. How much of the time that is, this run does not say.",
+        "torch's agent is written in C++, and minips in Python. This run does not say how much of the time that is.",
     ),
     Option(
         "about as long, within a factor of 1.5",
@@ -57,7 +57,7 @@ timed_question(
         lambda ratio: ratio >= 1.5,
         "Both send a small message and wait for the answer, so the difference is the code around it. torch's call "
         "takes any method of any object: it pickles the call and its result, and hands it to threads on both sides. A "
-        "push_pull knows what it carries. How much each part takes, this run does not say.",
+        "push_pull knows what it carries. This run does not say how much each part takes.",
     ),
     otherwise="The times cannot be compared: one of them is zero, or missing.",
 )

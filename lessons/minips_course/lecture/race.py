@@ -13,7 +13,7 @@ TOKEN = "lesson"
 
 
 def serve(values: int) -> ps.Server:
-    """A server of minips with so many float32 values, which is already answering."""
+    """A minips server with so many float32 values, which is already answering."""
     return ps.Server({"w": np.zeros(values, "f4")}, CONFIG).serve(token=TOKEN)
 
 

@@ -73,4 +73,4 @@ def own_memory(server: Any, rng: np.random.Generator) -> str:
         near = np.allclose(again, 2 * gradient["w"] - sent["w"], atol=1e-6)
         refuse_if(not near, "the next step does not add the gradient minus its signs.")
         refuse_if(again.dtype != np.float32, f"compensate turns it into {again.dtype}.")
-    return "At each step, what was sent and what is remembered add up to all gradients, for each tensor."
+    return "At each step, sent plus remembered equals all gradients, for each tensor."

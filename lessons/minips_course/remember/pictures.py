@@ -59,7 +59,7 @@ def draw_paths(paths: Mapping[str, Array]) -> None:
 
 
 def draw_errors(sides: Mapping[str, Mapping[str, Array]]) -> None:
-    """Beside each other, by what the gradients are of: by the name of a memory, the error of what arrives."""
+    """One panel for each kind of gradients: by the name of a memory, the error of what arrives."""
     _, axes = pyplot.subplots(1, len(sides), figsize=(9, 3), layout="constrained", sharey=True)
     for ax, (title, curves) in zip(axes, sides.items(), strict=True):
         for (name, errors), look in zip(curves.items(), LOOKS, strict=False):

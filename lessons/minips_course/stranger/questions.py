@@ -99,7 +99,7 @@ quiz(
         {
             "one of its many functions is enough": "Some run text as Python, some open files. Nobody "
             "has looked at all of them with a stranger's arguments.",
-            "numpy's functions are written in C": "The language is not the trouble; what they do is.",
+            "numpy's functions are written in C": "The trouble is not the language, but what they do.",
             "arrays need names outside of numpy": "With protocols 4 and 5 they need names of numpy alone.",
         },
     ),
