@@ -4,12 +4,12 @@ OUTCOMES = {
     "batch.1": {
         "sixteen times smaller": {"ratio": 16.0},
         "about four times smaller": {"ratio": 4.3},
-        "less than twice smaller": {"ratio": 1.1},
+        "less than two times smaller": {"ratio": 1.1},
         "none of these": {"ratio": 2.5},
     },
     "batch.2": {
         "eight times as long": {"ratio": 8.0},
-        "longer, and clearly less than eight times": {"ratio": 4.4},
+        "longer, but clearly less than eight times": {"ratio": 4.4},
         "no longer": {"ratio": 1.0},
         "none of these": {"ratio": 12.0},
     },

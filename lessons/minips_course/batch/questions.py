@@ -14,10 +14,10 @@ question(
         "about four times smaller",
         lambda ratio: 3 <= ratio < 6,
         "A mean of sixteen times as many rows has a sixteenth of the variance. The typical error is the root of the "
-        "variance: a quarter. It is a little less still, for 64 different rows are a good part of all 354.",
+        "variance: a quarter. It is a little less still: 64 different rows are a good part of all 354.",
     ),
     Option(
-        "less than twice smaller",
+        "less than two times smaller",
         lambda ratio: 0 < ratio < 2,
         "The rows of a batch did not make up for each other's errors, as if they were all alike.",
     ),
@@ -33,7 +33,7 @@ question(
         "The noise alone set the border: its variance is an eighth, and the step may be eight times as long.",
     ),
     Expected(
-        "longer, and clearly less than eight times",
+        "longer, but clearly less than eight times",
         lambda ratio: 1.5 <= ratio < 7,
         "Two things limit a step. The variance falls to an eighth. The curvature is the same for any number of rows, "
         "and above 2/λ a step overshoots without any noise.",
@@ -67,8 +67,8 @@ sentence(
 
 sentence(
     "batch.4",
-    "Above the least possible loss, five seeds: {each:.4f} where each batch is pushed, {fourth:.4f} where every fourth "
-    "is, at the same learning rate, {longer:.4f} with lr × 4. The last and the first differ by {mean:+.4f} (95 % "
+    "Above the least possible loss, five seeds: {each:.4f} with a push for each batch, {fourth:.4f} with one for every "
+    "four, at the same learning rate, {longer:.4f} with lr × 4. The last and the first differ by {mean:+.4f} (95 % "
     "interval ±{half:.4f}).",
     expect="abs(mean) + half < 0.02 and fourth > 3 * each",
 )
@@ -95,7 +95,7 @@ sentence(
 
 prompt(
     "batch.1",
-    "By how much may the step be longer with accumulate=4, and with accumulate=8? Give the largest rates with their "
+    "How many times longer may the step be with accumulate=4, and with accumulate=8? Give the largest rates with their "
     "intervals, and say why it is not 4 and 8. Two sentences.",
     "With accumulate=4 the largest step is about three times as long as with one row, with accumulate=8 about four "
     "times, and the intervals do not overlap. The noise falls with the number of rows, but the border of the "
@@ -105,7 +105,7 @@ prompt(
 quiz(
     "batch",
     Item(
-        "A batch grows from 16 to 64 rows, out of very many. What becomes of the typical error of its gradient?",
+        "A batch grows from 16 to 64 rows, out of very many. What happens to the typical error of its gradient?",
         {
             "it halves": "The variance is a quarter, and the error is its root.",
             "it falls to a quarter": "That is the variance. The error is measured in the units of the gradient, and "
@@ -118,7 +118,7 @@ quiz(
         "Eight workers have 16 rows each, from shards that look alike. One worker has 128 rows. Whose mean gradient is "
         "noisier?",
         {
-            "neither": "Both are a mean over 128 rows. Who looked at which row makes no difference.",
+            "neither": "Both are a mean over 128 rows, whichever worker looked at a row.",
             "the eight workers'": "Each of their gradients is noisier. The mean of the eight is not.",
             "the single worker's": "Its one gradient is a mean over as many rows as all of theirs.",
         },

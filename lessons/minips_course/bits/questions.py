@@ -9,7 +9,7 @@ estimate(
     expected=(8, 10),
     because="A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the loss "
     "travel in a header. With 650 values this fixed part, as minips writes it, is larger than the bits themselves.",
-    otherwise="The nearer to 32, the less there was besides the bits. The account of a push below says what there is.",
+    otherwise="The nearer to 32, the fewer bytes there were besides the bits. The account of a push below lists them.",
 )
 
 question(
@@ -19,7 +19,7 @@ question(
     Option(
         "fewer than half",
         lambda times: 0 < times < 0.5,
-        "The signs gave small values longer steps than they would have had, and that helped more than it hurt.",
+        "The signs gave small values longer steps than the values themselves, and that helped more than it hurt.",
     ),
     Expected(
         "about as many",
@@ -30,14 +30,14 @@ question(
     Option(
         "two to ten times as many",
         lambda times: 1.4 < times <= 10,
-        "What the signs lost in each message had to be made up for by more steps.",
+        "More steps had to make up for the loss in each message.",
     ),
     Option(
         "about 32 times as many, or it never gets there",
         lambda times: times > 10,
-        "Nearly nothing was saved: the missing bits came back as more steps, or the model was never good enough.",
+        "Almost nothing was saved: the missing bits came back as more steps, or the model was never good enough.",
     ),
-    otherwise="There were no two numbers of steps to compare.",
+    otherwise="One of the two numbers of steps is missing.",
 )
 
 sentence(
@@ -100,8 +100,8 @@ sentence(
 
 sentence(
     "bits.10",
-    "Head and zeros make the message with all values {large:.3f} times as long, and that with one value in a thousand "
-    "{small:.1f} times.",
+    "The head and the zeros make the message with all values {large:.3f} times as long, and that with one value in a "
+    "thousand {small:.1f} times.",
     expect="large < 1.02 and small > 2",
 )
 
@@ -114,10 +114,10 @@ sentence(
 
 prompt(
     "bits.1",
-    "A worker sits behind a slow link, and its steps are quick. Which row of the table do you choose, by which number "
-    "and its interval? On which link would you choose another? Two sentences.",
-    "I choose one value in a hundred with a memory: its interval of kB overlaps with that of one in a thousand, the "
-    "least of all, and it takes half the steps. On a fast link steps cost more than bytes, and I would choose 8 bits.",
+    "A worker sits behind a slow link, and its steps are quick. Which row of the table do you choose, and by which "
+    "number and its interval? On which link would you choose another? Two sentences.",
+    "I choose one value in a hundred with a memory: its interval of kB overlaps with the least, that of one in a "
+    "thousand, and it takes half the steps. On a fast link steps cost more than bytes, and I would choose 8 bits.",
 )
 
 quiz(
@@ -126,13 +126,13 @@ quiz(
         "A tensor of 10 values is sent with one bit for each. Why are there far more than 10 bits on the wire?",
         {
             "a scale and a header come with it": "The scale says how large the signs are, and the header names the "
-            "tensor. Both weigh nearly the same for 10 values and for a million.",
+            "tensor. Both weigh nearly as much for 10 values as for a million.",
             "each bit is sent as a byte": "Eight bits are packed into one byte.",
             "a sign needs two bits, for plus, minus and zero": "Sign has two levels only: zero is sent as plus.",
         },
     ),
     Item(
-        "Four evenly spaced levels erred more than two. Why can that be?",
+        "Four evenly spaced levels gave a larger error than two. Why?",
         {
             "most values share one of the levels": "A few large values stretch the "
             "range. The two levels of Sign stay where most values are.",
@@ -145,7 +145,7 @@ quiz(
         {
             "2 %": "A place among 100 000 takes 4 bytes, as many as the value.",
             "1 %": "That leaves the places out.",
-            "0.03 %": "The values that are kept have all of their 32 bits.",
+            "0.03 %": "The kept values have all their 32 bits.",
         },
     ),
     Item(

@@ -14,16 +14,16 @@ from minips.lab.course.questions import (
 
 question(
     "lecture.1",
-    "The worker calls apply_gradients on what .to_here() brought. Whose parameters change?",
+    "The worker calls apply_gradients on the result of .to_here(). Whose parameters change?",
     Option(
         "the server's parameters alone",
         lambda stopped, server, worker: not stopped and server > 0 and worker == 0,
-        "What came is a reference in disguise: the call went to the server's object.",
+        "The result is a reference in disguise: the call went to the server's object.",
     ),
     Expected(
         "the worker's parameters alone",
         lambda stopped, server, worker: not stopped and server == 0 and worker > 0,
-        "What came is a copy. The call changes the copy, and the server never hears of it. No error says so. (On a "
+        "The result is a copy. The call changes the copy, and the server never hears of it. No error says so. (On a "
         "copy the mark async_execution has no effect: it is for calls that arrive.)",
     ),
     Option(
@@ -34,7 +34,7 @@ question(
     Option(
         "no parameters: the call ends with an error",
         lambda stopped, server, worker: stopped and server == 0 and worker == 0,
-        "What came has no method apply_gradients, or it refuses to be called away from its owner.",
+        "The result has no method apply_gradients, or it refuses to be called away from its owner.",
     ),
     otherwise="The call changed nothing and raised nothing, or it did both.",
 )
@@ -45,7 +45,7 @@ timed_question(
     Option(
         "at most two thirds as long",
         lambda ratio: 0 < ratio <= 2 / 3,
-        "torch's agent is written in C++, and minips in Python. How much of the time that is, this run does not say.",
+        "torch's agent is written in C++, and minips in Python. This run does not say how much of the time that is.",
     ),
     Option(
         "about as long, within a factor of 1.5",
@@ -55,11 +55,11 @@ timed_question(
     Expected(
         "more than 1.5 times as long",
         lambda ratio: ratio >= 1.5,
-        "Both send a small message and wait for the answer, so what differs is the code around it. torch's call takes "
-        "any method of any object: it pickles the call and its result, and hands it to threads on both sides. A "
-        "push_pull knows what it carries. How much each part takes, this run does not say.",
+        "Both send a small message and wait for the answer, so the difference is the code around it. torch's call "
+        "takes any method of any object: it pickles the call and its result, and hands it to threads on both sides. A "
+        "push_pull knows what it carries. This run does not say how much each part takes.",
     ),
-    otherwise="The times cannot be compared: one of them is zero, or there is none.",
+    otherwise="The times cannot be compared: one of them is zero, or missing.",
 )
 
 sentence(
@@ -82,7 +82,7 @@ sentence("lecture.5", "worker1 ends with {worker}.", expect="'async' in worker a
 
 sentence(
     "lecture.6",
-    "Both processes come to their end, and the server's parameters are {params}.",
+    "Both processes end, and the server's parameters are {params}.",
     expect="not server and not worker and params == [-0.5, -0.5]",
 )
 
@@ -94,21 +94,21 @@ sentence(
 
 timed_sentence(
     "lecture.8",
-    "The pushes that are sent together take {short:.0%} of the time of those one by one where a message is on its way "
-    "for 1 millisecond, {middle:.0%} where for 5, and {long:.0%} where for 20.",
+    "Pushes sent together take {short:.0%} of the time of pushes one by one on a link with a latency of 1 millisecond, "
+    "{middle:.0%} with 5, and {long:.0%} with 20.",
 )
 
 prompt(
     "lecture.1",
     "In two sentences: how do the two compare as messages grow, and how sure are you? Use the range of the five turns.",
-    "torch's call took longer than minips' at each size whose whole range lies above 1. Whether the ratio changes with "
-    "the size, these five turns say only where the ranges do not overlap.",
+    "torch's call took longer than minips' at each size whose whole range lies above 1. These five turns show a change "
+    "of the ratio with the size only where the ranges do not overlap.",
 )
 
 quiz(
     "lecture",
     Item(
-        "What does pickle send of a function that a module defines?",
+        "What does pickle send for a function that a module defines?",
         {
             "Its module and its name.": "The other process imports the module and looks the name up. So it must have "
             "the same module, and the name must be there.",
@@ -138,8 +138,8 @@ quiz(
     Item(
         "What is to_here() good for?",
         {
-            "To read a value once.": "It brings a copy of what the object is at that moment. A later change at the "
-            "owner does not reach the copy.",
+            "To read a value once.": "It brings a copy of the object at that moment. A later change at the owner does "
+            "not reach the copy.",
             "To move the object to another owner.": "The object stays with its owner; a copy travels.",
             "To save bytes.": "It sends the whole object, with everything that it holds. A method that returns what "
             "is needed sends less.",

@@ -5,11 +5,11 @@ from minips.lab.course.questions import Expected, Item, Option, card, prompt, qu
 question(
     "remember.1",
     "Four workers, 100 steps, one value of W out of 640 in each push: how many values of W has training moved at the "
-    "end, with the memory compared with no memory?",
+    "end with the memory, compared with none?",
     Option(
         "fewer: the memory repeats itself",
         lambda times: 0 < times < 0.9,
-        "What was left out came back at the same places, and these were sent again and again.",
+        "The rest came back at the same places, and these were sent again and again.",
     ),
     Option(
         "about as many: each push moves one",
@@ -26,7 +26,7 @@ question(
     Option(
         "many times as many",
         lambda times: times > 3.5,
-        "Without a memory hardly any place but a few was ever the largest. With it, each one's turn came.",
+        "Without a memory only a few places were ever the largest. With it, each one's turn came.",
     ),
     otherwise="There was nothing to compare: without a memory no value of W has moved.",
 )
@@ -38,13 +38,14 @@ question(
     Option(
         "up to about t, with error feedback and without",
         lambda plain, fed: 0.2 < plain <= 1.5 and 0.11 < fed <= 1.5,
-        "What is below the threshold stayed where it was, and the memory did not bring it across.",
+        "Values below the threshold stayed where they were, and the memory did not bring them across.",
     ),
     Expected(
         "up to about t without a memory, up to about lr · t with it",
         lambda plain, fed: 0.2 < plain <= 1.5 and fed <= 0.11,
         "Without a memory a gradient below t is never sent, so w stops where it is. With error feedback such gradients "
-        "add up until they reach t. Then t is sent, and w moves by lr · t: about that far it hops around the minimum.",
+        "add up until they reach t. Then t is sent, and w moves by lr · t: it hops around the minimum by about that "
+        "much.",
     ),
     Option(
         "up to about t without a memory, ever further with it",
@@ -146,7 +147,7 @@ sentence(
 sentence(
     "remember.13",
     "From step 20 on, with all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with "
-    "it. With 32 random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta is no help.",
+    "it. With 32 random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta does not help.",
     expect="slow - slow_half > 3 and fast + fast_half < 1",
 )
 
@@ -161,8 +162,8 @@ prompt(
     "remember.1",
     "With which of the two quantizers is Saver broken, and what does that cost after 40 steps? Give the number and its "
     "interval. Two sentences.",
-    "With top-k Saver is as good as error feedback, but with signs it is about two percentage points behind, by its "
-    "row of the table, as no memory is. A sign is never zero, so Saver takes every value for sent and keeps nothing.",
+    "With top-k Saver is as good as error feedback, but with signs it is about two percentage points behind, like no "
+    "memory, by its row of the table. A sign is never zero, so Saver takes every value for sent and keeps nothing.",
 )
 
 quiz(
@@ -178,28 +179,28 @@ quiz(
     Item(
         "With error feedback, why does the sum of many steps arrive with a small relative error?",
         {
-            "what is missing from the sum is what is held, and that stays bounded": "The sum of the gradients grows "
+            "only what is held is missing from the sum, and that stays bounded": "The sum of the gradients grows "
             "with the steps, and a bounded rest becomes a smaller share of it.",
             "each step arrives with a smaller error than the step before": "The error of a single step may stay as "
             "large as it was.",
-            "errors of both signs cancel by chance": "Top-k draws nothing, and the sum arrives as well.",
+            "errors of both signs cancel by chance": "Top-k draws nothing at random, and its sum arrives, too.",
         },
     ),
     Item(
         "For top-k the bound on what is held was several times as large as what was measured. Does that refute it?",
         {
-            "no: these were not the worst inputs": "It takes for granted that each step "
-            "leaves the largest share that top-k can leave. Real gradients leave less.",
+            "no: these were not the worst inputs": "It assumes that each step leaves the largest share that top-k can "
+            "leave. Real gradients leave less.",
             "no: a bound holds only on average": "For top-k it holds for each single input.",
-            "yes: the measured value shows that top-k is no contraction": "A value below the bound agrees with it.",
+            "yes: the measured value shows that top-k is not a contraction": "A value below the bound agrees with it.",
         },
     ),
     Item(
         "Error feedback around QSGD with few levels held ever more. What is the cause?",
         {
-            "one draw errs by more than its input is long": "The memory is "
-            "filled with noise, and what is quantized next is longer by it. So is the next noise, and so on.",
-            "QSGD is biased, and the memory adds that up": "Its mean is right. Its variance is what is too large.",
+            "the error of one draw is longer than its input": "The memory fills with noise, and the next input is "
+            "longer by it. So is the next noise, and so on.",
+            "QSGD is biased, and the memory adds that up": "Its mean is right. Its variance is too large.",
             "200 steps are too few to empty the memory": "The curve grew to the end: more steps make it worse.",
         },
     ),

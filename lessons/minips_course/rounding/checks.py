@@ -17,8 +17,8 @@ ALLOWED = 0.16
 @asks(
     "rounding.1",
     "A value of 2.3 steps has to become 2 in seven cases of ten and 3 in three of ten. Draw from rng.",
-    "Only the codes change. What np.rint does to x / step, do in two moves: add a number drawn for each value, as "
-    "`at_random` does in this lesson, and round down.",
+    "Only the codes change. Replace np.rint by two moves: add a number drawn for each value, as `at_random` does in "
+    "this lesson, and round down.",
     "Mind the values below zero: astype(np.int8) cuts −2.3 to −2, while np.floor goes down to −3. "
     "So which of the two comes first?",
 )
@@ -30,11 +30,11 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
         step = float(np.abs(x).max()) / 100
         nbytes = _nbytes(quantizer.encode(x, rng))
         became = f"{VALUES} values of {x.dtype} became {nbytes} bytes"
-        refuse_if(nbytes > VALUES + 64, f"{became}; a byte for each is asked for.")
+        refuse_if(nbytes > VALUES + 64, f"{became}; a byte for each is allowed.")
         errors = np.array([quantizer.decode(quantizer.encode(x, rng)) - x for _ in range(DRAWS)], float) / step
         largest, off = np.abs(errors).max(axis=0), errors.mean(axis=0)
         worst = int(largest.argmax())
-        asked = f"one step at most is asked for, and a step is max|x| / 100 = {step:.4g}"
+        asked = f"one step at most is allowed, and a step is max|x| / 100 = {step:.4g}"
         came = f"x[{worst}] = {x[worst]:.4g} came back {largest[worst]:.2f} steps off"
         refuse_if(not largest[worst] <= 1.001, f"{came}; {asked}.")
         worst = int(np.abs(off).argmax())

@@ -28,8 +28,7 @@ question(
     Option(
         "never, however many they are",
         lambda workers: workers == float("inf"),
-        "Up to the largest number that was tried, the average of random rounding stayed behind: its errors did not "
-        "cancel out.",
+        "Up to the largest number tried, the average of random rounding stayed behind: its errors did not cancel out.",
     ),
     otherwise="There was no number of workers to compare.",
 )
@@ -60,7 +59,7 @@ question(
 
 sentence(
     "rounding.1",
-    "Nearest rounding makes {nearest:.0f} of 2.3 steps. Of 1000 random roundings {up:.0%} are 3, the others 2; their "
+    "Nearest rounding turns 2.3 steps into {nearest:.0f}. Of 1000 random roundings {up:.0%} are 3, the others 2; their "
     "mean is {mean:.2f}.",
     expect="nearest == 2 and abs(up - 0.3) < 0.05 and abs(mean - 2.3) < 0.05",
 )
@@ -89,8 +88,8 @@ sentence(
 
 card(
     "rounding.5",
-    "For {levels} values of s the variance is off the formula by {off:.1%} at most, and the squared mean error off "
-    "variance/1000 by {bias:.0%} at most. The formula is above the bound for {above} of them.",
+    "For {levels} values of s the variance differs from the formula by {off:.1%} at most, and the squared mean error "
+    "from variance/1000 by {bias:.0%} at most. The formula is above the bound for {above} of them.",
     expect="off < 0.1 and bias < 0.3 and above == 0",
 )
 
@@ -123,8 +122,8 @@ sentence(
 
 prompt(
     "rounding.1",
-    "Bias or variance: which of them hurts n workers, and by which two numbers of the table, with their intervals? "
-    "When would the other one hurt? Two sentences.",
+    "Bias or variance: which of them hurts n workers, and which two numbers in the table show it, with their "
+    "intervals? When would the other one hurt? Two sentences.",
     "Bias hurts: nearest rounding raises the loss with 8 workers as much as with one, while random rounding changes it "
     "by less than its interval. Variance would hurt if a step were long and few copies were averaged.",
 )
@@ -153,7 +152,7 @@ quiz(
         "copies?",
         {
             "0.04": "The variance of a mean of n is an n-th: 0.64 / 16.",
-            "0.16": "That divides by the root of 16. The length of the error shrinks so, its square by 16.",
+            "0.16": "That divides by the root of 16, as for the length of the error. Its square shrinks by 16.",
             "0.64": "Independent errors cancel in part.",
         },
     ),
@@ -161,8 +160,8 @@ quiz(
         "Why did nearest rounding on eight levels lose little when each worker had 32 rows of its own?",
         {
             "a value crosses borders from batch to batch": "So its rounding error changes from worker to worker, and "
-            "averages out as a random one does.",
-            "small batches have smaller gradients": "They are noisier, and not smaller.",
+            "averages out like a random one.",
+            "small batches have smaller gradients": "They are noisier, not smaller.",
             "32 rows are too few to have a bias": "The bias belongs to the rounding. With 1024 rows in each batch it "
             "stayed.",
         },

@@ -13,8 +13,8 @@ from minips.lab.course.questions import (
 
 timed_question(
     "server.1",
-    "Each worker takes 100 steps, and nobody waits. With eight workers in place of four: how stale is a gradient on "
-    "average, compared with four?",
+    "Each worker takes 100 steps, and nobody waits. With eight workers: how stale is a gradient on average, compared "
+    "with four?",
     Option(
         "about as stale",
         lambda four, eight: 0 <= eight <= 1.3 * four > 0,
@@ -24,10 +24,9 @@ timed_question(
     Expected(
         "about twice as stale",
         lambda four, eight: 1.3 * four < eight <= 3.5 * four and four > 0,
-        "Only the pushes of other workers make a gradient stale. Each such push falls into at most one of a "
-        "worker's stretches from a pull to its next push. So the mean over all gradients is n − 1 at most: 3 with four "
-        "workers, 7 with eight; a single gradient can be staler. It is less, since some pushes fall between a push and "
-        "the next pull.",
+        "Only the pushes of other workers make a gradient stale. Each such push falls at most once between a worker's "
+        "pull and its next push. So the mean over all gradients is n − 1 at most: 3 with four workers, 7 with eight; a "
+        "single gradient can be staler. The mean is less, since some pushes fall between a push and the next pull.",
     ),
     Option(
         "more than 3.5 times as stale",
@@ -54,9 +53,9 @@ timed_question(
     Expected(
         "by more than rounding, in each of five pairs",
         lambda least, most: 1e-5 <= least <= most,
-        "The seed fixes each worker's batches, and not the order in which messages arrive. Another order gives a "
-        "worker other parameters, and so other gradients, from which the next ones follow. The operating system "
-        "decides that order anew in each run.",
+        "The seed fixes each worker's batches, but not the order in which messages arrive. Another order gives a "
+        "worker other parameters, so other gradients, and so on from step to step. The operating system decides that "
+        "order anew in each run.",
     ),
     otherwise="Some of the five pairs differ by more than rounding, and some do not.",
 )
@@ -94,8 +93,8 @@ prompt(
     "server.1",
     "In two sentences: what does the server that waits give you that the other one does not, and is one of them more "
     "accurate here? Use the interval of the difference.",
-    "With BSP two runs of one seed end at the same bits, with ASP they do not. The 95 % interval of the difference in "
-    "accuracy is what these five seeds can say: where zero lies in it, they show no difference.",
+    "With BSP two runs of one seed end at the same bits, with ASP they do not. If zero lies in the 95 % interval of "
+    "the difference in accuracy, these five seeds show no difference.",
 )
 
 quiz(
@@ -107,15 +106,15 @@ quiz(
             "answer, and the push that completes a round brings the answers of all workers.",
             "A pull has many arrays, and each is an answer.": "All arrays of a pull travel in one answer: a dict "
             "of named arrays.",
-            "Every message has to be sent to all workers.": "A pull is answered to the worker that asked, and to "
-            "nobody else.",
+            "Every message has to be sent to all workers.": "The answer to a pull goes to the worker that asked, and "
+            "to nobody else.",
         },
     ),
     Item(
         "What makes a gradient stale?",
         {
             "Pushes of other workers between a worker's pull and its push.": "Each of them makes a new version, so the "
-            "gradient is applied to other parameters than those that it was computed from.",
+            "gradient is applied to other parameters than the ones it was computed from.",
             "A slow link between a worker and the server, by itself.": "A slow link gives "
             "others more time to push. With one worker alone nothing is stale, "
             "however slow the link is.",
@@ -125,7 +124,7 @@ quiz(
         },
     ),
     Item(
-        "Under BSP, why is no rule for pulls needed in our server?",
+        "Under BSP, why does our server need no rule for pulls?",
         {
             "A worker waits for the answer to its push before it pulls.": "That answer comes when the round is whole, "
             "so each pull sees the parameters of a whole round.",

@@ -2,13 +2,13 @@
 
 OUTCOMES = {
     "split.1": {
-        "some percent: each worker saw other images": {"mean": 0.05},
-        "nothing but the last digits of float64": {"mean": 9e-15},
+        "a few percent: each worker saw other images": {"mean": 0.05},
+        "only the last digits of float64": {"mean": 9e-15},
         "nothing at all: every bit is the same": {"mean": 0.0},
         "none of these": {"mean": 1e-5},
     },
     "split.2": {
-        "yes, but for the last digits": {"off": 1e-15, "large": 1.0, "small": 1.0},
+        "yes, except for the last digits": {"off": 1e-15, "large": 1.0, "small": 1.0},
         "no: the images of the large shard count too much": {"off": 0.2, "large": 1.2, "small": 0.3},
         "no: the images of the small shards count too much": {"off": 0.2, "large": 0.3, "small": 3.5},
         "none of these": {"off": 0.2, "large": 1.0, "small": 1.0},

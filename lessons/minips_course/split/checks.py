@@ -14,7 +14,7 @@ from minips.stage import Array, Tensors
     "split.1",
     "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
     "Two things in the line change: what is added up, and what the sum is divided by.",
-    "A dictionary with one weighted mean for each name. A weight is a part of all the rows; the weights add up to 1.",
+    "Return one weighted mean for each name. A weight is a worker's share of all the rows; the weights add up to 1.",
 )
 def combine(function: Any, rng: np.random.Generator) -> str:
     """Combine the gradients of unequal shards, so that each row counts once."""
@@ -71,12 +71,12 @@ def in_pieces(function: Any, rng: np.random.Generator) -> str:
             got = function(problem, params, rows.copy(), most)
             seen = np.concatenate([*problem.asked, np.array([], int)])
             largest = max((len(one) for one in problem.asked), default=0)
-            refuse_if(largest > most, f"{largest} rows were asked for in one go.")
+            refuse_if(largest > most, f"it asked for {largest} rows in one go.")
             lacking = len(np.setdiff1d(rows, seen))
             refuse_if(lacking, f"{lacking} of the rows were never used.")
             refuse_if(len(seen) > len(rows), f"{len(seen)} rows were used in total.")
             _is_close(got, ps.SoftmaxRegression(data.X, data.y).gradient(params, rows))
-    return "Each row was looked at once, never too many at a time, and the gradient is that of all of them."
+    return "Each row was looked at once, never too many at a time, and the gradient is right."
 
 
 def _is_close(got: Any, wanted: Tensors) -> None:
@@ -85,4 +85,4 @@ def _is_close(got: Any, wanted: Tensors) -> None:
     for name, g in wanted.items():
         refuse_if(np.shape(got[name]) != g.shape, f"{name!r} has shape {np.shape(got[name])}, not {g.shape}.")
         far = distance(got, {name: g})
-        refuse_if(not far <= 1e-9, f"{name!r} is off the gradient of all the rows by {far:.3g}.")
+        refuse_if(not far <= 1e-9, f"{name!r} differs from the gradient of all the rows by {far:.3g}.")

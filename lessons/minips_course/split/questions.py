@@ -6,12 +6,12 @@ question(
     "split.1",
     "How far is the mean of the four gradients from the gradient of all the images?",
     Option(
-        "some percent: each worker saw other images",
+        "a few percent: each worker saw other images",
         lambda mean: 0.005 <= mean < 2,
         "The four shards did not add up to the images: some counted twice, or more than others, or not at all.",
     ),
     Expected(
-        "nothing but the last digits of float64",
+        "only the last digits of float64",
         lambda mean: 0 < mean < 1e-12,
         "The loss is a mean over rows, so its gradient is one, too. The mean of four means over 350 rows each"
         " is the mean over all 1400: the same sum with other brackets. Only the rounding of the additions "
@@ -29,7 +29,7 @@ question(
     "split.2",
     "Is that still the gradient of all 1400 images?",
     Option(
-        "yes, but for the last digits",
+        "yes, except for the last digits",
         lambda off, large, small: 0 <= off < 1e-12,
         "Each image counted the same, whichever share it was in.",
     ),
@@ -63,7 +63,7 @@ sentence(
 
 sentence(
     "split.4",
-    "{same} of {splits} splits, into up to {most} shards: all the bits are the same.",
+    "In {same} of {splits} splits, into up to {most} shards, all the bits are the same.",
     expect="same == splits == 4",
 )
 
@@ -107,7 +107,7 @@ sentence(
 prompt(
     "split.1",
     "A program averages the gradients of four workers, whatever their shares are. From which share of the largest "
-    "worker on would you change it, and by which number in the table? What would you change? Two sentences.",
+    "worker on would you change it, and which number in the table decides? What would you change? Two sentences.",
     "I would change it from 500 images on, since the plain mean is off by several percent there, many times its "
     "interval. Each gradient should count by its number of rows, as in exercise split.1.",
 )
@@ -137,11 +137,11 @@ quiz(
         },
     ),
     Item(
-        "One worker has 900 rows, another one 100. What does a row of the small shard count in the plain mean, "
-        "compared with one of the large shard?",
+        "One worker has 900 rows, another one 100. How much does a row of the small shard count in the plain mean, "
+        "compared with one of the large?",
         {
             "nine times as much": "Half of the mean is shared by 100 rows, the other half by 900.",
-            "as much": "That is so in the mean that is weighted by the numbers of rows.",
+            "as much": "That is so in a mean weighted by the numbers of rows.",
             "a ninth": "The small shard's half is shared by fewer rows, so each of them counts more.",
         },
     ),

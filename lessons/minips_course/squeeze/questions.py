@@ -33,7 +33,7 @@ question(
         "LZ4 saves only where a piece of four bytes or more occurs again nearby. Three of the four bytes of "
         "each number are as good as random, so that hardly ever happens.",
     ),
-    otherwise="What LZ4 left lies between the options, or below them.",
+    otherwise="LZ4's share lies between the options, or below them.",
 )
 
 timed_estimate(
@@ -42,7 +42,7 @@ timed_estimate(
     "Mbit/s",
     expected=(60, 3000),
     because="The best one saves about 90 000 bits. Compressing and decompressing 100 kB takes it between 0.03 and 1.5 "
-    "thousandths of a second. The break-even is the one divided by the other.",
+    "thousandths of a second. The break-even is the bits divided by the time.",
     otherwise="The best compressor was much slower here, or much faster, than the 0.03 to 1.5 thousandths of a second "
     "on which the text is built; or none saved anything.",
 )
@@ -70,7 +70,7 @@ timed_question(
     Option(
         "neither of them",
         lambda dense, yes: dense >= 0.75 and yes >= 0.75,
-        "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes were not what took the time.",
+        "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes hardly took any of the time.",
     ),
     otherwise="One of the runs gave no time to compare.",
 )
@@ -79,8 +79,8 @@ sentence("squeeze.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99
 
 sentence(
     "squeeze.2",
-    "Of {count:,} pieces of the gradient {again:,} had occurred before: {share:.2%}. Of as many random pieces about "
-    "{chance:.0f} would.",
+    "Of {count:,} pieces of the gradient {again:,} had occurred before: {share:.2%}. Of as many random pieces, about "
+    "{chance:.0f} would have.",
     expect="chance < again and share < 0.01",
 )
 
@@ -107,15 +107,15 @@ sentence(
 
 sentence(
     "squeeze.7",
-    "Of the zeros between 1 % of the values, at most {zeros:.2f} is left. LZ4 leaves {lz4:.2f} or more of float32 and "
-    "of the 8-bit codes; Blosc, with its shuffle, {blosc:.2f} of float32. Of the 1-bit signs the best of the "
-    "compressors leaves {signs:.2f}.",
+    "With zeros between 1 % of the values, every compressor leaves at most {zeros:.2f}. LZ4 leaves {lz4:.2f} or more "
+    "of float32 and of the 8-bit codes; Blosc, with its shuffle, {blosc:.2f} of float32. The best compressor leaves "
+    "{signs:.2f} of the 1-bit signs.",
     expect="zeros < 0.1 and lz4 > 0.98 and 0.5 < blosc < 0.97 and signs > 0.9",
 )
 
 sentence(
     "squeeze.8",
-    "zlib leaves {text:.1f} of the text. And that is still {array:.1f} times the array.",
+    "zlib leaves {text:.1f} of the text. That is still {array:.1f} times the array.",
     expect="text < 0.5 and array > 2",
 )
 
@@ -176,8 +176,8 @@ timed_sentence(
 
 prompt(
     "squeeze.1",
-    "Your workers send 8-bit codes over lines of 100 Mbit/s. Which compressor do you choose for one worker, or none, "
-    "and by which numbers of the table? And for four workers? Two sentences.",
+    "Your workers send 8-bit codes over lines of 100 Mbit/s. Which compressor, if any, do you choose for one worker, "
+    "and by which numbers in the table? And for four workers? Two sentences.",
     "For one worker I choose zstd, if 100 Mbit/s lies below its whole interval; zlib pays only on much slower lines. "
     "With four workers the server decompresses four frames, so I look at the last column and use none if it says less "
     "than 100 Mbit/s.",
@@ -207,8 +207,8 @@ quiz(
     Item(
         "What does the shuffle change?",
         {
-            "the order of the bytes": "Bytes that are alike stand side by side afterwards, where a compressor finds "
-            "them. The entropy of each of the four byte planes stays what it was.",
+            "the order of the bytes": "Similar bytes stand side by side afterwards, where a compressor finds them. The "
+            "entropy of each of the four byte planes does not change.",
             "the size": "It makes nothing smaller by itself. The compressor after it does.",
             "the last bits of the mantissas": "No bit is changed. The inverse transposition gives every float back.",
         },
@@ -217,9 +217,10 @@ quiz(
         "A compressor saves 80 000 bits of a frame. It takes 1 thousandth of a second at both ends together. For one "
         "message alone, below which bandwidth does it pay?",
         {
-            "80 Mbit/s": "80 000 bits in a thousandth of a second: there the wire saves just what the CPU spends.",
+            "80 Mbit/s": "80 000 bits in a thousandth of a second: there the wire saves as much time as the CPU "
+            "spends.",
             "10 Mbit/s": "That is 10 megabytes per second in the wrong unit. The 80 000 are bits already.",
-            "it depends on the size of the frame": "The bits that are saved and the seconds that are spent say it all.",
+            "it depends on the size of the frame": "Only the bits saved and the seconds spent count.",
         },
     ),
     Item(

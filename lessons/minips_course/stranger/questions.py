@@ -19,18 +19,18 @@ question(
     Option(
         "the message is accepted, and the command has run",
         lambda accepted, ran: accepted and ran,
-        "The command ran, and what came of it passed the check.",
+        "The command ran, and its result passed the check.",
     ),
     otherwise="The message was accepted, and no command has run.",
 )
 
 question(
     "stranger.2",
-    "Does that help? Strangers try to get a command run at server B, with whatever they find in numpy.",
+    "Does that help? Strangers try to run a command at server B, with anything they find in numpy.",
     Option(
         "no command runs, and an array is accepted",
         lambda honest, ran: honest and ran == 0,
-        "A function outside of numpy was not found, and no function of numpy ran what a stranger asked for.",
+        "A function outside of numpy was not found, and no function of numpy ran a stranger's command.",
     ),
     Expected(
         "a command runs, and an array is accepted",
@@ -42,7 +42,7 @@ question(
         lambda honest, ran: not honest and ran == 0,
         "An array's pickle names a function that is not in numpy, so B finds neither that one nor a stranger's.",
     ),
-    otherwise="A command ran, and an array was dropped: the filter does the opposite of what it is for.",
+    otherwise="A command ran, and an array was dropped: the filter does the opposite of its purpose.",
 )
 
 sentence(
@@ -78,11 +78,10 @@ sentence(
 
 prompt(
     "stranger.1",
-    "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does it "
-    "always go on? And which damage does no reader notice? Two sentences.",
-    "With the reader of minips, since all that it raises is ValueError; the others raise something else now and then, "
-    "and the loop would end. No reader notices that a value has changed, so those need a checksum or a connection "
-    "that is authenticated.",
+    "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does "
+    "the loop always go on? And which damage does no reader notice? Two sentences.",
+    "With the reader of minips, since it raises only ValueError; the others raise something else now and then, and the "
+    "loop would end. No reader notices a changed value: that needs a checksum or an authenticated connection.",
 )
 
 quiz(
@@ -100,7 +99,7 @@ quiz(
         {
             "one of its many functions is enough": "Some run text as Python, some open files. Nobody "
             "has looked at all of them with a stranger's arguments.",
-            "numpy's functions are written in C": "The language is not the trouble; what they do is.",
+            "numpy's functions are written in C": "The trouble is not the language, but what they do.",
             "arrays need names outside of numpy": "With protocols 4 and 5 they need names of numpy alone.",
         },
     ),
@@ -108,8 +107,8 @@ quiz(
         "What makes MessagePack with raw frames safer than pickle?",
         {
             "it names no functions, only values": "There is nothing in it that a reader would call.",
-            "its bytes are encrypted on the way": "They are not. Whoever sees the bytes can read them.",
-            "its messages are much shorter": "The length says nothing of what the bytes can do.",
+            "its bytes are encrypted on the way": "They are not. Anyone who sees the bytes can read them.",
+            "its messages are much shorter": "The length says nothing about what the bytes can do.",
         },
     ),
     Item(
@@ -124,8 +123,9 @@ quiz(
         "A byte of an array's values is changed on the way. Which reader of this lesson notices?",
         {
             "none": "Each pattern of bits is a value. A checksum or an authenticated connection would notice.",
-            "np.load, for it checks the header": "The header is whole; it says nothing of the values.",
-            "the one of minips, for it raises ValueError": "It raises that for what is no packet. This is one.",
+            "np.load, because it checks the header": "The header is whole; it says nothing of the values.",
+            "that of minips, because it raises ValueError": "It raises that for bytes that are not a packet. These are "
+            "one.",
         },
     ),
 )

@@ -26,22 +26,22 @@ question(
 
 question(
     "train.2",
-    "With 5 % of the values sent: what becomes of the accuracy on the held-out digits?",
+    "With 5 % of the values sent: what happens to the accuracy on the held-out digits?",
     Option(
         "it falls below 50 %",
         lambda accuracy, change: 0 <= accuracy < 50 and change < -3,
-        "What is not sent is missed: the few values that arrive do not lead to a model that reads the digits.",
+        "The other values are missed: the few that arrive do not lead to a model that reads the digits.",
     ),
     Option(
         "it falls by 10 to 40 percentage points",
         lambda accuracy, change: accuracy >= 50 and -40 <= change <= -10,
-        "Part of what the gradients say arrives too late, or never, and 200 steps do not make up for it.",
+        "Part of the gradients arrives too late, or never, and 200 steps do not make up for it.",
     ),
     Expected(
         "it stays within 3 percentage points",
         lambda accuracy, change: accuracy >= 50 and -3 <= change <= 3,
-        "What is not sent is not dropped. It waits in the worker's memory, and later gradients are added to it, until "
-        "it is among the largest. Most of it arrives some steps late, and that does this model little harm.",
+        "A value that is not sent is not dropped. It waits in the worker's memory, and later gradients are added to "
+        "it, until it is among the largest. Most values arrive some steps late, which does this model little harm.",
     ),
     otherwise="The accuracy rose, or it fell by an amount between the options.",
 )
@@ -82,25 +82,25 @@ sentence(
 
 sentence(
     "train.8",
-    "On a link of 10 Mbit/s B takes {ratio:.2f} of A's time. Its pushes have {bytes:.2f} of A's bytes, the answers "
-    "{back:.2f} of them.",
+    "On a link of 10 Mbit/s B takes {ratio:.2f} of A's time. Its pushes have {bytes:.2f} of A's bytes, its answers "
+    "{back:.2f}.",
     expect="bytes < ratio < 0.9 and back == 1",
 )
 
 timed_sentence(
     "train.9",
-    "One worker alone sends all of A's bytes for a push. Its median transfer takes {middle:.2f} times A's, "
-    "the 10th percentile {quick:.2f} times A's ({spans} transfers).",
+    "One worker alone sends as many bytes for a push. Its median transfer takes {middle:.2f} times A's, the 10th "
+    "percentile {quick:.2f} times A's ({spans} transfers).",
     expect="min(quick, middle) < 0.8",
 )
 
 prompt(
     "train.1",
-    "You pay for each byte. Which of the two do you choose, by which two numbers of the table? What would change your "
-    "mind? Two sentences.",
-    "I choose the top 5 %: its share of the bytes is the smallest, and the interval of its accuracy does not reach "
-    "3 points below zero. A job in which a tenth of a point counts would change my mind, until more seeds and more "
-    "held-out images narrow what I know.",
+    "You pay for each byte. Which of the two do you choose, and by which two numbers in the table? What would change "
+    "your mind? Two sentences.",
+    "I choose the top 5 %: its share of the bytes is the smallest, and the interval of its accuracy does not reach 3 "
+    "points below zero. Where a tenth of a point counts I would change my mind, until more seeds and more held-out "
+    "images narrow the interval.",
 )
 
 quiz(
@@ -108,8 +108,8 @@ quiz(
     Item(
         "What does a worker send to the server at each step?",
         {
-            "its gradient": "Arrays of the parameters' names and shapes, with the number of the step. The "
-            "images stay where they are.",
+            "its gradient": "Arrays with the parameters' names and shapes, and the step's number. The images stay "
+            "where they are.",
             "the images of its batch": "Each worker keeps its images. The server never sees one.",
             "its new parameters": "A worker takes no step of its own. The server changes the parameters and sends "
             "them back.",
@@ -120,8 +120,8 @@ quiz(
         {
             "positions, names and shapes travel too": "Each value that is sent needs its position. Names and shapes "
             "do not shrink.",
-            "what the memory keeps travels too": "The memory stays in the worker, and nothing of it is sent but what "
-            "is later among the largest.",
+            "the values in the memory travel too": "The memory stays in the worker. A value leaves it only when it is "
+            "among the largest.",
             "the server asks for the rest afterwards": "The server asks for nothing. A value that was not sent comes "
             "later, or never.",
         },
@@ -131,7 +131,7 @@ quiz(
         {
             "it is added to the worker's next gradient": "It is then sent if the sum is among the largest, and kept "
             "again if it is not.",
-            "it is sent at the end of the run": "There is no such message. What is still kept at the end is lost.",
+            "it is sent at the end of the run": "There is no such message. Values still kept at the end are lost.",
             "it is forgotten": "That is what TopK does without a memory.",
         },
     ),
@@ -145,9 +145,9 @@ quiz(
         },
     ),
     Item(
-        "One run with a new quantizer reads one image of 359 more than one run without it. What follows?",
+        "One run with a new quantizer reads one more of 359 images than one run without it. What follows?",
         {
-            "nothing yet: repeat both with several seeds": "Other batches alone move an accuracy by as much. Report "
+            "nothing yet: repeat both with several seeds": "Other batches alone change an accuracy by as much. Report "
             "the mean difference with an interval.",
             "the quantizer makes the model better": "With other batches the difference may have the other sign.",
             "the quantizer does no harm": "That may be so, but one run of each does not show it.",

@@ -29,8 +29,8 @@ question(
     Expected(
         "more than 160 000 bytes",
         lambda ratio: ratio > 4,
-        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17. A point "
-        "and a zero stand before them, often a sign, and a comma and a space follow.",
+        "tolist() makes Python floats of 64 bits, and JSON writes as many digits as those need: about 17. Before them "
+        "stand a zero and a point, often a sign; after them, a comma and a space.",
     ),
     otherwise="The length lies between two of the options.",
 )
@@ -73,14 +73,14 @@ timed_sentence(
 
 sentence(
     "wire.3",
-    "The array has {array:,} bytes. The text is {text:.2f} times as long, and what was packed and compressed is "
-    "{compressed:.3f} times as long.",
+    "The array has {array:,} bytes. The text is {text:.2f} times as long, the packed and compressed bytes are "
+    "{compressed:.3f} times as many.",
     expect="text > 2 and compressed > 1",
 )
 
 sentence(
     "wire.4",
-    "MessagePack makes {packed:,} bytes of the {array:,}, and LZ4 adds {added} to them.",
+    "MessagePack turns the {array:,} bytes into {packed:,}, and LZ4 adds {added}.",
     expect="packed > 1.1 * array and 0 < added < 100",
 )
 
@@ -107,15 +107,15 @@ timed_sentence(
 
 card(
     "wire.9",
-    "What is loaded lies in the memory of the array: {shared}. The pickle has {small} bytes for 40 kB and {large} for "
-    "2 MB.",
+    "The loaded array lies in the memory of the original: {shared}. The pickle has {small} bytes for 40 kB and {large} "
+    "for 2 MB.",
     expect="shared and large - small <= 16",
 )
 
 prompt(
     "wire.1",
-    "Four workers send a gradient of 1 MB ten times a second, and you choose the format. Which one, by which numbers "
-    "in the table? For which messages would you choose another one? Two sentences.",
+    "Four workers send a gradient of 1 MB ten times a second, and you choose the format. Which one, and by which "
+    "numbers in the table? For which messages would you choose another one? Two sentences.",
     "I choose msgpack: it adds few bytes, copies nothing, and a large array takes hardly longer than a small one. "
     "For a few settings that people read and change I would choose JSON: its digits and its time do not matter there.",
 )
@@ -143,9 +143,10 @@ quiz(
         },
     ),
     Item(
-        "A program prints the length of a list's text as the original size. What is the fair original of an array?",
+        "A program prints the length of a list's text as the original size. What is the fair original size of an "
+        "array?",
         {
-            "the array's nbytes": "The values times the bytes of one: that is what would be sent without any format.",
+            "the array's nbytes": "The number of values times the bytes of one: the size without any format.",
             "the length of the text": "Nobody would send the text. Beside a long text any size looks small.",
             "the length of its pickle": "A pickle holds the array and a header. It is one of the formats to compare.",
         },
@@ -153,8 +154,8 @@ quiz(
     Item(
         "Why is a list of floats in MessagePack longer than the array of the same numbers?",
         {
-            "each number gets a byte that tells its type": "That makes 9 bytes for 8, or for a float32, which becomes "
-            "a float64 in the list, 9 bytes for 4.",
+            "each number gets a byte that tells its type": "That makes 9 bytes for 8. A float32 becomes a float64 in "
+            "the list: 9 bytes for 4.",
             "each number is written in decimal digits": "JSON does that. MessagePack keeps a float's 8 bytes.",
             "each number gets the shape of the array": "The shape is nowhere in a list of plain numbers.",
         },
