@@ -16,18 +16,18 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
 @asks(
     "move.1",
     "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
-    "bytearray(frame) is a copy that may be written to. And get takes a time-out; look at what it returns then.",
-    "send puts the tag and a list of copies. receive gets a message within the time-out, and where it got None it "
-    "raises a TimeoutError.",
+    "bytearray(frame) is a writable copy. And get takes a time-out; look at its result after one.",
+    "send puts the tag and a list of copies. receive gets a message within the time-out. If it gets None, it raises a "
+    "TimeoutError.",
 )
 def queues(transport: Any, rng: np.random.Generator) -> str:
-    """Mend QueueWire: frames travel as copies that may be written to, and receive gives up after its timeout."""
+    """Mend QueueWire: frames travel as writable copies, and receive gives up after its timeout."""
     is_own(transport, StreamTransport, "Queues()")
     for nbytes in map(int, rng.integers(1, 5000, size=4)):
         _travels_as_a_copy(transport, rng.bytes(nbytes))
     _gives_up(transport, float(rng.uniform(0.05, 0.2)))
     keeps(check_transport, transport, cycles=10)
-    return "Frames travel as copies, a wire gives up in time, and it does all that minips' own transports do."
+    return "Frames travel as copies, a wire gives up in time, and it passes the tests of minips' own transports."
 
 
 def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
@@ -87,10 +87,9 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
 
 @asks(
     "move.2",
-    "Three things are asked for. Which of them can be had by moving the line that starts the clock, and which need "
-    "threads?",
-    "A ThreadPoolExecutor(callers) has a thread for each caller. Reading the results of its map waits for all of them, "
-    "and raises what one of them has raised.",
+    "Three things are asked for. Which of them need the line that starts the clock moved, and which need threads?",
+    "A ThreadPoolExecutor(callers) has a thread for each caller. Reading the results of its map waits for all of "
+    "them, and raises the exception of one of them.",
     "An inner function makes all counted calls of one caller, one after another. Within the with of the pool: map for "
     "the first calls, a look at the clock, map for the inner function, a look at the clock.",
 )
@@ -130,8 +129,8 @@ class _CountedCalls:
             return self.times[-1]
 
     def ask(self, caller: int) -> None:
-        """One call. A caller's first counted call is answered when all callers have one under way, that of one caller
-        after all the calls of the others.
+        """One call. The first counted calls are answered once all callers have one under way, except that one caller
+        waits until all calls of the others have ended.
         """
         with self._lock:
             if caller in self._busy:
@@ -163,7 +162,7 @@ class _CountedCalls:
         self._free.set()
 
     def look_through(self) -> None:
-        """Refused where the calls were not made as was asked."""
+        """Refuse calls that were not made as asked."""
         refuse_if(self.wrong, self.wrong)
         refuse_if(len(self._read) < 2, f"it looked at the clock {len(self._read)} times.")
         first = self._read[0]

@@ -1,8 +1,8 @@
 """Calls over several contenders, alone and in a crowd: one process serves them all, and others call.
 
-A turn is one call, made when all the others have had theirs. A burst is as many calls as so many callers at once can
-make in a time; each caller has a connection and a thread of its own, and the threads are spread over the calling
-processes. Of the contenders that share a process only one is called at a time, and the others wait for a message.
+A turn is one call, made when all the others have had theirs. In a burst several callers at once make as many calls as
+they can in a given time. Each caller has a connection and a thread of its own, and the threads are spread over the
+calling processes. Of the contenders that share a process only one is called at a time; the others wait for a message.
 """
 
 import secrets
@@ -31,7 +31,7 @@ from minips.words import message_of
 from minips_course.move import trips
 
 TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
-"""Those of minips that a lecture's table has, and two more: bare TCP, and shared memory."""
+"""Transports of minips in a lecture's table, and two more: bare TCP, and shared memory."""
 CALLING = 4
 """The processes that call."""
 BURST_S = 0.08
@@ -64,7 +64,7 @@ def together(
 
 
 def transports(link: Link | None = None, names: Sequence[str] = TRANSPORTS) -> list[Contender]:
-    """Those of minips, each behind a link where there is one: every caller has its own, and the server has one."""
+    """Transports of minips. With a ``link``, every caller has its own link, and the server has one."""
     ways = over_transports(names, pairs.frames, pairs.frames_server, applies=False)
     if link is None:
         return ways
@@ -146,7 +146,7 @@ class Crowd:
         return found
 
     def _open(self, name: str, nbytes: int, callers: int) -> bool:
-        """Connect so many callers; False where that does not work, and then the contender is skipped."""
+        """Connect so many callers. False if that fails: then the contender is skipped."""
         for process, count in enumerate(self._spread(callers)):
             if name not in self.skipped and (why := self._ask(process, "open", name, nbytes, count)):
                 self.skipped[name] = f"skipped: {why}"
@@ -288,7 +288,7 @@ def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
 
 
 def serialized(nbytes: int) -> dict[str, int]:
-    """The bytes that serpent and MessagePack make of so many random ones."""
+    """The sizes of ``nbytes`` random bytes as serpent and as MessagePack write them."""
     import msgpack
 
     frame = np.random.default_rng(0).bytes(nbytes)

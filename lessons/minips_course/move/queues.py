@@ -1,4 +1,4 @@
-"""A transport over queues between threads, all but the two methods that its exercise asks for."""
+"""A transport over queues between threads, without the two methods of its exercise."""
 
 import queue
 import threading
@@ -39,7 +39,7 @@ class MessageQueue:
         return message
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """No more messages come."""
         self._closed = True
         self._queue.put(None)
 

@@ -1,6 +1,4 @@
-"""Ways of a message there and back that other systems take, for contenders of `minips.lab.measure.pairs`: a socket,
-and JSON over aiohttp.
-"""
+"""Round trips of other systems, for contenders of `minips.lab.measure.pairs`: a socket, and JSON over aiohttp."""
 
 import asyncio
 import socket
@@ -18,7 +16,7 @@ from minips.stages.transports.network import loopback, netloc
 
 @contextmanager
 def echo_server(*, values: int) -> Iterator[int]:
-    """A bare TCP socket that sends back what it got."""
+    """A bare TCP socket that sends back its bytes."""
     with Tcp().bind(None)[0] as listener:
 
         def serve() -> None:
@@ -52,7 +50,7 @@ def echo(port: int, *, values: int) -> Iterator[Trip]:
 
 @contextmanager
 def json_server(*, values: int, applies: bool) -> Iterator[int]:
-    """Aiohttp and JSON as a lecture does: a POST whose body is a list of floats, and so is the answer's."""
+    """Aiohttp and JSON as in a lecture: a POST with a list of floats as its body, and a list for an answer."""
     from aiohttp import web
 
     answer = answering(values, applies)

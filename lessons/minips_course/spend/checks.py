@@ -34,10 +34,10 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
         problem = ps.MLP(*ps.datasets.digits(seed=seed), hidden=100)
         before, after = (ps.train(problem, replace(one, seed=seed), engine=ps.Threads()) for one in (signs, plan))
         ratio = after.bytes_sent / before.bytes_sent
-        refuse_if(ratio > SHARE, f"The plan sends {ratio:.3f} of the bytes of signs; at most {SHARE} is asked for.")
+        refuse_if(ratio > SHARE, f"The plan sends {ratio:.3f} of the bytes of signs; at most {SHARE} is allowed.")
         points.append(100 * (float(after.accuracy or 0) - float(before.accuracy or 0)))
         if len(points) == SEEDS // 2 and sum(points) <= 0:
-            break  # what half of the seeds do not show, the others do not make good
+            break  # half of the seeds show no gain: the others are spared
     n = len(points)
     mean, half = interval(points)
     said = f"{mean:+.1f} ± {half:.1f} percentage points from signs with feedback ({n} seeds, pairs)"
@@ -52,7 +52,7 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
     "Collect the differences in a list. How far do they scatter, and how does their number come in?",
 )
 def harm(function: Any, rng: np.random.Generator) -> str:
-    """Write harm, of problems, config and name: the mean added loss, and half of its 95 % interval."""
+    """Write harm: the mean added loss of one tensor, and half of its 95 % interval."""
     refuse_if(not callable(function), f"Expected the function harm, got {function!r}.")
     quantizers: tuple[ps.Quantizer, ...] = (ps.Sign(), ps.TopK(fraction=0.05))
     for memory in (ps.ErrorFeedback(), ps.NoMemory()):
