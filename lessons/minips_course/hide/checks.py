@@ -16,7 +16,7 @@ BASE_S = 0.4
 
 @asks(
     "hide.1",
-    "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
+    "Write a loop over range(attempts), with try and except ConnectionError in it. Return on success.",
     "On the last attempt let the error through: a bare raise within except does that. After any other, wait: when the "
     "with has ended, its channel is closed.",
     "A for with a try in it: the try holds the with and a return, the except decides whether this was the last "
@@ -68,7 +68,7 @@ def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: 
     refuse_if(len(made) != tries, f"it tried {len(made)} times, expected {tries}.")
     wanted = {"answer": "the answer", "error": "TimeoutError"}.get(fates[tries - 1], "ConnectionError")
     came = "the answer" if got == [b"answer"] else type(got).__name__
-    refuse_if(came != wanted, f"there came {came}, expected {wanted}.")
+    refuse_if(came != wanted, f"it ended with {came}, expected {wanted}.")
     another = isinstance(got, ConnectionError) and str(got) != f"attempt {tries}"
     refuse_if(another, f"the ConnectionError of {got} came out, expected that of attempt {tries}.")
     left_open = sum(channel.open for channel in made)
@@ -113,10 +113,10 @@ CALLERS, MOST_BYTES = 5, 200
 
 @asks(
     "hide.2",
-    "Before it adds, the counter has to know which number of this caller was the last one, and how it was answered.",
+    "Before it adds, the counter has to know the last number of this caller, and its answer.",
     "A dictionary with one entry for each caller is enough: a new number takes the place of the one before it.",
     "There are three cases: a number above the last one, the last one itself, one below. For a caller that is not in "
-    "the dictionary, what stands there could be a number that is below all others.",
+    "the dictionary, assume a number below all others.",
 )
 def count_once(cls: Any, rng: np.random.Generator) -> str:
     """Make the counter count a repeated call once, and give it the same answer again."""
@@ -151,14 +151,14 @@ def count_once(cls: Any, rng: np.random.Generator) -> str:
 
 
 def _answers(counter: Any, call: tuple[str, int, int], answer: int, total: int) -> None:
-    """Refused where a call has not this answer, or leaves another total."""
+    """Refuse a call with another answer than this, or with another total after it."""
     got = counter.add(*call)
     refuse_if(counter.total != total, f"the total became {counter.total}, expected {total}.")
     refuse_if(got != answer, f"it was answered with {got!r}, expected {answer}.")
 
 
 def _forgets(counter: Any) -> None:
-    """Refused where the memory grows with the calls of one caller."""
+    """Refuse a memory that grows with the calls of one caller."""
     sizes = []
     for number in range(1000):
         counter.add("Caller 0", number, 1)

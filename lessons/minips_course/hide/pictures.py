@@ -17,7 +17,7 @@ from minips.stage import Array
 
 
 def draw_calls(took: Mapping[str, Array]) -> None:
-    """By what a message weighs, seconds of one call and of ten together, a row for each turn: medians and quartiles."""
+    """By the size of a message, seconds of one call and of ten together, a row for each turn: medians and quartiles."""
     _, axes = pyplot.subplots(1, len(took), figsize=(9, 1.9), layout="constrained")
     for ax, (size, seconds) in zip(axes, took.items(), strict=True):
         middle, low, high = 1e3 * np.array([Spread.of(column) for column in seconds.T]).T
@@ -53,8 +53,8 @@ def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
 
 
 def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str:
-    """By a way to wait, and whether the server is told of deadlines: when the last caller is answered, and how many
-    calls the server works on. Each storm has the moments of the answers (ms) and the calls.
+    """A row for each way to wait, with and without deadlines: when the last caller is answered, and how many calls the
+    server works on. Each storm has the moments of the answers (ms) and the calls.
     """
     lines = [f"{'wait':16} {'deadline':10} {'last answer after':>18} {'calls worked on':>16}"]
     for (name, told), some in storms.items():

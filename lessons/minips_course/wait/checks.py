@@ -13,7 +13,7 @@ from minips_course.own_server import check_bound
 
 @asks(
     "wait.1",
-    "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
+    "Which meeting did a worker at this clock attend last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
     "In may_pull: clock // self.every numbers the meetings from 0. When was the last one, and who must have come?",
     "One comparison: the slowest clock against the last meeting.",
 )
@@ -48,8 +48,8 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
     "A worker whose push is not answered cannot pull. So whose push may stay without an answer, and until when?",
     "Each push moves a clock, and may move the slowest one. Then workers whose pushes came earlier may be free, too: "
     "keep those that wait, and look at all of them after each push.",
-    "In __init__ an empty collection of those that wait. handle changes it twice: first for the sender, then for those "
-    "whom the clocks now set free. Which of them get an answer?",
+    "Make an empty collection of waiting workers in __init__. handle changes it twice: first for the sender, then for "
+    "those that the new clocks set free. Which of them get an answer?",
 )
 def own_bound(server: Any, rng: np.random.Generator) -> str:
     """Keep SSP's bound in your server: answer a push once its worker is at most `staleness` clocks ahead."""
@@ -68,7 +68,7 @@ def own_bound(server: Any, rng: np.random.Generator) -> str:
     "For each c a worker starts at the later of two times. The second one plays no part while c is small.",
 )
 def finish_time(function: Any, rng: np.random.Generator) -> str:
-    """Make finish_time, of times and staleness, answer for SSP."""
+    """Make finish_time answer for SSP."""
     refuse_if(not callable(function), f"Expected the function finish_time, got {function!r}.")
     for turn in range(30):
         clocks, workers = int(rng.integers(1, 9)), int(rng.integers(1, 6))

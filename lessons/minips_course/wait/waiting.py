@@ -1,4 +1,4 @@
-"""A problem whose parameters are a log of the run, by which workers' reads are known; and waiting in virtual time."""
+"""A problem whose parameters log what the workers read; and waiting in virtual time."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ DELAYS = ps.Delays(seconds=0.008, slow={3: 4.0})
 class Log(ps.Problem):
     """``count`` counts the updates of each worker; ``seen`` keeps, for each clock and worker, the counts that it read.
 
-    A gradient adds one to the worker's own count, and files what the worker has just read.
+    A gradient adds one to the worker's own count, and stores the counts that the worker has just read.
     """
 
     me = clock = 0
@@ -50,7 +50,7 @@ def lags(rule: ps.Consistency) -> NDArray[np.int64]:
 
 
 def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, abandon: bool = False) -> float:
-    """Seconds until so many updates for each of four workers are made, if nothing but computing takes time.
+    """Seconds until ``steps`` updates for each of four workers are made, if only computing takes time.
 
     A worker whose round is over without it finishes its step all the same, as a real one does, or (``abandon``) gives
     it up and starts the next one.
