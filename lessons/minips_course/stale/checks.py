@@ -19,7 +19,7 @@ from minips.lab.course.exercises import asks, case, conforms, distance, refuse_i
     "pushes, and stop as soon as x is huge.",
 )
 def grows(function: Any, rng: np.random.Generator) -> str:
-    """Make grows, of rate and ages, right for pushes of different ages."""
+    """Make grows right for pushes of different ages."""
     refuse_if(not callable(function), f"Expected the function grows, got {function!r}.")
     drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(4)]
     for workers, slower in [(int(rng.integers(4, 9)), 1), (4, 12), (4, 4), (6, 3), *drawn]:
@@ -73,8 +73,8 @@ def _border(ages: list[int]) -> float:
 
 @asks(
     "stale.2",
-    "Which weight has a gradient that is exactly `usual` versions old, by the first line of the task? And one where "
-    "1 + age is twice as much?",
+    "By the first line of the task, what is the weight of a gradient exactly `usual` versions old? And if 1 + age is "
+    "twice as large?",
     "Beyond `usual` the weight times (1 + age) is always the same number. Which one, if there is no jump?",
     "Two cases in one expression: the smaller of two numbers, one of which is 1.",
 )
@@ -99,7 +99,5 @@ def fade(aggregator: Any, rng: np.random.Generator) -> str:
                     for name in ("w", "b")
                 }
                 ratio = float(np.vdot(got["w"], wanted["w"]) / np.vdot(wanted["w"], wanted["w"]))
-                refuse_if(
-                    distance(got, wanted) > 1e-9, f"what is combined is about {ratio:.3g} times what was asked for."
-                )
+                refuse_if(distance(got, wanted) > 1e-9, f"the result is about {ratio:.3g} times the expected one.")
     return "Gradients up to the usual age count in full, older ones less, without a jump."

@@ -49,7 +49,7 @@ def clipped(aggregator: Any, rng: np.random.Generator) -> str:
 
 
 def _accuracy(traitors: tuple[int, ...], lie: Callable[..., Tensors], **fields: Any) -> float:
-    """The share of the held-out digits that is read rightly after a run of five workers, some of them traitors."""
+    """The share of the held-out digits read correctly after a run of five workers, some of them traitors."""
     problem = Traitors(*ps.datasets.digits(), traitors=traitors, lie=lie)
     return float(ps.train(problem, ps.Config(workers=5, steps=60, **fields), engine=ps.Threads()).accuracy or 0)
 
@@ -63,7 +63,7 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
     "trust.2",
     "The median of five takes the third of five ordered values. Two traitors that agree choose which of the honest "
     "three that is: the lowest, or the highest.",
-    "In each coordinate push to the side that slows learning down: against the true gradient. How far does not matter, "
+    "In each coordinate push to the side that slows learning down: against the true gradient. Any distance will do, "
     "if it is far enough.",
     "Your traitors must agree on the side. Their batches of 8 rows are noisy; part.truth(params), over all the rows of "
     "a traitor, is less so. np.sign gives the side.",

@@ -15,7 +15,7 @@ HIDDEN = "TrimmedMean"
 
 
 def draw_reach(xs: Array, curves: Mapping[str, Sequence[float]], honest: Sequence[float]) -> None:
-    """By the name of a rule, what it makes of the honest values and of x, for each x."""
+    """By the name of a rule, its result for the honest values and x, for each x."""
     _, ax = pyplot.subplots(figsize=(7, 3.4), layout="constrained")
     for name, curve in curves.items():
         look = LOOK[name]

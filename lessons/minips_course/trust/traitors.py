@@ -1,4 +1,4 @@
-"""A softmax regression some of whose workers lie."""
+"""A softmax regression with some workers that lie."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from minips.stage import Tensors
 
 
 class Traitors(ps.SoftmaxRegression):
-    """The digits, where some of the workers push what ``lie(part, params, gradient)`` makes of their gradient."""
+    """The digits; some workers push ``lie(part, params, gradient)`` in place of their gradient."""
 
     def __init__(self, *rows: Any, traitors: tuple[int, ...] = (), lie: Callable[..., Tensors] | None = None) -> None:
         super().__init__(*rows)
@@ -19,7 +19,7 @@ class Traitors(ps.SoftmaxRegression):
 
     def shard(self, worker: int, workers: int) -> "Traitors":
         part = super().shard(worker, workers)
-        part.X = part.X.copy()  # a traitor may do with its rows what it likes; the others' are not its
+        part.X = part.X.copy()  # a traitor may change its own rows, but not the others'
         part.honest, part.rng = worker not in self.traitors, np.random.default_rng(worker)
         return part
 
