@@ -18,8 +18,8 @@ from minips.stages.quantizers import Parts
     "cost.1",
     "Draw the two directions of the server's link over time, from the moment when it has all the pushes to the same "
     "moment one step later. What happens at the same time counts once.",
-    "A worker computes and pushes as soon as it has its answer. Where pushes are long, the server's incoming direction "
-    "is busy from the first push on. Where answers are long, the outgoing one is busy until the last answer.",
+    "A worker computes and pushes as soon as it has its answer. If pushes are long, the server's incoming direction "
+    "is busy from the first push on. If answers are long, the outgoing one is busy until the last answer.",
     "Each of the two cases is a sum of bytes: of how many messages of each kind? Count them in your drawing. The "
     "larger sum counts. The latencies and the gradient happen once on the way there and back.",
 )
@@ -42,7 +42,7 @@ def step_of(function: Any, rng: np.random.Generator) -> str:
 
 @dataclass(frozen=True)
 class _Sleepy(ps.Exact):
-    """Takes a while, so much of it whatever the size; and now and then something else takes the processor."""
+    """Takes a fixed time and a time for each value; now and then something else takes the processor."""
 
     name: ClassVar[str] = "sleepy"
     fixed_s: float = 0.01
@@ -64,10 +64,10 @@ class _Sleepy(ps.Exact):
     "cost.2",
     "Two numbers need two sizes or more, far apart. And one call tells little: another program may have had the "
     "processor.",
-    "The start times one size, once. The median of a few calls is not moved by a bad one; and where short calls count "
-    "as much as long ones, the fixed part is found as well.",
+    "The given function times one size, once. A bad call does not move the median of a few; and if short calls count "
+    "as much as long ones, the fit finds the fixed part as well.",
     "Two loops, over sizes and over repeats, collect pairs of size and seconds. A fit of relative errors makes two "
-    "numbers of them: `fit` of this lesson, which takes a dict, or minips.machines.fit.Line.fit, which takes the "
+    "numbers from them: `fit` of this lesson, which takes a dict, or minips.machines.fit.Line.fit, which takes the "
     "pairs.",
 )
 def cost_of(function: Any, rng: np.random.Generator) -> str:

@@ -52,7 +52,7 @@ def draw_ratios(ratios: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
 
 
 def draw_calibration(calibration: Calibration, values: int) -> None:
-    """A bar for each stage that takes any time: what its line says for a tensor of so many values."""
+    """A bar for each stage that takes any time: its line's seconds for a tensor of so many values."""
     lines = {f"worker {name}": line for name, line in calibration.worker.items()}
     lines |= {f"server {name}": line for name, line in calibration.server.items()}
     micros = {name: 1e6 * line.at(values) for name, line in lines.items()}

@@ -14,8 +14,8 @@ MOST = 5.0
 
 
 def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[str, float]) -> None:
-    """One message's speed against that of exact values, by codec and bandwidth. ``seconds`` are those to encode and to
-    decode, by codec and for ``exact``; the black line is where they are what the wire saves.
+    """One message's speed against that of exact values, by codec and bandwidth. ``seconds`` are those to encode and
+    decode, by codec and for ``exact``. On the black line they equal the seconds that the wire saves.
     """
     rates = np.geomspace(1e6, 400e9, 200)  # bit/s
     plain = seconds["exact"] + 8 * nbytes["exact"] / rates
