@@ -19,19 +19,19 @@ from minips.stage import Array
     "four into S.",
 )
 def crossover(function: Any, rng: np.random.Generator) -> str:
-    """Derive crossover, of workers, bandwidth and latency: the bytes at which ring and tree cost the same."""
+    """Derive crossover: the bytes at which ring and tree cost the same."""
     refuse_if(not callable(function), f"Expected the function crossover, got {function!r}.")
     for workers in (4, 8, 2, 3, 5, *map(int, rng.integers(6, 300, size=20))):
         bandwidth, latency = float(10 ** rng.uniform(5, 10)), float(10 ** rng.uniform(-6, -1))
         with case(f"crossover(workers={workers}, bandwidth={bandwidth:.3g}, latency={latency:.2g})"):
             size = number(function(workers, bandwidth, latency))
-            refuse_if(not 0 <= size < math.inf, f"is {size}, which is no number of bytes.")
+            refuse_if(not 0 <= size < math.inf, f"is {size}, which is not a number of bytes.")
             ring, tree = (cost(workers, size, bandwidth, latency) for cost in (ring_allreduce_s, tree_allreduce_s))
             if workers < 4:
                 refuse_if(size > 1e-9, f"is {size:.4g}, but the ring is at least as fast for every size: 0.")
             elif not math.isclose(ring, tree, rel_tol=1e-6):
                 took = f"the ring takes {ring:.4g} s and the tree {tree:.4g} s"
-                raise Refused(f"is {size:.4g} bytes. For so many {took}.")
+                raise Refused(f"is {size:.4g} bytes. For that many {took}.")
     return "Ring and tree cost the same there, for 25 numbers of workers, odd ones included."
 
 
@@ -39,12 +39,12 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
     "allreduce.2",
     "Draw a table: a row for each place, a column for each turn, and the piece that goes on in each field.",
     "Place 0 sends piece t in turn t, each further place a turn later. When does the last piece reach the last place?",
-    "Each of the three is one line. The last piece starts n − 1 turns after the first one. Numbers that are no piece's "
+    "Each of the three is one line. The last piece starts n − 1 turns after the first one. Numbers without a piece "
     "need no special case.",
 )
 def line(exchange: Any, rng: np.random.Generator) -> str:
     """Cut the values into pieces that follow each other down the line."""
-    closed = "A ring closes the line: here the last worker is no neighbour of the first"
+    closed = "A ring closes the line: here the last worker is not a neighbour of the first"
     refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
     conforms(exchange, ps.AllReduce, "Line()")
     for workers in (1, 2, 3, 4, *map(int, rng.integers(5, 10, size=3))):
@@ -85,7 +85,7 @@ def _turn(values: Array, hops: "tuple[ps.Hop, ...]") -> Array:
     after = values.copy()
     for rank, hop in enumerate(hops):
         if hop.to is not None:
-            refuse_if(abs(hop.to - rank) != 1, f"rank {rank} sends to {hop.to}, which is no neighbour.")
+            refuse_if(abs(hop.to - rank) != 1, f"rank {rank} sends to {hop.to}, which is not a neighbour.")
             deaf = hops[hop.to].source != rank
             refuse_if(deaf, f"rank {rank} sends to {hop.to}, which does not listen to it.")
         if hop.source is not None:

@@ -18,8 +18,8 @@ from minips.stage import Tensors, option
 class TreeInPieces(ps.AllReduce):
     """Up a tree with two children at each node, and down again, in pieces that follow each other.
 
-    The children of rank r are 2r + 1 and 2r + 2. In one hop of two a node takes in a piece of its first child, in the
-    other one a piece of its second. Source: Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth
+    The children of rank r are 2r + 1 and 2r + 2. In one hop of two a node takes in a piece from its first child, in
+    the other a piece from its second. Source: Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth
     broadcast, reduction and scan", section 2.
     """
 
@@ -78,7 +78,7 @@ class DownTheLine(ps.AllReduce):
 
     @abstractmethod
     def turn(self, place: int, t: int) -> tuple[int | None, int | None]:
-        """In turn t, the pieces that come to this place and that go on from it; None, or no piece's number, is none."""
+        """In turn t, the pieces that reach this place and that leave it; None, or a number without a piece, is none."""
 
     def schedule(self, rank: int, workers: int) -> list[ps.Hop]:
         last = workers - 1

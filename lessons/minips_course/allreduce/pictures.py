@@ -36,8 +36,8 @@ def draw_schedules(exchanges: "Mapping[str, ps.AllReduce]", workers: int = 4) ->
 
 
 def draw_steps(predicted: Mapping[str, float], took: "Mapping[str, Array]", least: Mapping[str, float]) -> None:
-    """Two bars for each way: what its formula says, with a mark at the least where that is less, and what was measured
-    in each step, the median and the middle half.
+    """Two bars for each way: its formula, with a mark at the least time if that is less, and the measured steps, their
+    median and their middle half.
     """
     ax = pyplot.subplots(figsize=(7.4, 3.4), layout="constrained")[1]
     for row, way in enumerate(predicted):
@@ -70,7 +70,7 @@ def draw_costs(
     measured: "Mapping[str, Mapping[float, Array]]",
     label: str,
 ) -> None:
-    """A line for each way, a band below it down to the least time, and marks at the medians of what was measured."""
+    """A line for each way, a band below it down to the least time, and marks at the measured medians."""
     ax = pyplot.subplots(figsize=(7.6, 4.2), layout="constrained")[1]
     for way, look in zip(most, (*LOOKS, MARK), strict=False):
         ax.plot(over, 1e3 * most[way], color=look.colour, linestyle=look.dash)

@@ -15,7 +15,7 @@ WAIT_S = 5.0
 
 
 class Member:
-    """A rank of a group whose ranks are threads, for the checks: as `ranks.Group`, without torch."""
+    """A rank of a group whose ranks are threads, for the checks: like `ranks.Group`, without torch."""
 
     def __init__(self, rank: int, shared: "list[Array | None]", barrier: threading.Barrier, bucket: int) -> None:
         self.size, self.bucket, self.sent = len(shared), bucket, 0
@@ -29,7 +29,7 @@ class Member:
         self._barrier.wait()
         given = [one for one in self._shared if one is not None]
         self._barrier.wait()
-        refuse_if(len({(one.shape, one.dtype) for one in given}) > 1, "the ranks hand over arrays of other kinds.")
+        refuse_if(len({(one.shape, one.dtype) for one in given}) > 1, "the ranks hand over arrays of different kinds.")
         with np.errstate(over="ignore"):
             total = np.zeros_like(mine)
             for one in given:
@@ -62,9 +62,9 @@ def together(calls: list[Callable[[Array, Member], Array]], gradients: list[Arra
 
 @asks(
     "ddp.1",
-    'Half of the bytes: float16, whose name in NumPy is "f2". And what comes back has to be a float32 again.',
+    'Half of the bytes: float16, whose name in NumPy is "f2". And the result has to be float32 again.',
     "all_reduce sums in the type that it is given. Where does a sum of several ranks leave float16's range, 65,504?",
-    "Three things in this order: make the part of the mean that is this rank's, in fewer bits; sum; widen.",
+    "Three things in this order: make this rank's part of the mean, in fewer bits; sum; widen.",
 )
 def half(hook: Any, rng: np.random.Generator) -> str:
     """Write a hook that hands over float16, and returns the mean over the ranks in float32."""
@@ -80,7 +80,10 @@ def half(hook: Any, rng: np.random.Generator) -> str:
             refuse_if(sent > 2 * size, f"a rank hands over {sent} bytes; {2 * size} are asked for.")
             mean = np.mean(before, axis=0, dtype=float)
             for got in means:
-                refuse_if(not isinstance(got, np.ndarray) or got.dtype != np.float32, "it returns no array of float32.")
+                refuse_if(
+                    not isinstance(got, np.ndarray) or got.dtype != np.float32,
+                    "it does not return an array of float32.",
+                )
                 refuse_if(got.shape != mean.shape, f"it returns an array of the shape {got.shape}.")
                 off = float(np.abs(got - mean).max())
                 refuse_if(not off <= 2e-3 * scale, f"the mean is off by {off:.2g}.")
@@ -92,12 +95,12 @@ def half(hook: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "ddp.2",
-    "What is quantized is the gradient plus what was held. What is held next is that minus what was sent.",
+    "Quantize the gradient plus the held values. Then hold that sum minus the values sent.",
     "DDP calls the hook for each bucket. group.bucket is its number, and buckets have lengths of their own.",
     "self.held.get(group.bucket, 0) before the call, and one line that sets self.held[group.bucket] after it.",
 )
 def remembers(cls: Any, rng: np.random.Generator) -> str:
-    """Give a hook a memory: what a rank did not send is added to its next gradient of the same bucket."""
+    """Give a hook a memory: values that a rank did not send are added to its next gradient of the same bucket."""
     refuse_if(not isinstance(cls, type) or not hasattr(cls, "coarse"), f"Expected your class Remembers, got {cls!r}.")
     ranks, sizes = int(rng.integers(2, 4)), [int(size) for size in rng.permutation([30, 50, 70])]
     hooks, held = [cls() for _ in range(ranks)], [dict[int, Array]() for _ in range(ranks)]
@@ -112,4 +115,4 @@ def remembers(cls: Any, rng: np.random.Generator) -> str:
                 means, _ = together(hooks, gradients, bucket)
                 off = float(np.abs(means[0] - np.mean(sent, axis=0)).max())
                 refuse_if(not off <= 1e-5, f"the mean is off by {off:.2g} from that of error feedback.")
-    return "In each bucket, what was not sent is added to the next gradient."
+    return "In each bucket, values not sent are added to the next gradient."

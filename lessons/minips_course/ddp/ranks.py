@@ -1,4 +1,4 @@
-"""Two processes in a group of torch.distributed, where torch is there, and what a lesson lets them do."""
+"""Two processes in a group of torch.distributed, if torch is installed, and the work that a lesson gives them."""
 
 import os
 import sys
@@ -29,8 +29,8 @@ KEY = "ddp.torch"
 
 
 class Ranks:
-    """Two processes, rank 0 and rank 1, that call functions with the same arguments; what came of them elsewhere, where
-    torch is missing.
+    """Two processes, rank 0 and rank 1, that call functions with the same arguments. Without torch: recorded results
+    of such calls.
     """
 
     def __init__(self) -> None:
@@ -58,18 +58,18 @@ class Ranks:
                 child.send("work", what)
             self.values[name], _ = (self._supervisor.receive(child, "done", LIMIT_S) for child in self._children)
         if name not in self.values:
-            raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
+            raise ValueError(f"torch is not here, and nothing was recorded for {name!r}.")
         return self.values[name]
 
     def close(self) -> None:
-        """End the processes, and keep what came of the calls, where that is asked for."""
+        """End the processes, and keep the results of the calls, if that is asked for."""
         self._stack.close()
         if self.here:
             record(KEY, self.values)
 
 
 def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
-    """A rank: joins the other, and calls what it is told to."""
+    """A rank: joins the other, and makes the calls that it is told to."""
     import torch
     import torch.distributed as dist
 
@@ -206,9 +206,9 @@ def ladder(
     steps: int = 6,
     batch: int = 512,
 ) -> dict[str, Any]:
-    """Of each way: the shortest wait in each turn from the last gradient to the end of the step; of the last step the
-    milliseconds from its start at which its gradients were ready and its all-reduces began and ended, and their bytes;
-    the largest error of its mean gradient. The ways are those of `WAYS`, or DDP with buckets of so many megabytes.
+    """For each way: by turn, the shortest wait from the last gradient to the end of the step; for the last step, the
+    milliseconds from its start until each gradient was ready and each all-reduce began and ended, and its bytes; the
+    largest error of the mean gradient. The ways are those of `WAYS`, or DDP with buckets of so many megabytes.
     """
     import torch
     import torch.distributed as dist
@@ -253,7 +253,7 @@ def ladder(
 
 
 class Group:
-    """The ranks, for a hook of one's own: how many they are, and the sum of what each hands over."""
+    """The ranks, for a hook of one's own: their number, and the sum of their arrays."""
 
     def __init__(self, bucket: int = 0) -> None:
         import torch.distributed as dist
@@ -289,7 +289,7 @@ def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 
 def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
-    """By its name, what makes the state and the hook of a run."""
+    """By the name of a hook, the function that makes a run's state and hook."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     from minips.torch import codec_hook
@@ -312,8 +312,8 @@ def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
 
 
 def learn(steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = None) -> dict[str, Any]:
-    """Of each hook, or of one's own alone: the share of the gradients' bytes that a rank handed over, and the accuracy
-    of each seed. All begin at the same parameters, with the same batches.
+    """For each hook, or for one's own alone: the share of the gradients' bytes that a rank handed over, and the
+    accuracy of each seed. All begin at the same parameters, with the same batches.
     """
     import torch.distributed as dist
 
@@ -358,7 +358,7 @@ def _learnt(state: Any, hook: Any, steps: int, seed: int) -> tuple[float, int]:
 
 
 def _counting(collective: Callable[..., Any], sent: list[int]) -> Callable[..., Any]:
-    """A collective that notes the bytes of what it is given."""
+    """The collective, which also notes the bytes of its argument."""
 
     def counted(*given: Any, **options: Any) -> Any:
         sent.append(given[-1].nbytes)
