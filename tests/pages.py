@@ -79,7 +79,8 @@ def anchors(page: str) -> frozenset[str]:
     if page.endswith(".ipynb"):
         cells = json.loads(text(page))["cells"]
         words = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        return frozenset(one.replace(" ", "-") for one in re.findall(r"^#+ (.+)$", words, re.MULTILINE))
+        shown = words.replace("`", "")  # an anchor has a heading's text, not its marks for code
+        return frozenset(one.replace(" ", "-") for one in re.findall(r"^#+ (.+)$", shown, re.MULTILINE))
     return frozenset(map(anchor, headings(page)))
 
 
