@@ -137,7 +137,7 @@ def test_a_kernel_that_is_not_installed_is_named(tmp_path: Path, capsys: pytest.
     nbformat.write(book, path)
     assert cli.main(["check", "train.3", path]) == 1
     assert capsys.readouterr().err == (
-        f"minips: {path} wants the kernel 'my-own', which is not installed here. Choose another in JupyterLab and save "
+        f"minips: {path} needs the kernel 'my-own', which is not installed here. Choose another in JupyterLab and save "
         "it.\n"
     )
 

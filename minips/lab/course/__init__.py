@@ -1,6 +1,6 @@
 """The machinery of courses: predictions, exercises, sentences and quizzes by key, the learner's progress and copies.
 
-A course is a package of its own, see `courses`. The tables of what it asks are filled when they are first asked for.
+A course is a package of its own, see `courses`. Its tables are filled when they are first used.
 """
 
 from importlib import import_module

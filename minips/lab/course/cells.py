@@ -1,12 +1,12 @@
-"""Cells of a lesson, but for its predictions: a sentence that a run completes, an answer in words, a quiz at the end.
+"""A lesson's cells except its predictions: a sentence that a run completes, an answer in words, a quiz at the end.
 
     lab.say("trust.4", spread=max(spread))  # a number stands in a lesson's prose because a cell put it there
     lab.answer("trust.1", table)            # shows the table and the task, and a box to write in
     lab.quiz("trust")                       # five questions, each answer explained, right or wrong
 
-Sentences, tasks and questions are kept with the lesson, in its course. Where a run does not bear a sentence
-out, it says so, with the figure that was measured and the one that was expected, and the lesson goes on. In unattended
-runs an answer is an example, which says that it is one, and the quiz is text.
+Sentences, tasks and questions are kept with the lesson, in its course. If a run contradicts a sentence, it
+says so, with the measured and the expected figure, and the lesson goes on. In unattended runs an answer is an example,
+marked as one, and the quiz is text.
 """
 
 import re
@@ -22,7 +22,7 @@ from minips.lab.style import STYLE, WIDE
 
 
 class Said:
-    """A sentence that a run has completed; ``holds`` is False where it came out otherwise than expected."""
+    """A sentence that a run has completed; ``holds`` is False if it came out otherwise than expected."""
 
     def __init__(self, text: str, holds: bool) -> None:
         self.text, self.holds = text, holds
@@ -40,7 +40,7 @@ def say(key: str, **values: Any) -> None:
 
 
 class Answer:
-    """The box of an answer. What was written last counts, and is kept for the report."""
+    """The box for an answer. The last text counts, and is kept for the report."""
 
     def __init__(self, prompt: Prompt, table: str) -> None:
         self.prompt, self.table = prompt, table
@@ -61,7 +61,7 @@ class Answer:
         self.panel.add_class("minips-panel")
 
     def keep(self) -> None:
-        """Note the text; what is shorter than two sentences is kept, too, and said to be."""
+        """Note the text. One shorter than two sentences is kept, too, with a remark."""
         text = self.text.value.strip()
         if not text:
             self.note.value = "There is nothing to keep yet."
@@ -72,7 +72,7 @@ class Answer:
 
 
 def answer(key: str, table: Any) -> None:
-    """Show ``table``, what was measured, and the task of this key with a box for the answer."""
+    """Show ``table``, the measurements, and the task of this key with a box for the answer."""
     prompt = find("prompt", PROMPTS, key)
     if isinstance(table, str):
         print(table)

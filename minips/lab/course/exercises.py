@@ -1,8 +1,8 @@
 """The exercises of the lessons: what each one asks, how an answer is checked, and hints in steps.
 
 A check tries an answer on inputs that it draws anew each time, so that nothing passes by accident. It raises `Refused`
-with what failed and, by `case`, on which input; `check` makes a `Verdict` of that, and never stops a notebook. What
-does not come to its end is stopped after `LIMIT_S`.
+with what failed and, by `case`, on which input; `check` turns that into a `Verdict`, and never stops a notebook. A
+check that does not end is stopped after `LIMIT_S`.
 """
 
 import html
@@ -52,14 +52,14 @@ class Exercise(NamedTuple):
 
 
 Test = Callable[[Any, np.random.Generator], str]
-"""Checks an answer on inputs drawn from the generator, and returns what to say of a good one."""
+"""Checks an answer on inputs drawn from the generator, and returns the words for a good one."""
 
 EXERCISES: dict[str, Exercise] = {}
 _hinted: dict[str, int] = {}
 
 
 class Verdict:
-    """The result of a check. True where the exercise is done."""
+    """The result of a check. True if the exercise is done."""
 
     def __init__(self, key: str, passed: bool, words: str) -> None:
         self.key, self.passed, self.words = key, passed, words
@@ -112,12 +112,12 @@ def done(key: str, words: str) -> Verdict:
 
 
 class TooLong(BaseException):
-    """Past an answer's own ``except Exception``."""
+    """A time-out that passes an answer's own ``except Exception``."""
 
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Raise `TooLong` in the main thread after `LIMIT_S`, where the system has such an alarm."""
+    """Raise `TooLong` in the main thread after `LIMIT_S`, if the system has such an alarm."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -177,7 +177,7 @@ def asks(key: str, *hints: str) -> Callable[[Test], Test]:
 
 
 def refuse_if(failed: Any, words: str) -> None:
-    """Refused, with these words, where ``failed``."""
+    """Refuse with these words if ``failed``."""
     if failed:
         raise Refused(words)
 
@@ -195,7 +195,7 @@ def case(what: str) -> Iterator[None]:
 
 @contextmanager
 def raising(kind: type[Exception]) -> Iterator[None]:
-    """Refused where what stands within raises nothing, or another error than one of this ``kind``."""
+    """Refuse a block that raises nothing, or an error of another ``kind``."""
     try:
         yield
     except kind:
@@ -206,25 +206,25 @@ def raising(kind: type[Exception]) -> Iterator[None]:
 
 
 def number(got: Any) -> float:
-    """An answer's value as a float; Refused where it is no single number."""
+    """An answer's value as a float; Refused if it is not a single number."""
     if not isinstance(got, int | float | np.number | np.ndarray) or np.ndim(got):
         raise Refused(f"it returned {got!r}; expected a number.")
     return float(got)
 
 
 def equals(got: Any, wanted: float, unit: str = "") -> None:
-    """Refused where an answer returned something else than the number ``wanted``, but for rounding."""
+    """Refuse an answer other than the number ``wanted``, but for rounding."""
     near = math.isclose(number(got), wanted, rel_tol=1e-9)
     refuse_if(not near, f"it returned {float(got):.9g}{unit}, expected {wanted:.9g}{unit}.")
 
 
 def distance(got: Tensors, wanted: Tensors) -> float:
-    """The largest difference of two values; NaN where there is one."""
+    """The largest difference of two values; NaN if there is one."""
     return float(np.max([np.abs(got[name] - x).max() for name, x in wanted.items()]))
 
 
 def unaided(function: Any, *arguments: float) -> Any:
-    """The function's result; Refused where it calls a function of minips, by whatever name."""
+    """The function's result; Refused if it calls a function of minips, by whatever name."""
     ours = _ours()
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
@@ -240,13 +240,13 @@ def unaided(function: Any, *arguments: float) -> Any:
 
 
 def are_two(pair: Any, first: str, second: str) -> None:
-    """Refused where ``pair`` is not a pair of functions."""
+    """Refuse a ``pair`` that is not two functions."""
     if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(callable, pair))):
         raise Refused(f"Expected the pair ({first}, {second}), got {pair!r}.")
 
 
 def round_trip(pair: Any, name: str, array: Array) -> int:
-    """The bytes that ``pair[0]``, called ``name``, makes of an array, and of which ``pair[1]`` makes the same again."""
+    """The number of bytes that ``pair[0]``, called ``name``, makes from an array; ``pair[1]`` must turn them back."""
     before = array.copy()
     data = pair[0](array)
     refuse_if(not isinstance(data, bytes | bytearray), f"{name} returned a {type(data).__name__}, not bytes.")
@@ -258,14 +258,14 @@ def round_trip(pair: Any, name: str, array: Array) -> int:
 
 
 def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
-    """Refused where ``thing`` is no stage of this kind, or is one of minips' own."""
+    """Refuse a ``thing`` that is not a stage of this kind, or is one of minips' own."""
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
     ours = tuple(f"{package}." for package in ("minips", *installed()))
     refuse_if(type(thing).__module__.startswith(ours), f"{thing!r} is minips' own. Write yours.")
 
 
 def keeps(contract: Callable[..., None], thing: Any, **options: Any) -> None:
-    """Refused where ``thing`` breaks a contract of `minips.testing`."""
+    """Refuse a ``thing`` that breaks a contract of `minips.testing`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # values that a contract cannot compare: an exercise does
@@ -275,13 +275,13 @@ def keeps(contract: Callable[..., None], thing: Any, **options: Any) -> None:
 
 
 def conforms(thing: Any, kind: type[ps.Stage], example: str) -> None:
-    """Refused where ``thing`` is no stage of this kind, is one of minips' own, or breaks the contract of its kind."""
+    """Refuse a ``thing`` that is not a stage of this kind, is one of minips' own, or breaks its kind's contract."""
     is_own(thing, kind, example)
     keeps(check_contract, thing)
 
 
 def trains(codec: ps.Codec, rng: np.random.Generator) -> None:
-    """Refused where two spawned workers that use ``codec`` end with other parameters than with the default codec."""
+    """Refuse a ``codec`` with which two spawned workers end with other parameters than with the default one."""
     problem, seed = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, features=6, classes=3)), drawn_seed(rng)
     run = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed, push=codec, pull=codec), engine=ps.Processes())
     wanted = ps.train(problem, ps.Config(workers=2, steps=5, seed=seed), engine=ps.Threads())

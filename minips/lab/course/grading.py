@@ -23,7 +23,7 @@ from minips.lab.course.questions import full_key
 CELL_S = 120
 """How long one cell may take."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""What ends a check early."""
+"""The signals that end a check early."""
 ASK = """import json as _json
 from minips.lab.course.exercises import VERDICTS as _verdicts
 print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!r} in _verdicts else None))"""
@@ -32,7 +32,7 @@ print(_json.dumps([_verdicts[{key!r}].passed, _verdicts[{key!r}].words] if {key!
 
 class _Client(NotebookClient):
     """Runs a notebook, and is cancelled by Ctrl-C and SIGTERM, which ends the kernel in order. nbclient's own handlers
-    take the kernel from under what waits for it, which then fails in many ways.
+    stop the kernel while other code waits for it, which then fails in many ways.
     """
 
     stopped_by: int | None = None
@@ -54,7 +54,7 @@ class _Client(NotebookClient):
 
 
 def with_a_kernel(call: Callable[..., object], **options: Any) -> None:
-    """Make a call that starts a kernel. Once more where the kernel died before it could answer: another process may
+    """Make a call that starts a kernel, and repeat it if the kernel died before it could answer: another process may
     have taken a port that was free when the kernel was started.
     """
     try:
@@ -68,8 +68,8 @@ def with_a_kernel(call: Callable[..., object], **options: Any) -> None:
 def grade(key: str, path: Path) -> Verdict:
     """The verdict of ``lab.check(key, …)`` in the notebook at ``path``; predictions answer themselves there.
 
-    ValueError where there is no such exercise, no notebook, or no such check in it; RuntimeError where the
-    notebook's kernel is not installed, or a cell stopped the check from being reached. A pass is noted nowhere: the
+    ValueError if there is no such exercise, no notebook, or no such check in it; RuntimeError if the notebook's
+    kernel is not installed, or the run did not reach the check. A pass is noted nowhere: the
     notebook may be another's.
     """
     key = exercise(key).key
@@ -96,7 +96,7 @@ def grade(key: str, path: Path) -> Verdict:
         raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None
     except NoSuchKernel as error:
         raise RuntimeError(
-            f"{path} wants the kernel {error.name!r}, which is not installed here. Choose another in JupyterLab and "
+            f"{path} needs the kernel {error.name!r}, which is not installed here. Choose another in JupyterLab and "
             "save it."
         ) from None
     except (asyncio.CancelledError, DeadKernelError):

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 SHARE = 0.95
-"""The part of all such intervals that contain the true mean, where the values are drawn from a normal distribution."""
+"""The share of such intervals that contain the true mean, if the values are drawn from a normal distribution."""
 
 
 class Interval(NamedTuple):
-    """A mean, and half the length of the interval around it; arrays where there are several means."""
+    """A mean, and half the length of the interval around it; arrays if there are several means."""
 
     mean: float
     half: float
@@ -29,6 +29,6 @@ def interval(values: ArrayLike) -> Interval:
 
     x: Any = np.asarray(values, float)
     if x.ndim == 0 or len(x) < 2:
-        raise ValueError(f"An interval wants two values or more; got {values!r}.")
+        raise ValueError(f"An interval needs two values or more; got {values!r}.")
     t = float(stdtrit(len(x) - 1, (1 + SHARE) / 2))
     return Interval(x.mean(axis=0), t * x.std(axis=0, ddof=1) / len(x) ** 0.5)

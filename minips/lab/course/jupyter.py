@@ -12,15 +12,15 @@ from pathlib import Path
 FLAGS = ("--no-browser", "--allow-root", "--debug")
 """JupyterLab's options that take no value."""
 FIRST_PORT, PORTS = 8888, 50
-"""Where a free port is looked for, and how many are tried."""
+"""The first port that is tried, and the number of ports that are."""
 SETTINGS = Path(__file__).with_name("settings")
-"""A folder of JupyterLab's settings: without an answer of the user, its question whether to fetch news is answered no.
-The question would cover the lesson, and is asked even where ``LabApp.news_url`` is None.
+"""A folder of JupyterLab's settings, which answer no to its question whether to fetch news, unless the user has. The
+question would cover the lesson, and is asked even if ``LabApp.news_url`` is None.
 """
 
 
 def checked(options: Sequence[str]) -> list[str]:
-    """Options for JupyterLab. ValueError where one is not ``--option=value``: its value would be the folder's name."""
+    """Options for JupyterLab. ValueError if one is not ``--option=value``: its value would be the folder's name."""
     for option in options:
         if not (option in FLAGS or (option.startswith("--") and "=" in option)):
             raise ValueError(
@@ -30,7 +30,7 @@ def checked(options: Sequence[str]) -> list[str]:
 
 
 def free_port(wanted: int | None) -> int:
-    """The port that is wanted, or the first free one. OSError where it is taken, or not for this user."""
+    """The wanted port, or the first free one. OSError if it is taken, or not allowed for this user."""
     why = ""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket() as probe:
@@ -68,9 +68,7 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
     port = free_port(port)
     token = os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
     if getattr(os, "geteuid", lambda: 1)() == 0 and "--allow-root" not in options:
-        print(
-            "You are root, as whom JupyterLab starts only where it is told to: minips lab --allow-root", file=sys.stderr
-        )
+        print("You are root. JupyterLab starts as root only if it is told to: minips lab --allow-root", file=sys.stderr)
     else:
         print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
         print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)

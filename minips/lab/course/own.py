@@ -10,13 +10,13 @@
 
 A `Server` has ``params``, and ``handle(worker, message)``, which returns the answers to send: pairs of a worker and an
 answer. Messages and answers are pairs of a kind and named arrays: ``push`` and ``pull``; ``applied``, ``params`` and
-``error``. What else it may have are static methods: ``pack`` and ``unpack`` (bytes of named arrays, and back),
+``error``. It may also have static methods: ``pack`` and ``unpack`` (bytes of named arrays, and back),
 ``encode`` and ``decode`` (a quantizer), ``compensate`` and ``remember`` (a worker's memory). With ``staleness`` it
-makes no rounds: it applies each push on arrival, and answers late where a worker is too far ahead.
+makes no rounds: it applies each push on arrival, and answers late if a worker is too far ahead.
 
 ``server.py`` has a section for each lesson in which the server grows, under a comment with the lesson's word, in
-their order; so has the given server, ``given_server.py`` in the course's package. A class is taken as far as the
-lessons before the one that asks, if it passes their checks, which `grows` adds.
+their order; so has the given server, ``given_server.py`` in the course's package. `own` takes a class as far as
+the lessons before the one that asks, if it passes their checks, which `grows` adds.
 """
 
 import dis
@@ -52,14 +52,14 @@ FILE = "server.py"
 WAIT_S = 20.0
 """A worker's longest wait for an answer."""
 BATCH = 32
-"""Rows of a worker's step, where its shard has so many."""
+"""Rows of a worker's step, if its shard has so many."""
 
 Check = Callable[[type, np.random.Generator], None]
 
 
 class Growth(NamedTuple):
     """A lesson in which the server grows: the name by which its class is known, the check of such a class, and the
-    later lesson up to which the check holds, where one makes it void.
+    later lesson that makes the check void, if there is one.
     """
 
     name: str
@@ -82,11 +82,11 @@ def grows(lesson: str, name: str, until: str | None = None) -> Callable[[Check],
 
 
 def given() -> Path:
-    """The file of the given server, of a course that has one. ValueError where none has."""
+    """The file of the given server, of a course that has one. ValueError if none has."""
     for folder in folders():
         if (path := folder / "given_server.py").is_file():
             return path
-    raise ValueError("No course that is installed has a server that grows: there is no given_server.py in its package.")
+    raise ValueError("No installed course has a server that grows: there is no given_server.py in its package.")
 
 
 @dataclass
@@ -95,7 +95,7 @@ class OwnRun:
 
     params: Tensors
     accuracy: float
-    """On held-out rows, where the problem has some."""
+    """On held-out rows, if the problem has some."""
     bytes_sent: int
     """Of all pushes."""
     log: list[tuple[int, str]]
@@ -105,8 +105,8 @@ class OwnRun:
 
 
 def own(name: str, lesson: str) -> type:
-    """The learner's class from ``server.py`` as of the lessons before this one, where it passes their checks; else the
-    given one. It prints which. ValueError for another name, and for a lesson that there is not.
+    """The learner's class from ``server.py`` as of the lessons before this one, if it passes their checks; else the
+    given one. It prints which. ValueError for another name, and for an unknown lesson.
     """
     if name != "server":
         raise ValueError(f'There is no {name!r} of your own; there is "server".')
@@ -130,8 +130,8 @@ def own(name: str, lesson: str) -> type:
 def keep(cls: type) -> None:
     """Write a class that passes its lesson's check to ``server.py``, in the section of that lesson.
 
-    Lessons that are missing before it get the given sections. ValueError where it has none of the names by which such a
-    class is known, or uses what only the notebook has.
+    Missing lessons before it get the given sections. ValueError if it has none of the names by which such a class is
+    known, or uses something that only the notebook has.
     """
     sections = _sections(given())
     word = next((word for word, growth in reversed(GROWTH.items()) if growth.name in vars(cls)), None)
@@ -176,7 +176,7 @@ def _heads(text: str) -> Iterator[tuple[str, re.Match[str]]]:
 
 
 def _place(lesson: str) -> int:
-    """A lesson's place in the course. ValueError where there is no such lesson."""
+    """A lesson's place in the course. ValueError if there is no such lesson."""
     word, words = full_key(lesson), chosen().lessons
     if word not in words:
         raise ValueError(f"There is no lesson {lesson!r}. {suggestion(word, words)}")
@@ -184,7 +184,7 @@ def _place(lesson: str) -> int:
 
 
 def load(path: Path, lesson: str) -> type:
-    """The last class of the sections before this lesson. ValueError where there is none."""
+    """The last class of the sections before this lesson. ValueError if there is none."""
     text = path.read_text(encoding="utf-8")
     place = _place(lesson)
     cut = next((head.start() for word, head in _heads(text) if _place(word) >= place), None)
@@ -197,7 +197,7 @@ def load(path: Path, lesson: str) -> type:
 
 
 def _imports(cls: type) -> list[str]:
-    """The import lines of what the methods of a class use. ValueError where something stands in the notebook alone."""
+    """The import lines that the methods of a class need. ValueError for something that only the notebook has."""
     lines: set[str] = set()
     for member in vars(cls).values():
         function = getattr(member, "__func__", member)
@@ -250,9 +250,9 @@ def train_own(
     """Train with a server of this class: a thread for it and for each worker, pipes between them.
 
     Each worker makes so many steps; with ``delays`` a step computes for at least as long as they say. RuntimeError
-    where the server or a worker stopped with an error, or an answer did not come within 20 seconds.
+    if the server or a worker stopped with an error, or an answer did not come within 20 seconds.
     """
-    from multiprocessing import Pipe  # not everywhere does it work
+    from multiprocessing import Pipe  # it does not work everywhere
 
     server, sent = cls(problem.init(np.random.default_rng(seed)), workers, lr), [0] * workers
     log: list[tuple[int, str]] = []

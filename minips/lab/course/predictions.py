@@ -4,14 +4,14 @@
 
     guess.require()                         # the next cell: skipped, with one line, until a prediction is in
     ...                                     # measure
-    guess.compare(share=lied_to / honest)   # decides which option came true, and shows it beside what was predicted
+    guess.compare(share=lied_to / honest)   # decides which option came true, and shows it beside the prediction
 
 Questions, and the rules that decide, are kept with the lesson, in its course. A prediction is final once it is
-made: in this kernel, in the next one, and where the cell is run again. In a notebook a cell that waits is no error, so
-that "Run all" goes on: the cell prints its question, and so does every later cell that uses what the skipped cell would
-have defined.
+made: in this kernel, in the next one, and if the cell is run again. In a notebook a cell that waits is not an error, so
+"Run all" goes on: the cell prints its question, and so does every later cell that uses a name that the skipped cell
+would have defined.
 
-With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, and nothing is said to be predicted.
+With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs) nothing waits, and no prediction is shown.
 """
 
 import ast
@@ -35,7 +35,7 @@ from minips.results.tables import html_rows
 MAKE, MADE = "This is my prediction", "It is made"
 """The button's text before and after."""
 _kept: dict[str, str] = {}
-"""What was predicted so far, by key: a cell that is run again does not forget, nor does a new kernel."""
+"""The predictions so far, by key: a cell that is run again does not forget, nor does a new kernel."""
 
 
 class PredictFirstError(Exception):
@@ -89,7 +89,7 @@ class Guess:
         return f"This cell waits for your prediction: {self.question.text}"
 
     def commit(self) -> None:
-        """Make the chosen answer the prediction, for good. ValueError where none is chosen."""
+        """Make the chosen answer the prediction, for good. ValueError if none is chosen."""
         if self.value is None:
             if not self._fits(chosen := self._chosen()):
                 choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
@@ -106,7 +106,7 @@ class Guess:
             raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
     def compare(self, **values: Any) -> "GuessedAndMeasured":
-        """The prediction beside what came of the measured ``values``, and why; `settled` says what it raises."""
+        """The prediction beside the outcome of the measured ``values``, and why; it raises what `settled` does."""
         self.require()
         predicted = None if self.unattended else self.value
         result = GuessedAndMeasured(self.question, predicted, settled(self.question, **values))
@@ -149,7 +149,7 @@ class Guess:
 
 @dataclass(repr=False)
 class GuessedAndMeasured:
-    """The prediction, where one was asked for, beside the outcome of the run."""
+    """The prediction, if one was asked for, beside the outcome of the run."""
 
     question: Question | Estimate
     predicted: str | None
@@ -157,11 +157,11 @@ class GuessedAndMeasured:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the prediction, in words; nothing where none was asked for."""
+        """The verdict on the prediction, in words; nothing if none was asked for."""
         return "" if self.predicted is None else self.question.score(self.predicted, self.outcome.measured)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Question, prediction, measurement and what to make of them."""
+        """Question, prediction, measurement, verdict and reason."""
         unit = "" if isinstance(self.question, Question) else f" {self.question.unit}"
         rows = [("Question", self.question.text)]
         if self.predicted is not None:
@@ -187,7 +187,7 @@ class GuessedAndMeasured:
 class _Lock(ast.NodeTransformer):
     """Part of IPython's way from a cell's text to its code: a cell that has to wait becomes one that prints why.
 
-    It waits where it calls ``require`` of a prediction that is not in, or uses a name that such a cell would have
+    It waits if it calls ``require`` of a prediction that is not in, or uses a name that such a cell would have
     defined.
     """
 
@@ -223,7 +223,7 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
     reads: set[str] = set()
     binds: set[str] = set()
     codes: list[CodeType] = []
-    with suppress(SyntaxError):  # of which IPython will tell
+    with suppress(SyntaxError):  # IPython will report it
         codes.append(compile(cell, "a cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
     for code in codes:  # followed by those of the functions and classes in it
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]

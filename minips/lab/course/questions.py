@@ -2,9 +2,9 @@
 ``lab.predict("trust.1")`` in the notebook, ``sentence("trust.3", …)`` is ``lab.say("trust.3", …)``, and so on.
 
 A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
-by which the run says which one came true, and a reason of its own. The `Expected` one is that from which the lesson's
-text goes on. Where a run on somebody's machine comes out otherwise, the lesson shows both and goes on; an unattended
-run ends with a `Disagreement`, unless the question is timed: seconds are the machine's affair.
+which says if it came true, and a reason of its own. The lesson's text goes on from the `Expected` one. If a run on
+somebody's machine comes out otherwise, the lesson shows both and goes on; an unattended run ends with a `Disagreement`,
+unless the question is timed: seconds depend on the machine.
 """
 
 import html
@@ -21,7 +21,7 @@ from minips.lab.course.courses import installed, numbers
 from minips.words import suggestion
 
 NONE = "none of these"
-"""The outcome where no rule holds, or where a value is NaN."""
+"""The outcome if no rule holds, or if a value is NaN."""
 RIGHT, NEAR = 1.25, 2.0
 """A number that was predicted is right, or near, up to this ratio of the larger to the smaller."""
 
@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One that can be predicted, the rule over the measured values by which it comes true, and why it would."""
+    """A possible prediction, the rule over the measured values by which it comes true, and the reason."""
 
     text: str
     rule: Callable[..., Any]
@@ -55,7 +55,7 @@ class Expected(Option):
 
 @dataclass(frozen=True)
 class Question:
-    """One with options. ``otherwise`` is said where none comes true."""
+    """A question with options. ``otherwise`` is said if none comes true."""
 
     key: str
     text: str
@@ -75,7 +75,7 @@ class Question:
         return tuple(seeds.options(self.text).permutation([choice.text for choice in self.choices]).tolist())
 
     def outcome(self, **values: Any) -> Outcome:
-        """The option that came true. ValueError where two did, unless somebody is there, who sees the first."""
+        """The option that came true; the first of several, which are a ValueError in an unattended run."""
         true = [] if _has_nan(values) else [choice for choice in self.choices if choice.rule(**values)]
         if len(true) > 1 and state.autoplay():
             raise ValueError(f"{self.key}: {', '.join(repr(one.text) for one in true)} are all true of {values}.")
@@ -83,7 +83,7 @@ class Question:
         return Outcome(measured, because, None if measured == self.expected else self.expected)
 
     def agrees(self, predicted: str, measured: str) -> bool:
-        """True where the prediction came true."""
+        """True if the prediction came true."""
         return predicted == measured
 
     def score(self, predicted: str, measured: str) -> str:
@@ -93,7 +93,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One that is answered with a number and scored by its ratio to the measured one. The text goes on from a
+    """A question for a number, which is scored by its ratio to the measured one. The text goes on from a
     measurement within ``expected``, the least and the largest.
     """
 
@@ -106,7 +106,7 @@ class Estimate:
     timed: bool = False
 
     def outcome(self, **values: float) -> Outcome:
-        """The one value that was measured. ValueError where there is not one."""
+        """The outcome of the one measured value. ValueError if there is not exactly one."""
         if len(values) != 1:
             raise ValueError(f"{self.key} is compared with one value; got {', '.join(values) or 'none'}.")
         (value,), (least, largest) = values.values(), self.expected
@@ -118,7 +118,7 @@ class Estimate:
         return Outcome(measured, self.otherwise, f"{least:g} to {largest:g} {self.unit}")
 
     def agrees(self, predicted: str, measured: str) -> bool:
-        """True where the prediction is right by its ratio."""
+        """True if the prediction is right by its ratio."""
         return measured != NONE and _ratio(predicted, measured) <= RIGHT
 
     def score(self, predicted: str, measured: str) -> str:
@@ -131,8 +131,8 @@ class Estimate:
 
 
 class Sentence(NamedTuple):
-    """One that a run completes. ``expect`` is a Python expression over the values, on which the lesson goes on to
-    build; of a ``card`` the verdict is said as well: pass or fail.
+    """A sentence that a run completes. The lesson builds on ``expect``, a Python expression over the values; a
+    ``card`` says pass or fail as well.
     """
 
     key: str
@@ -206,7 +206,7 @@ def quiz(lesson: str, *items: Item) -> None:
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
     """The one of this key. ValueError names the known keys and the nearest."""
-    installed()  # which fill the tables
+    installed()  # this fills the tables
     full = full_key(key)
     if full not in known:
         raise ValueError(f"There is no {what} {key!r}. {suggestion(full, known)}")
@@ -225,7 +225,7 @@ def full_key(key: Any) -> str:
 
 
 def settled(asked: Question | Estimate, **values: Any) -> Outcome:
-    """The outcome of a run. Disagreement where an unattended one comes out otherwise than expected and is not timed."""
+    """The outcome of a run. Disagreement if an unattended one is not timed and comes out otherwise than expected."""
     outcome = asked.outcome(**values)
     if outcome.expected is not None and not asked.timed and state.autoplay():
         raise Disagreement(f"{asked.key}: expected {outcome.expected!r}, got {outcome.measured!r} of {_told(values)}.")
@@ -233,7 +233,7 @@ def settled(asked: Question | Estimate, **values: Any) -> Outcome:
 
 
 def completed(key: str, **values: Any) -> tuple[str, bool]:
-    """A sentence with the values in it, and whether what it expects holds; Disagreement as in `settled`."""
+    """A sentence with the values in it, and whether its expectation holds; Disagreement as in `settled`."""
     said = find("sentence", SENTENCES, key)
     names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
     holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
@@ -242,7 +242,7 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
     text = said.template.format(**values)
     if said.card:
         text += " Pass." if holds else " Fail."
-    return text if holds else f"{text} Expected was {said.expect}: here it came out otherwise.", holds
+    return text if holds else f"{text} Expected: {said.expect}. Here it came out otherwise.", holds
 
 
 def as_html(text: str) -> str:
@@ -251,7 +251,7 @@ def as_html(text: str) -> str:
 
 
 def _ratio(predicted: str, measured: str) -> float:
-    """The larger over the smaller of two numbers, each at the beginning of its text; infinite where one is none."""
+    """The larger over the smaller of two numbers, each at the start of its text; infinite if one is not a number."""
     try:
         one, other = (float(text.split()[0]) for text in (predicted, measured))
         return max(one / other, other / one)

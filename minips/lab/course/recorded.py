@@ -1,4 +1,4 @@
-"""Values of what a machine may lack, kept when the lessons were executed, with the machine and the date.
+"""Values that need what a machine may lack, kept from a run of the lessons, with the machine and the date.
 
 values = lab.recorded("lecture.torch")       # where torch is missing
 lab.record("lecture.torch", values)          # where it is there; written by `tests/execute_lessons.py` alone
@@ -20,7 +20,7 @@ def _file(key: str) -> Any:
 
 
 def record(key: str, values: dict[str, Any]) -> None:
-    """Keep values that JSON can hold, where ``MINIPS_RECORD=1`` says so; else nothing happens."""
+    """Keep values that JSON can hold, if ``MINIPS_RECORD=1`` is set; else do nothing."""
     if os.environ.get("MINIPS_RECORD") == "1":
         machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
         kept = {"machine": machine, "date": f"{datetime.date.today():%B %Y}", "values": values}
@@ -29,7 +29,7 @@ def record(key: str, values: dict[str, Any]) -> None:
 
 
 def recorded(key: str) -> dict[str, Any]:
-    """The values that were kept; it prints what is missing here, and where they come from. ValueError without any."""
+    """The kept values; it prints what is missing here, and where they come from. ValueError if there are none."""
     try:
         kept = json.loads(_file(key).read_text())
     except FileNotFoundError:
