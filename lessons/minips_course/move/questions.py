@@ -199,7 +199,7 @@ quiz(
         "How long do they take?",
         {
             "about as long as one call": "All of them wait at the same time, and a thread that waits needs no core.",
-            "about 16 times as long as one call": "That is without the pool: each waits for the one before.",
+            "about 16 times as long as one call": "That is the time without the pool: each waits for the one before.",
             "about 8 times as long, with two cores": "Cores count where threads compute. These wait.",
         },
     ),
@@ -216,8 +216,8 @@ quiz(
     Item(
         "A lecture calls Pyro relatively slow. What did this run say?",
         {
-            "it is slower than TCP, mostly for its serializer": "With MessagePack in place of serpent most of the "
-            "difference at 1 MB is gone. Pyro is then still slower than TCP.",
+            "it is slower than TCP, mostly because of its serializer": "With MessagePack in place of serpent most of "
+            "the difference at 1 MB is gone. Pyro is then still slower than TCP.",
             "it is not slow: only its serializer is": "With MessagePack its call takes longer than TCP's, too.",
             "it is slow, and its serializer does not matter": "serpent and MessagePack are far apart at 1 MB.",
         },
