@@ -233,7 +233,7 @@ def test_a_sentence_that_a_run_does_not_bear_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("MINIPS_AUTOPLAY")
     text, holds = completed(key, **values)
     assert not holds
-    assert f"Expected was {SENTENCES[key].expect}: here it came out otherwise." in text
+    assert f"Expected: {SENTENCES[key].expect}. Here it came out otherwise." in text
 
 
 @pytest.mark.parametrize("lesson_", QUIZZES)

@@ -222,10 +222,10 @@ class TestSay:
         monkeypatch.setenv("MINIPS_AUTOPLAY", autoplay)
         lab.say(key, share=0.52)
         said = capsys.readouterr().out
-        assert said == "B sent 52% of A's bytes. Expected was share < 0.2: here it came out otherwise.\n"
+        assert said == "B sent 52% of A's bytes. Expected: share < 0.2. Here it came out otherwise.\n"
 
     @pytest.mark.parametrize(
-        ("x", "said"), [(2, "It is 2. Pass."), (1, "It is 1. Fail. Expected was x > 1: here it came out otherwise.")]
+        ("x", "said"), [(2, "It is 2. Pass."), (1, "It is 1. Fail. Expected: x > 1. Here it came out otherwise.")]
     )
     def test_the_verdict_on_a_card_is_computed(self, x: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
         lab.say("train.93", x=x)

@@ -25,7 +25,7 @@ timed_question(
     Option(
         "about the same",
         lambda share: 0.8 <= share <= 1.25,
-        "What the ring saves in bytes, it lost in its six hops: each costs a latency, and time of the processor.",
+        "The ring lost its savings in bytes through its six hops: each costs a latency, and time of the processor.",
     ),
     Option(
         "clearly more",
@@ -70,7 +70,7 @@ sentence(
 
 timed_sentence(
     "allreduce.3",
-    "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
+    "A step, as a share of one server's: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
     "{ring[2]:.0%}), halving-doubling {halving[1]:.0%} ({halving[0]:.0%} to {halving[2]:.0%}), tree {tree[1]:.0%} "
     "({tree[0]:.0%} to {tree[2]:.0%}).",
     expect="ring[2] < 0.7 and halving[2] < 0.7 and ring[2] < tree[0]",
@@ -85,21 +85,21 @@ timed_sentence(
 
 timed_sentence(
     "allreduce.5",
-    "Of its formula's time, four servers take {four[1]:.0%} (the middle half: {four[0]:.0%} to {four[2]:.0%}), the "
-    "ring {ring[1]:.0%} ({ring[0]:.0%} to {ring[2]:.0%}).",
+    "Compared with their formulas, four servers take {four[1]:.0%} (the middle half: {four[0]:.0%} to {four[2]:.0%}), "
+    "the ring {ring[1]:.0%} ({ring[0]:.0%} to {ring[2]:.0%}).",
     expect="0.9 < four[1] < 1.6 and 0.9 < ring[1] < 1.4",
 )
 
 sentence(
     "allreduce.6",
-    "With 8 workers one server in two phases takes {phases:.1f} times as long as the ring, and {least:.1f} times at "
-    "the least.",
+    "With 8 workers one server in two phases takes {phases:.1f} times as long as the ring, and {least:.1f} times in "
+    "the best order.",
     expect="9 < phases < 9.3 and 5 < least < 5.3",
 )
 
 timed_sentence(
     "allreduce.7",
-    "Of one server's time a step takes: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
+    "A step, as a share of one server's: ring {ring[1]:.0%} (the middle half of five steps: {ring[0]:.0%} to "
     "{ring[2]:.0%}), tree {tree[1]:.0%} ({tree[0]:.0%} to {tree[2]:.0%}).",
     expect="ring[0] > tree[2] and tree[0] > 1.3",
 )
@@ -108,15 +108,15 @@ sentence(
     "allreduce.8",
     "64 workers, by the formulas: ring {ring[0]:.0f} latencies and {ring[1]:.2f} S/B, tree that sends everything "
     "{tree[0]:.0f} and {tree[1]:.0f}, tree in pieces {pieces[0]:.0f} and {pieces[1]:.2f}. (For 8 workers, 100 kB and "
-    "a thousandth of a second for each message by itself, {best:.0f} pieces would be the best number.)",
+    "a thousandth of a second for each message by itself, {best:.0f} pieces would be best.)",
     expect="ring[1] < 2 and 4 < pieces[1] < 6 and tree[1] == 12 and ring[0] > 10 * tree[0] == 10 * pieces[0] and "
     "14 < best < 22",
 )
 
 timed_sentence(
     "allreduce.9",
-    "Measured, of one server's time the ring takes {few[1]:.0%} with 8 kB (the middle half of four steps: {few[0]:.0%} "
-    "to {few[2]:.0%}) and {many[1]:.0%} with 100 kB ({many[0]:.0%} to {many[2]:.0%}).",
+    "Measured: the ring takes {few[1]:.0%} of one server's time with 8 kB (the middle half of four steps: "
+    "{few[0]:.0%} to {few[2]:.0%}) and {many[1]:.0%} with 100 kB ({many[0]:.0%} to {many[2]:.0%}).",
     expect="few[0] > 1 > many[2]",
 )
 
@@ -129,7 +129,7 @@ timed_sentence(
 
 timed_sentence(
     "allreduce.11",
-    "Measured, from four to eight workers the time grows by these factors (with the middle half): one server "
+    "Measured: from four to eight workers the time grows by these factors (with the middle half): one server "
     "{one[1]:.2f} ({one[0]:.2f} to {one[2]:.2f}), ring {ring[1]:.2f} ({ring[0]:.2f} to {ring[2]:.2f}), "
     "halving-doubling {halving[1]:.2f} ({halving[0]:.2f} to {halving[2]:.2f}), as many servers as workers {n[1]:.2f} "
     "({n[0]:.2f} to {n[2]:.2f}).",
@@ -145,8 +145,8 @@ timed_sentence(
 
 sentence(
     "allreduce.13",
-    "Accuracy with 32 bits: {whole:.1%} in the mean of 5 seeds. With 16 bits it is higher by {points:.1f} ± {half:.1f} "
-    "percentage points (paired by seed). Bytes: {share:.0%}, for headers do not shrink.",
+    "Accuracy with 32 bits: {whole:.1%}, the mean of 5 seeds. With 16 bits it is higher by {points:.1f} ± {half:.1f} "
+    "percentage points (paired by seed). Bytes: {share:.0%}, since headers do not shrink.",
     expect="abs(points) + half < 2 and share < 0.7",
 )
 
@@ -161,7 +161,7 @@ sentence("allreduce.15", "Zigzag takes {times:.1f} times as long, in virtual tim
 
 timed_sentence(
     "allreduce.16",
-    "Beside one pull of the neighbour's our pull takes {virtual[1]:.2f} times as long in virtual time and "
+    "Beside one pull of the neighbour, our pull takes {virtual[1]:.2f} times as long in virtual time and "
     "{emulated[1]:.2f} times as long over the emulated link (medians). Beside two: {virtual[2]:.2f} and "
     "{emulated[2]:.2f} times.",
     expect="1.8 < virtual[1] < 2.1 and 2.6 < virtual[2] < 3.1 and 1.3 < emulated[1] < 2.4 < emulated[2] < 5",
@@ -187,8 +187,8 @@ quiz(
         "A ring of eight workers. How many bytes does each of them send in a step?",
         {
             "1.75 S, all to one neighbour": "14 hops, each with a piece of S/8: 2 · 7/8 · S.",
-            "7 S, once to each of the others": "A worker sends pieces, and to one neighbour only. What it passes on "
-            "was added up on the way.",
+            "7 S, once to each of the others": "A worker sends pieces, and to one neighbour only. Its pieces were "
+            "added up on the way.",
             "16 S, as many as over a server": "That is what one server's link carries, eight gradients in and eight "
             "answers out.",
         },
@@ -204,7 +204,7 @@ quiz(
         },
     ),
     Item(
-        "What do pieces that follow each other change in a tree?",
+        "What changes in a tree if pieces follow each other?",
         {
             "all levels work at once": "While one piece travels on one level, others travel on the other levels. So "
             "the bytes cost about 4 S/B, however many workers there are.",
@@ -213,7 +213,7 @@ quiz(
         },
     ),
     Item(
-        "The times measured here agree with the formulas. What does that say of a real network?",
+        "The times measured here agree with the formulas. What does that say about a real network?",
         {
             "little: our link was made of them": "The agreement says that messages, order and "
             "waiting are as counted. Overflowing switches and lost packets are not in it.",

@@ -15,7 +15,7 @@ from minips.lab.course.questions import (
 timed_question(
     "cost.1",
     "A line is fitted to calls of 100 bytes to 10 MB over the bare loopback. It then predicts 3 kB, 30 kB and 300 kB, "
-    "which it has not seen. How far is the worst of the three predictions off?",
+    "which it has not seen. How far off is the worst of the three predictions?",
     Option(
         "by less than 5 %",
         lambda factor: 1 <= factor < 1.05,
@@ -31,23 +31,23 @@ timed_question(
         "by a factor of 2 or more",
         lambda factor: factor >= 2,
         "At one of the sizes a byte costs far more, or far less, than at the sizes that the line has seen. A busy "
-        "machine does so as well.",
+        "machine has the same effect.",
     ),
     otherwise="One of the sizes has no time to compare.",
 )
 
 timed_estimate(
     "cost.2",
-    "Four workers share one server. Each of the five has a link of its own: 20 Mbit/s each way, both ways at once, and "
-    "a latency of 0.005 s. In each step a worker pushes 80 kB. Once the server has all four pushes, it sends 80 kB of "
-    "new parameters to each. Neglect the processors. How long is a step, when there are many of them?",
+    "Four workers share one server. Each of the five has a link of its own: 20 Mbit/s each way, both ways at once, "
+    "and a latency of 0.005 s. In each step a worker pushes 80 kB. Once the server has all four pushes, it sends 80 "
+    "kB of new parameters to each. Neglect the processors. How long is each of many steps?",
     "s",
     expected=(0.16, 0.24),
-    because="80 kB take a link 0.032 s. From the moment when the server has all the pushes, the first worker's answer "
-    "takes 0.032 + 0.005 s, and its next push as long again: 0.074 s. The pushes of the other three come in after it, "
-    "0.032 s apart. Together that is 0.074 + 3 · 0.032 = 0.170 s. The later answers cost nothing extra: they travel "
-    "while the first worker pushes again. The processors add a little.",
-    otherwise="The links alone take 0.170 s. Where a step took much longer, other programs had the processors.",
+    because="80 kB take 0.032 s on a link. From the moment when the server has all the pushes, the first worker's "
+    "answer takes 0.032 + 0.005 s, and its next push as long again: 0.074 s. The pushes of the other three come in "
+    "after it, 0.032 s apart. Together that is 0.074 + 3 · 0.032 = 0.170 s. The later answers cost nothing extra: "
+    "they travel while the first worker pushes again. The processors add a little.",
+    otherwise="The links alone take 0.170 s. If a step took much longer, other programs had the processors.",
 )
 
 timed_sentence(
@@ -86,8 +86,8 @@ timed_sentence(
 
 sentence(
     "cost.6",
-    "Bytes that the workers send in {steps} steps: {says_sent:,} predicted, {sent:,} counted. That they receive: "
-    "{says_received:,} predicted, {received:,} counted.",
+    "Bytes that the workers send in {steps} steps: {says_sent:,} predicted, {sent:,} counted. Bytes that they "
+    "receive: {says_received:,} predicted, {received:,} counted.",
     expect="says_sent == sent and says_received == received",
 )
 
@@ -108,7 +108,7 @@ timed_sentence(
 timed_sentence(
     "cost.9",
     "One worker's measured spans add up to {whole:.0%} of the step. The predicted ones, with the server's, add up to "
-    "{said:.0%}. Without what comes after the last update, the measured ones add up to {inside:.0%}.",
+    "{said:.0%}. Up to the last update, the measured ones add up to {inside:.0%}.",
     expect="0.9 < inside < 1.02 and whole > inside and abs(said - whole) < 0.1",
 )
 
@@ -132,9 +132,9 @@ prompt(
     "cost.1",
     "What did your function predict for your config, as a ratio to the measured step and with its interval? Which part "
     "of the time does it leave out, and by which number does that part matter here? Two sentences.",
-    "For three workers that push half floats, the function in two phases is well above 1 by its ratio; once the phases "
-    "overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, "
-    "and the distance of its ratio from 1 shows how much that matters.",
+    "For three workers that push half floats, the ratio of the function in two phases is well above 1; once the "
+    "phases overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, and "
+    "the distance of the ratio from 1 shows how much that matters.",
 )
 
 quiz(
@@ -144,7 +144,7 @@ quiz(
         {
             "the longest ones": "Squared seconds are added up, and the calls of 10 MB have most of the seconds.",
             "the shortest ones": "Their errors are a few millionths of a second, and count for next to nothing.",
-            "all of them alike": "That is so where the relative errors are fitted.",
+            "all of them alike": "They do in a fit of relative errors.",
         },
     ),
     Item(
@@ -166,12 +166,12 @@ quiz(
         },
     ),
     Item(
-        "The whole step is predicted at 98 % of what was measured. What do you know of its spans?",
+        "The whole step is predicted at 98 % of what was measured. What do you know about its spans?",
         {
             "of the long ones something, of the short ones nothing": "The long ones are right, or their errors "
             "cancel. A span of a tenth of a per cent may be off by a factor of 10 without a trace in the sum.",
-            "that each of them is predicted at about 98 %": "Short spans, as the processor's, may be far off, and "
-            "the sum does not show it.",
+            "that each of them is predicted at about 98 %": "Short spans, such as the processor's, may be far off, "
+            "and the sum does not show it.",
             "nothing, as spans run side by side and do not add up": "Those of one worker follow each other, and add up "
             "to its step.",
         },
@@ -179,10 +179,10 @@ quiz(
     Item(
         "What is needed for a prediction of the step with other links and more workers?",
         {
-            "the calibration that there is": "Its lines are of this machine and of the stages. Links and workers enter "
+            "the calibration made before": "Its lines describe this machine and the stages. Links and workers enter "
             "afterwards, by arithmetic.",
-            "a calibration with those links": "A link is bytes over bandwidth, plus latency. There is nothing to "
-            "measure of an emulated one.",
+            "a calibration with those links": "A link is bytes over bandwidth, plus latency. An emulated one has "
+            "nothing to measure.",
             "a run of a few steps with those workers": "That would be a measurement. The prediction walks through the "
             "steps in virtual time.",
         },

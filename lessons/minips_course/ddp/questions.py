@@ -14,7 +14,7 @@ from minips.lab.course.questions import (
 
 timed_question(
     "ddp.1",
-    "DDP with buckets of its own size, one step of this net: when does the first all-reduce begin?",
+    "DDP makes one step of this net, with buckets of its own size. When does the first all-reduce begin?",
     Option(
         "with the first gradient that is ready",
         lambda first, last, begin: begin < first + 0.25 * (last - first),
@@ -29,19 +29,20 @@ timed_question(
         "after the last gradient is ready",
         lambda first, last, begin: begin >= last,
         "A bucket travels when it is full. The smallest one that DDP makes by itself holds 1 MB, and all gradients of "
-        "this net together are 0.15 MB. So all of them are in one bucket, which is full with the last one.",
+        "this net together are 0.15 MB. So all of them are in one bucket, and the last one fills it.",
     ),
     otherwise="No all-reduce was seen.",
 )
 
 estimate(
     "ddp.2",
-    "60 steps with torch's PowerSGD of rank 2: how many percent of the gradients' bytes does a rank hand over in all?",
+    "Training takes 60 steps with torch's PowerSGD of rank 2. How many percent of the gradients' bytes does a rank "
+    "hand over in all?",
     "%",
     expected=(10.0, 35.0),
     because="The matrix of 64 × 512 values travels as two thin ones, 64 × 2 and 512 × 2: 28 times fewer. But the first "
     "ten of the 60 steps travel whole, a sixth of all bytes.",
-    otherwise="The thin matrices, or the steps that travel whole, weighed otherwise.",
+    otherwise="The thin matrices, or the steps that travel whole, had another weight.",
 )
 
 sentence(
@@ -52,7 +53,7 @@ sentence(
 
 timed_sentence(
     "ddp.2",
-    "From the last gradient to the end of the step, in milliseconds, mean of five turns, each its shortest of six "
+    "From the last gradient to the end of the step, in milliseconds, mean of five turns, in each the shortest of six "
     "steps: {told}.",
 )
 
@@ -84,10 +85,10 @@ sentence(
 
 prompt(
     "ddp.1",
-    "This net on a link of 10 Mbit/s: which hook do you take, by which numbers of the table? What would change your "
-    "mind? Two sentences.",
-    "I take the top 2 % with a memory, for it hands over the fewest bytes, and what it loses against the plain "
-    "all-reduce is in the last row. On a fast link I would take none, since encoding takes time, too.",
+    "This net trains over a link of 10 Mbit/s. Which hook do you take, by which numbers of the table? What would "
+    "change your mind? Two sentences.",
+    "I take the top 2 % with a memory, since it hands over the fewest bytes; its loss against the plain all-reduce is "
+    "in the last row. On a fast link I would take none, since encoding takes time, too.",
 )
 
 quiz(
@@ -104,32 +105,30 @@ quiz(
         "What is the most that overlap can save in a step?",
         {
             "the shorter one of backward and communication": "At best the shorter one is hidden behind the longer one.",
-            "all of the communication, however long it is": "What is longer than backward goes on after it.",
+            "all of the communication, however long it is": "The part that outlasts backward goes on after it.",
             "the latency of each all-reduce, but no byte": "Bytes travel during backward, too.",
         },
     ),
     Item(
         "All gradients of a net fit into one bucket of DDP. What follows?",
         {
-            "nothing overlaps, for it is full with the last gradient": "It is the flat way. Smaller buckets would "
-            "overlap.",
-            "DDP cuts it, so that two halves can overlap": "It cuts no bucket. Its size is yours to choose.",
+            "nothing overlaps, since the last gradient fills it": "It is the flat way. Smaller buckets would overlap.",
+            "DDP cuts it, so that two halves can overlap": "It does not cut buckets. You choose their size.",
             "each tensor travels as soon as it is ready": "A bucket travels whole, when it is full.",
         },
     ),
     Item(
         "A hook sends float16. Why does it divide by the number of ranks before it sums?",
         {
-            "a sum of several ranks may leave float16's range": "The mean lies within it, where each gradient does.",
-            "float16 cannot be divided after it has travelled": "It can, but where the sum has overflowed it is too "
-            "late.",
+            "a sum of several ranks may leave float16's range": "The mean lies within it, if each gradient does.",
+            "float16 cannot be divided after it has travelled": "It can, but if the sum has overflowed it is too late.",
             "an all-reduce of torch always divides by itself": "It sums. The hook has to divide.",
         },
     ),
     Item(
         "Where is the state of an error-feedback hook kept?",
         {
-            "at each rank, for its own gradients": "It holds what this rank's pushes did not bring.",
+            "at each rank, for its own gradients": "It holds the values that this rank did not send.",
             "at rank 0, for the mean of all ranks": "The mean has lost what each rank left out.",
             "in DDP's buckets, which hold gradients only": "A bucket's buffer is written anew in each step.",
         },

@@ -14,7 +14,7 @@ from minips.lab.course.questions import (
 
 timed_question(
     "hide.1",
-    "Ten calls, all made before the first is answered: how many times as long as one call do they take, with 1 byte in "
+    "Ten calls are made before the first is answered. How many times as long as one call do they take: with 1 byte in "
     "each, and with 10 MB in each?",
     Option(
         "about 1 and about 1",
@@ -53,7 +53,7 @@ question(
     Option(
         "all, after some seconds",
         lambda answered, last: answered == 200 and last > 0.5,
-        "The server came through its queue in the end, calls of callers that had given up among them.",
+        "In the end the server worked through its queue, and through the calls of those that had given up.",
     ),
     Option(
         "at least half",
@@ -64,10 +64,10 @@ question(
         "about a quarter",
         lambda answered, last: 20 <= answered < 100,
         "The first 50 are answered in time. When the others give up, their calls are still in the queue, and the "
-        "server works on them. The new calls stand behind, so they time out as well. Each 0.05 s brings 150 new calls, "
-        "and 50 are done: the queue grows for ever, and the server is busy with calls that nobody waits for.",
+        "server works on them. The new calls stand behind them, so they time out as well. Each 0.05 s brings 150 new "
+        "calls, and 50 are done: the queue grows for ever, and the server is busy with calls that nobody waits for.",
     ),
-    otherwise="Hardly anybody was answered, not even those who stood first in the queue.",
+    otherwise="Hardly anybody was answered, not even those first in the queue.",
 )
 
 timed_sentence(
@@ -101,22 +101,22 @@ sentence(
 
 sentence(
     "hide.6",
-    "With waits that double, the last caller has its answer after {doubled:.1f} s, with waits that are drawn as well "
-    "after {drawn:.1f} ± {half:.1f} s (five seeds).",
+    "The last caller has its answer after {doubled:.1f} s if waits double, and after {drawn:.1f} ± {half:.1f} s if "
+    "they are also drawn (five seeds).",
     expect="drawn + half < doubled < 10",
 )
 
 sentence(
     "hide.18",
-    "Where it costs 0.0005 s to drop a call: {at_once} of 200 callers have their answer if they call again at once; if "
-    "they draw their waits, from 0.4 s on, {drawn} of 200, the last one after {last:.1f} s at most (five seeds).",
+    "Let a dropped call cost 0.0005 s. Then {at_once} of 200 callers have their answer if they call again at once. If "
+    "they draw their waits, from 0.4 s on, it is {drawn} of 200, the last one after {last:.1f} s at most (five seeds).",
     expect="at_once < 100 and drawn == 200 and last < 10",
 )
 
 timed_sentence(
     "hide.7",
-    "Of 20 calls, {answered} are answered in time. The server works on {blind} of them without the deadline, with it "
-    "on {aware}.",
+    "Of 20 calls, {answered} are answered in time. The server works on {blind} of them without the deadline, on "
+    "{aware} with it.",
     expect="blind == 20 and answered <= aware < 12",
 )
 
@@ -142,8 +142,8 @@ timed_sentence(
 
 timed_sentence(
     "hide.11",
-    "aiohttp, three calls through a pool of one: with enough time they open {enough} connection, and {short} where "
-    "each call times out.",
+    "aiohttp, three calls through a pool of one: with enough time they open {enough} connection, and {short} if each "
+    "call times out.",
     expect="enough == 1 and short == 3",
 )
 
@@ -199,8 +199,8 @@ prompt(
 quiz(
     "hide",
     Item(
-        "A link has 0.01 s of latency each way and carries 100 MB/s. A call brings 1 MB, its answer is small. How long "
-        "do twenty calls take that are all made before the first answer?",
+        "A link has 0.01 s of latency each way and carries 100 MB/s. A call carries 1 MB, its answer is small. Twenty "
+        "calls are made before the first answer. How long do they take?",
         {
             "0.22 s": "The link is busy for 20 × 0.01 s, and the latency of 0.02 s passes once for all.",
             "0.03 s": "That is one call. The link needs 0.01 s for each megabyte, and carries one after the other.",
@@ -227,14 +227,14 @@ quiz(
         },
     ),
     Item(
-        "200 workers lose their server at the same moment. All wait 0.4, 0.8, 1.6 s and so on. Why is each wait drawn "
-        "at random besides?",
+        "200 workers lose their server at the same moment. All wait 0.4, 0.8, 1.6 s and so on. Why is each wait also "
+        "drawn at random?",
         {
             "so that they do not all come back at one moment": "Waits that only double are the same for all, so the "
             "workers come together at each try.",
-            "so that no worker has to wait as long as 1.6 s": "The bound still doubles. To draw makes a wait shorter "
-            "on average, but that is not what it is for.",
-            "so that the server can tell the workers apart": "For that a worker has a number. The server does not see "
+            "so that no worker has to wait as long as 1.6 s": "The bound still doubles. A drawn wait is shorter on "
+            "average, but that is not its purpose.",
+            "so that the server can tell the workers apart": "A worker has a number for that. The server does not see "
             "how long somebody has waited.",
         },
     ),

@@ -22,7 +22,7 @@ timed_question(
     Option(
         "less than twice as long",
         lambda times: 1 <= times < 2,
-        "What Http adds to each call was less than what Tcp's call takes in all.",
+        "Http added less to each call than a whole call over Tcp takes.",
     ),
     Expected(
         "at least twice as long",
@@ -37,7 +37,7 @@ timed_question(
 timed_question(
     "move.2",
     "16 callers, each with its own connection, call over minips' Tcp with 1 kB, again and again. The server sends "
-    "back at once what came. How many times as many calls a second does it answer as with one caller?",
+    "each frame back at once. Compared with one caller, how many times as many calls a second does it answer?",
     Expected(
         "less than 3 times as many",
         lambda times: 0 < times < 3,
@@ -83,7 +83,7 @@ timed_sentence(
     "move.4",
     "The line at 32 kB, between its two points: {between.median:.0%} of the measured time (median of the contenders, "
     "quartiles {between.low:.0%} to {between.high:.0%}). At 10 MB, far beyond: {beyond.median:.0%} ({beyond.low:.0%} "
-    "to {beyond.high:.0%}), and {least:.0%} where it is worst.",
+    "to {beyond.high:.0%}), and {least:.0%} at worst.",
     expect="between.low > 0.5 and between.high < 1.6 and least < 0.9",
 )
 
@@ -152,8 +152,8 @@ sentence(
 
 sentence(
     "move.14",
-    "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in the place of a name was "
-    "refused: {refused}.",
+    "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in place of a name was refused: "
+    "{refused}.",
     expect="size == 6 and shape == [2, 3] and dtype == 'float32' and refused",
 )
 
@@ -167,9 +167,9 @@ prompt(
     "move.1",
     "16 workers push gradients of 1 MB over a network of 1 Gbit/s. Which transport do you take, and what would change "
     "your decision? Two sentences, with a number from the table.",
-    "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s lets in, and over 1 Gbit/s "
-    "all three come close to 125: the network is the limit, and I take Tcp for its reserve. With 10 Gbit/s or 1 kB the "
-    "transport would be the limit, and I would take the quickest one without a network.",
+    "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s carries, and over 1 "
+    "Gbit/s all three come close to 125: the network is the limit, and I take Tcp for its reserve. With 10 Gbit/s or "
+    "1 kB the transport would be the limit, and I would take the quickest one without a network.",
 )
 
 quiz(
@@ -179,8 +179,8 @@ quiz(
         {
             "the fixed cost α": "It comes with each call, whatever the call carries, and here it is nearly all.",
             "the cost β of each byte": "Then twice the bytes would take about twice the time.",
-            "neither: this must be chance": "At first the times of all transports grow far less than the frame. "
-            "That is no accident of one call.",
+            "neither: this must be chance": "At first the times of all transports grow far less than the frame. That "
+            "is not an accident of one call.",
         },
     ),
     Item(
@@ -199,7 +199,7 @@ quiz(
         "How long do they take?",
         {
             "about as long as one call": "All of them wait at the same time, and a thread that waits needs no core.",
-            "about 16 times as long as one call": "So it is without the pool: each waits for the one before.",
+            "about 16 times as long as one call": "That is the time without the pool: each waits for the one before.",
             "about 8 times as long, with two cores": "Cores count where threads compute. These wait.",
         },
     ),
@@ -216,8 +216,8 @@ quiz(
     Item(
         "A lecture calls Pyro relatively slow. What did this run say?",
         {
-            "it is slower than TCP, mostly by its serializer": "With MessagePack in place of serpent most of the "
-            "difference at 1 MB is gone. What is left is still slower than TCP.",
+            "it is slower than TCP, mostly because of its serializer": "With MessagePack in place of serpent most of "
+            "the difference at 1 MB is gone. Pyro is then still slower than TCP.",
             "it is not slow: only its serializer is": "With MessagePack its call takes longer than TCP's, too.",
             "it is slow, and its serializer does not matter": "serpent and MessagePack are far apart at 1 MB.",
         },

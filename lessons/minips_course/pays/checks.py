@@ -42,7 +42,7 @@ COPIES = 10
     "has to be computed.",
     "x.view('u4') reads the same 32 bits as a whole number, and .view('f4') reads them as a float again.",
     "encode: as float32, as whole numbers, shifted down, as 'u2'. decode: as 'u4', shifted up, as floats. np.asarray "
-    "makes float32 of float64, and an array of a single number.",
+    "turns float64 into float32, and a single number into an array.",
 )
 def sixteen_bits(mine: Any, rng: np.random.Generator) -> str:
     """Write a quantizer of 16 bits a value that keeps tiny and huge values, and is almost as fast as a copy."""
@@ -67,7 +67,7 @@ def sixteen_bits(mine: Any, rng: np.random.Generator) -> str:
     refuse_if(
         took > COPIES * copied,
         f"{x.size} values took {took / copied:.0f} times as long, there and back, as two copies of them; at most "
-        f"{COPIES} times are asked for.",
+        f"{COPIES} times are allowed.",
     )
     return f"16 bits a value, from 1e-30 to 1e30, in {took / copied:.1f} times the time of two copies."
 

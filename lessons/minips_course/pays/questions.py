@@ -14,46 +14,46 @@ from minips.lab.course.questions import (
 
 timed_question(
     "pays.1",
-    "One message of 0.8 MB over a link of 100 Gbit/s, as in a data centre, with the time to encode and to decode "
-    "counted: how many of the seven codecs make it faster, on this machine?",
+    "One message of 0.8 MB goes over a link of 100 Gbit/s, as in a data centre. Counting the time to encode and "
+    "decode, how many of the seven codecs make it faster on this machine?",
     Expected(
         "none of them",
         lambda paying: paying == 0,
-        "A link of 100 Gbit/s carries a 32-bit value in 0.32 ns. To encode and to decode takes numpy a few passes over "
+        "A link of 100 Gbit/s carries a 32-bit value in 0.32 ns. To encode and decode, numpy needs a few passes over "
         "the values, and one pass alone takes about as long.",
     ),
     Option(
         "one to three",
         lambda paying: 1 <= paying <= 3,
-        "Some codec here encodes and decodes a value in less than what it saves of the link's 0.32 ns.",
+        "Some codec here encodes and decodes a value in less time than it saves of the link's 0.32 ns.",
     ),
     Option(
         "four to six",
         lambda paying: 4 <= paying <= 6,
-        "Most codecs here need less for a value than what they save of the link's 0.32 ns.",
+        "Most codecs here need less time for a value than they save of the link's 0.32 ns.",
     ),
     Option(
         "all seven",
         lambda paying: paying == 7,
-        "Each codec needs less for a value than what it saves of the link's 0.32 ns, lz4 included.",
+        "Each codec needs less time for a value than it saves of the link's 0.32 ns, lz4 included.",
     ),
     otherwise="The codecs that pay could not be counted.",
 )
 
 question(
     "pays.2",
-    "A link of 10 Mbit/s. With the memory and 1 % of the values a push has about 1/60 of the bytes. How many times "
-    "sooner does such a training read 90 % of the held-out digits than with exact gradients?",
+    "With 1 % of the values and a memory, a push has about 1/60 of the bytes. Over a link of 10 Mbit/s, how many "
+    "times as soon does training read 90 % of the held-out digits, compared with exact gradients?",
     Option(
         "less than 1.5 times as soon",
         lambda times: 0 < times < 1.5,
-        "What a step saved was paid back: in steps, in the way back, or in the codec's own time.",
+        "The savings of a step were lost again: in steps, in the way back, or in the codec's own time.",
     ),
     Expected(
         "1.5 to 8 times as soon",
         lambda times: 1.5 <= times < 8,
-        "The push has all but vanished. What is left is the way back: parameters in 8 bits, for four workers over one "
-        "link of the server. A step can be no shorter than that, however few values a push has.",
+        "The push has all but vanished. The way back is left: parameters in 8 bits, for four workers over one link of "
+        "the server. A step can be no shorter than that, however few values a push has.",
     ),
     Option(
         "8 to 30 times as soon",
@@ -84,7 +84,7 @@ sentence(
 sentence(
     "pays.3",
     "Bytes of a message, over k/32 of the exact one: 8 bits {byte:.3f} times, sign {sign:.2f} times. Of the bytes of "
-    "top 1 % the values that it keeps are {kept:.0%}.",
+    "top 1 %, {kept:.0%} are the values that it keeps.",
     expect="1 < byte < 1.02 and 1 < sign < 1.1 and 0.45 < kept < 0.55",
 )
 
@@ -110,15 +110,15 @@ sentence(
 
 timed_sentence(
     "pays.7",
-    "fp16 breaks even at {plain[1]:.1f} Gbit/s as it is: the map's own figure. With the values times 256, measured in "
-    "the same turns, at {scaled[1]:.1f} (quartiles {scaled[0]:.1f} to {scaled[2]:.1f}). Two bare copies in place of "
-    "the cast would break even at {copied:.0f}.",
+    "fp16 breaks even at {plain[1]:.1f} Gbit/s, as on the map. With the values times 256, measured in the same turns, "
+    "it does so at {scaled[1]:.1f} (quartiles {scaled[0]:.1f} to {scaled[2]:.1f}). Two bare copies in place of the "
+    "cast would break even at {copied:.0f}.",
     expect="plain[1] < scaled[1] < copied",
 )
 
 timed_sentence(
     "pays.8",
-    "Over 10 Mbit/s training reads 90 % so many times as soon as with exact gradients (five seeds, in pairs): fp16 "
+    "Speed-up until 90 % are read, over exact gradients at 10 Mbit/s (five seeds, in pairs): fp16 "
     "{sooner[fp16][0]:.1f} ± {sooner[fp16][1]:.1f}, 8 bits {sooner[8 bits][0]:.1f} ± {sooner[8 bits][1]:.1f}, sign "
     "{sooner[sign][0]:.1f} ± {sooner[sign][1]:.1f}, top 1 % {sooner[top 1 %][0]:.1f} ± {sooner[top 1 %][1]:.1f}.",
     expect="min([mean - half for name, (mean, half) in sooner.items() if name != 'exact']) > 1.3 "
@@ -127,7 +127,7 @@ timed_sentence(
 
 timed_sentence(
     "pays.9",
-    "Over 10 Gbit/s it takes so many times as long as with exact gradients: fp16 {longer[fp16][0]:.2f} ± "
+    "Time until then at 10 Gbit/s, over that with exact gradients: fp16 {longer[fp16][0]:.2f} ± "
     "{longer[fp16][1]:.2f}, 8 bits {longer[8 bits][0]:.2f} ± {longer[8 bits][1]:.2f}, sign {longer[sign][0]:.2f} ± "
     "{longer[sign][1]:.2f}, top 1 % {longer[top 1 %][0]:.2f} ± {longer[top 1 %][1]:.2f}.",
     expect="longer['fp16'][0] > 1 and longer['top 1 %'][0] > 1 and min([mean for mean, half in longer.values()]) > 0.7",
@@ -156,8 +156,8 @@ timed_sentence(
 
 timed_sentence(
     "pays.12",
-    "One gradient of 100 rows takes {compute:.1f} times as long here as its 0.8 MB take at 1 Gbit/s. Where computing "
-    "hides as much of the transfer, {hidden:.0%} of the set-ups pay in place of {over:.0%}. Where it hides a tenth of "
+    "One gradient of 100 rows takes {compute:.1f} times as long here as its 0.8 MB take at 1 Gbit/s. If computing "
+    "hides that much of the transfer, {hidden:.0%} of the set-ups pay in place of {over:.0%}. If it hides a tenth of "
     "that: {tenth:.0%}.",
     expect="hidden <= tenth <= over and hidden < over",
 )
@@ -177,11 +177,11 @@ quiz(
         {
             "eight times too few": "A byte has 8 bits. The lecture's 32 MB were read as bits, and became 4.",
             "eight times too many": "The size in bits is the larger number, and so is the true time.",
-            "right in SI units": "SI units say how large a mega is. They make no bytes of bits.",
+            "right in SI units": "SI units say how large a mega is. They do not turn bits into bytes.",
         },
     ),
     Item(
-        "A codec is written anew. It makes the same bytes, and adds half the seconds. Its break-even bandwidth",
+        "A codec is rewritten. It makes the same bytes, and adds half the seconds. Its break-even bandwidth",
         {
             "doubles": "It is the bits that are saved, divided by the seconds that are added.",
             "halves": "Less time on the processor has to be won back on the wire, so a faster link will do.",
@@ -211,7 +211,7 @@ quiz(
         {
             "the model leaves out what matters there": "Computing hides the transfer, sums travel, and the codec's "
             "time is not hidden. And the paper's codecs and processors are others.",
-            "the paper's codecs were badly written": "That cannot be told from here: nothing of the paper was run.",
+            "the paper's codecs were badly written": "That cannot be told from here: nothing from the paper was run.",
             "messages were timed wrongly here": "They may be timed rightly and still be the wrong thing to look at.",
         },
     ),

@@ -4,30 +4,30 @@ from minips.lab.course.questions import Expected, Item, Option, prompt, question
 
 question(
     "spend.1",
-    "All four tensors as signs, with error feedback: how much of the harm that signs do without a memory is left?",
+    "Send all four tensors as signs, with error feedback. How much of the harm of signs without a memory is left?",
     Option(
         "more than two thirds",
         lambda left: left > 2 / 3,
-        "The memory helped little: what it held came too late for so few steps.",
+        "The memory helped little: its values came too late for so few steps.",
     ),
     Option(
         "a third to two thirds",
         lambda left: 1 / 3 <= left <= 2 / 3,
-        "What was not sent came later, and about half of its effect was lost by the delay.",
+        "The values left out came later, and the delay cost about half of their effect.",
     ),
     Expected(
         "below a third",
         lambda left: left < 1 / 3,
-        "What a push leaves out is added to the next one, so it arrives a few steps later. The harms without a memory "
-        "are far too large for a training that has one.",
+        "A value left out of a push is added to the next one, so it arrives a few steps later. The harms without a "
+        "memory are far too large for training with one.",
     ),
     otherwise="There was no harm to compare.",
 )
 
 question(
     "spend.2",
-    "One value in a hundred of one tensor, the others exact, with error feedback. U has 6.4 times as many values as W. "
-    "How does the harm of a sparse U compare with the harm of a sparse W?",
+    "Send 1 % of the values of one tensor, the others exactly, with error feedback. U has 6.4 times as many values as "
+    "W. How does the harm of a sparse U compare with the harm of a sparse W?",
     Option(
         "more than three times as large",
         lambda times: times > 3,
@@ -41,8 +41,7 @@ question(
     Expected(
         "clearly smaller",
         lambda times: times < 2 / 3,
-        "Size is not harm. W has fewer values, and what the memory delays there costs more. Why that is so, this run "
-        "does not tell.",
+        "Size is not harm. W has fewer values, and their delay by the memory costs more. This run does not tell why.",
     ),
     otherwise="There was no harm to compare.",
 )
@@ -83,7 +82,7 @@ sentence(
 
 sentence(
     "spend.6",
-    "The largest error is {over:.3f} of the allowed one. Where half of the length is allowed, U takes {large:.1f} bits "
+    "The largest error is {over:.3f} of the allowed one. With half of the length allowed, U takes {large:.1f} bits "
     "and b {short:.1f}.",
     expect="over <= 1.001 and large > short",
 )
@@ -117,10 +116,10 @@ quiz(
     Item(
         "Why are harms measured without a memory a poor guide for a training with error feedback?",
         {
-            "the memory sends later most of what was left out": "So most of the harm in the first table is gone in the "
-            "second one, and a plan made from the first spends bytes on it.",
-            "without a memory the harms have no interval": "They have one. It is about another set-up, however narrow "
-            "it is.",
+            "the memory later sends most of the values left out": "So most of the harm in the first table is gone in "
+            "the second one, and a plan made from the first spends bytes on it.",
+            "without a memory the harms have no interval": "They have one. But it describes another set-up, however "
+            "narrow it is.",
             "the memory makes all tensors equally sensitive": "It does not: with few values W still did more harm than "
             "U.",
         },
@@ -131,8 +130,8 @@ quiz(
         {
             "more bits for some tensors can hardly gain more": "Fewer than 32 bits in some tensors rarely do better "
             "than 32 in all. So look for a gain in fewer bytes.",
-            "one bit is always enough": "It is so in this set-up, with its memory, network and steps. Another one has "
-            "to be measured.",
+            "one bit is always enough": "That holds in this set-up, with its memory, network and steps. Measure any "
+            "other one.",
             "four bits for W gain at least a point": "Four bits for one tensor lie between signs and 32 bits for all.",
         },
     ),
@@ -141,10 +140,10 @@ quiz(
         "differs?",
         {
             "A makes about twice as many steps": "And each step computes a gradient, so A also computes twice as much.",
-            "A is finished in half of the time": "The bytes are the same, and A computes more. Which is faster, the "
-            "network and the computer decide.",
+            "A is finished in half of the time": "The bytes are the same, and A computes more. The network and the "
+            "computer decide which is faster.",
             "A is less accurate, since its pushes say less": "A single push says less. There are more of them, and a "
-            "memory keeps what was left out.",
+            "memory keeps the rest.",
         },
     ),
     Item(

@@ -14,18 +14,18 @@ from minips.lab.course.questions import (
 
 question(
     "stale.1",
-    "Worker 3 is four times slower and alone has the 8s and 9s. All rules get the same seconds. Under which of these "
-    "two does the model read fewer than half as many of them as under BSP?",
+    "Worker 3 is four times slower, and only it has the 8s and 9s. All rules get the same seconds. Does the model "
+    "read fewer than half as many of them as under BSP: with one backup, or under ASP?",
     Expected(
         "with one backup, not under ASP",
         lambda backup, asp: backup < 0.5 <= asp,
-        "With one backup a round ends with the third push. Worker 3 is late in each round, so that each of its pushes "
-        "is dropped. ASP applies each of them, and in the same seconds worker 3 makes as many as under BSP.",
+        "With one backup a round ends with the third push. Worker 3 is late in each round, so each of its pushes is "
+        "dropped. ASP applies each of them, and in the same seconds worker 3 makes as many as under BSP.",
     ),
     Option(
         "under ASP, not with one backup",
         lambda backup, asp: asp < 0.5 <= backup,
-        "The many pushes of the fast workers undid what the few of worker 3 had taught.",
+        "The many pushes of the fast workers undid the few of worker 3.",
     ),
     Option(
         "under both",
@@ -37,21 +37,21 @@ question(
         lambda backup, asp: backup >= 0.5 and asp >= 0.5,
         "Enough of worker 3's pushes came in time, and the fast workers did not outvote them.",
     ),
-    otherwise="Under BSP none of them was read, so that there is nothing to compare with.",
+    otherwise="Under BSP none of them was read, so there is nothing to compare.",
 )
 
 question(
     "stale.2",
-    "Four equal workers, momentum 0.9. BSP is stable up to lr · λ of about 3.8. Up to which is ASP?",
+    "Four equal workers, momentum 0.9. BSP is stable up to lr · λ of about 3.8. Where is ASP's border?",
     Option(
         "higher than BSP",
         lambda ratio: ratio > 1,
-        "Each push moves the parameters by a quarter only, and that was worth more than the age cost.",
+        "Each push moves the parameters by a quarter only, and that gained more than the age cost.",
     ),
     Option(
         "a little lower, as without momentum",
         lambda ratio: 0.75 < ratio <= 1,
-        "The velocity smoothed the gradients, so that their age mattered as little as before.",
+        "The velocity smoothed the gradients, so their age mattered as little as before.",
     ),
     Option(
         "about half of it",
@@ -76,7 +76,7 @@ timed_sentence(
 
 sentence(
     "stale.2",
-    "After {seconds:.2f} virtual seconds of each: with one backup {backup:.0f} % of the 8s and 9s are read. ASP reads "
+    "After {seconds:.2f} virtual seconds of each, one backup reads {backup:.0f} % of the 8s and 9s. ASP reads "
     "{behind:.0f} ± {half:.0f} percentage points fewer of them than BSP, SSP {ssp:.0f} fewer (five seeds, in pairs).",
     expect="backup < 1 and 4 < behind - half and behind + half < 22 and -3 < ssp < 5",
 )
@@ -96,7 +96,7 @@ sentence(
 sentence(
     "stale.5",
     "With a momentum of 0.9: {bsp:.2f} under BSP, {asp:.2f} under ASP. A steady gradient is added up ten times; ten "
-    "times the latter is {steady:.1f}, no more than the {plain:.1f} without momentum.",
+    "times ASP's border is {steady:.1f}, no more than the {plain:.1f} without momentum.",
     expect="3.6 < bsp < 4 and asp < 0.2 and steady < plain",
 )
 
@@ -109,8 +109,8 @@ sentence(
 
 timed_sentence(
     "stale.7",
-    "Real processes with the straggler: at 0.7 of the border of its runs the loss ends at {below:.2f} times the first "
-    "one, at 1.5 of it at {above:.1e} times.",
+    "Real processes with the straggler: the last loss is {below:.2f} times the first at 0.7 of that border, and "
+    "{above:.1e} times at 1.5 of it.",
     expect="below < 1 and above > 10",
 )
 
@@ -148,24 +148,24 @@ sentence(
 
 prompt(
     "stale.1",
-    "Your cluster has four workers whose slowness comes and goes. Which rule do you choose for the digits, and which, "
-    "with or without momentum, for the patients, by which numbers? What would change your choice? Two sentences.",
+    "Your cluster has four workers whose slowness comes and goes. Which rule do you choose for the digits? And for "
+    "the patients, with or without momentum? Give the numbers, and say what would change your choice. Two sentences.",
     "For the digits I choose ASP, which needs the least time and no more bytes than BSP; for the patients BSP with "
-    "momentum, whose interval lies below all others of its task. Were one worker always slow, a round of BSP would "
+    "momentum, whose interval lies below all others of its task. If one worker were always slow, a round of BSP would "
     "take as long as that worker's step, and I would measure again.",
 )
 
 prompt(
     "stale.2",
     "Does it pay to fade old gradients, and when? Compare the columns. Two sentences.",
-    "At half of its own border each ends at about the same loss, so that a plain mean at a smaller rate does as well. "
-    "At lr · λ = 6 the plain mean diverges and the weighted one does not: fading helps where nobody knows the border.",
+    "At half of its own border each ends at about the same loss, so a plain mean at a smaller rate does as well. At "
+    "lr · λ = 6 the plain mean diverges and the weighted one does not: fading helps where nobody knows the border.",
 )
 
 quiz(
     "stale",
     Item(
-        "Four workers under ASP. One of them becomes four times slower. What becomes of the ages of the gradients?",
+        "Four workers under ASP. One of them becomes four times slower. What happens to the ages of the gradients?",
         {
             "the slow one's grow, and the mean stays": "While the slow worker computes, many "
             "more versions pass. In most steps of the others one push is missing.",
@@ -174,8 +174,8 @@ quiz(
         },
     ),
     Item(
-        "Two rules are compared after equal pushes. Under ASP the slow worker's digits are read badly. What do you do "
-        "first?",
+        "Two rules are compared after equal pushes. Under ASP the slow worker's digits are read badly. What is your "
+        "first step?",
         {
             "look at how long each run took": "ASP ended after a third of the time, when the slow worker had "
             "pushed a few times. After equal seconds most of the harm was gone.",

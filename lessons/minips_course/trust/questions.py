@@ -6,8 +6,8 @@ from minips.lab.course.questions import Expected, Item, Option, card, prompt, qu
 
 question(
     "trust.1",
-    "One worker of five sends noise, four are honest: how many held-out digits does the model read at the end, "
-    "compared with a run in which all are honest?",
+    "One worker of five sends noise, four are honest. Compared with a run of five honest workers, how many held-out "
+    "digits does the model read at the end?",
     Option(
         "nearly as many",
         lambda share: share >= 0.75,
@@ -37,12 +37,12 @@ def _fewest(rule: str) -> Callable[..., bool]:
 
 question(
     "trust.2",
-    "One lazy worker of five sends zeros, and each batch has 4 rows: which rule reads the fewest digits after 40 "
+    "One lazy worker of five sends zeros, and each batch has 4 rows. Which rule reads the fewest digits after 40 "
     "steps?",
     Option(
         "the mean",
         _fewest("Mean"),
-        "The zeros shortened each step by a fifth, and that cost more than what the other rules leave out.",
+        "The zeros shortened each step by a fifth, and that cost more than the values that other rules leave out.",
     ),
     Option(
         "the median",
@@ -70,7 +70,7 @@ question(
 
 sentence(
     "trust.1",
-    "The model reads {good:.0f} ± {half:.0f} % of the held-out digits where all are honest, and {bad:.0f} ± "
+    "The model reads {good:.0f} ± {half:.0f} % of the held-out digits if all are honest, and {bad:.0f} ± "
     "{bad_half:.0f} % with the traitor (five seeds). In the run with processes and the traitor it is {one:.0%}.",
     expect="good - half > 2 * (bad + bad_half) and one < 0.4",
 )
@@ -84,8 +84,8 @@ sentence(
 
 sentence(
     "trust.4",
-    "Where all are honest, each rule reads {least:.0%} of the digits or more. The vote minus the mean, each at the "
-    "best of its rates: {points:+.1f} ± {half:.1f} percentage points (five seeds, paired).",
+    "If all are honest, each rule reads {least:.0%} of the digits or more. The vote minus the mean, each at the best "
+    "of its rates: {points:+.1f} ± {half:.1f} percentage points (five seeds, paired).",
     expect="least > 0.9 and points - half < 1",
 )
 
@@ -114,15 +114,14 @@ sentence(
 
 card(
     "trust.9",
-    "The mean ends {far:.1g} from where the traitor wants it. The median moves no coordinate further than {median:.2f} "
-    "times the furthest that an honest gradient would, Krum {krum:.2f} times.",
+    "The mean ends {far:.1g} from where the traitor wants it. No coordinate moves further than {median:.2f} times the "
+    "furthest honest move under the median, {krum:.2f} times under Krum.",
     expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
 )
 
 sentence(
     "trust.10",
-    "{rule}: {honest:.0f} ± {half:.0f} % where all are honest, {lied:.0f} ± {lied_half:.0f} % with the little lie of "
-    "two.",
+    "{rule}: {honest:.0f} ± {half:.0f} % if all are honest, {lied:.0f} ± {lied_half:.0f} % with the little lie of two.",
     expect="lied + lied_half < honest - half",
 )
 
@@ -131,12 +130,12 @@ prompt(
     "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
     "number in the table? What would change your mind? Two sentences.",
     "I choose the median: its lowest accuracy in the five cases is high, and so is the vote's. If batches were so "
-    "small that honest gradients scatter more than their mean is long, I would test it against liars that agree.",
+    "small that honest gradients scatter more than the length of their mean, I would test it against liars that agree.",
 )
 
 prompt(
     "trust.2",
-    "At which size of batch does your lie still do harm, by which number, and why does it do less with more rows? Two "
+    "At which batch size does your lie still do harm, by which number? Why does it do less with more rows? Two "
     "sentences.",
     "Noise does no harm at any size, by the four numbers of the table: the median leaves it out. A lie on which two "
     "traitors agree does most at 8 rows, where honest gradients scatter most and the lowest of three often points "
@@ -158,7 +157,7 @@ quiz(
         "What does the median guarantee while fewer than half of the workers lie?",
         {
             "each coordinate lies between honest values": "The middle value has honest ones on both sides, or is one.",
-            "each step goes downhill": "Where honest gradients scatter widely, an honest value may point uphill.",
+            "each step goes downhill": "If honest gradients scatter widely, an honest value may point uphill.",
             "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
             "two, and usually not their mean.",
         },

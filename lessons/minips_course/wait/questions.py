@@ -28,7 +28,7 @@ timed_question(
     Option(
         "BSP with one backup worker",
         _longest("backup"),
-        "A round needs three pushes, and the three fast workers did not bring them as fast as their steps are short.",
+        "A round needs three pushes, and the three fast workers pushed more slowly than they computed.",
     ),
     Expected(
         "SSP, two clocks ahead",
@@ -93,8 +93,8 @@ timed_sentence(
 
 sentence(
     "wait.5",
-    "Mean times of a step that four updates take, five seeds: BSP {bsp:.2f} ± {d_bsp:.2f}, one backup {backup:.2f} ± "
-    "{d_backup:.2f}, SSP {ssp:.2f} ± {d_ssp:.2f}, ASP {asp:.2f} ± {d_asp:.2f}.",
+    "Time of four updates, in mean times of a step, five seeds: BSP {bsp:.2f} ± {d_bsp:.2f}, one backup {backup:.2f} "
+    "± {d_backup:.2f}, SSP {ssp:.2f} ± {d_ssp:.2f}, ASP {asp:.2f} ± {d_asp:.2f}.",
     expect="abs(bsp - 25 / 12) < 0.05 and abs(asp - 1) < 0.05 and asp + d_asp < ssp - d_ssp "
     "and ssp + d_ssp < backup - d_backup and ssp + d_ssp < bsp - d_bsp and ssp - asp < (bsp - asp) / 2",
 )
@@ -115,8 +115,8 @@ sentence(
 
 sentence(
     "wait.8",
-    "Mean times of a step that four updates take: {mine:.2f} ± {d_mine:.2f} under your rule with every=3, {ssp:.2f} ± "
-    "{d_ssp:.2f} under SSP with s = 2.",
+    "Time of four updates, in mean times of a step: {mine:.2f} ± {d_mine:.2f} under your rule with every=3, {ssp:.2f} "
+    "± {d_ssp:.2f} under SSP with s = 2.",
 )
 
 prompt(
@@ -135,7 +135,7 @@ quiz(
         {
             "it is dropped": "The round was made without it, and the parameters have moved on. It counts as late.",
             "it is part of the next round": "Each push belongs to the round of its clock, and that round is over.",
-            "it is applied by a quarter": "So it would be under SSP and ASP, where there are no rounds.",
+            "it is applied by a quarter": "SSP and ASP would do that: they have no rounds.",
         },
     ),
     Item(
@@ -143,17 +143,17 @@ quiz(
         "pull?",
         {
             "4": "It may be 3 clocks ahead of the slowest, and 7 − 3 = 4.",
-            "3": "The bound is on the lead, 7 minus the slowest clock, and not on the slowest clock itself.",
+            "3": "The bound limits the lead, 7 minus the slowest clock, and not the slowest clock itself.",
             "7": "That is s = 0: nobody is ahead of anybody.",
         },
     ),
     Item(
         "One worker is always slower than the others. Why does SSP save so little?",
         {
-            "the lead is soon used up": "A lead of s clocks is won once, at the start. After it each step of the "
+            "the lead is soon used up": "A lead of s clocks is won once, at the start. After that each step of the "
             "others waits for a step of the slow one.",
             "it drops the slow pushes": "Under SSP no push is dropped. Backup workers drop some.",
-            "its pulls take longer": "A pull may wait, and that is the rule's doing; the message itself is the same.",
+            "its pulls take longer": "The rule may make a pull wait; the message itself is the same.",
         },
     ),
     Item(
@@ -170,7 +170,7 @@ quiz(
         "Why does a backup worker save less here than its formula says?",
         {
             "late workers finish their steps": "The formula lets them start the next round with the others. Here they "
-            "start it late, and are late again more often.",
+            "start it late, and so are late again more often.",
             "messages take up the difference": "The saving was measured in virtual time, without messages.",
             "a round has a gradient less": "The formula counts that: it is multiplied by n/(n − b).",
         },
