@@ -504,8 +504,8 @@ def _version_of(package: str) -> str | None:
 
 @wrong_values()
 def lab(options: argparse.Namespace) -> None:
-    """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options are
-    passed to JupyterLab: --no-browser, --allow-root (required if you are root), and others as --option=value.
+    """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options,
+    such as --no-browser, --allow-root (required if you are root) or --option=value, are passed to JupyterLab.
     """
     from minips.lab.course import courses, jupyter, lessons
 

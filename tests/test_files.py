@@ -124,9 +124,10 @@ def place(tmp_path, monkeypatch, writer, few):
     monkeypatch.setenv("MINIPS_RECORD", "1")
     monkeypatch.setitem(own.GROWTH, "wire", own.Growth("pack", lambda cls, rng: None))
     if writer is WRITERS["record"]:
-        monkeypatch.setattr(recorded, "shelf", lambda: tmp_path / "here")
+        here = types.SimpleNamespace(prefix="", notebooks=tmp_path / "here")
+        monkeypatch.setattr(recorded, "course_of", lambda key: here)
     for module in (lessons, reports):
-        monkeypatch.setattr(module, "lessons", lambda: few)
+        monkeypatch.setattr(module, "lessons", lambda course=None: few)
     path = tmp_path / "here" / writer.file
     path.parent.mkdir(parents=True)
     monkeypatch.chdir(path.parent)

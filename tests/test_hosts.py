@@ -190,7 +190,7 @@ def test_each_worker_has_a_host_of_its_own_whose_link_has_the_rate_and_the_buffe
     ("topology", "words"),
     [
         (ps.cost.Ring(), "they do not forward what others send"),
-        (ps.cost.FatTree(), "one machine is not"),
+        (ps.cost.FatTree(), "one machine has"),
         (networkx.path_graph(3), r"may have any kind"),
     ],
 )

@@ -563,7 +563,7 @@ def test_every_field_has_a_line(cls):
 
 def test_every_field_of_a_config_has_its_help_and_classes_are_explained():
     assert all(field.metadata["help"] for field in dataclasses.fields(ps.Config))
-    assert "``classes`` is the number of" in inspect.getdoc(ps.SoftmaxRegression)
+    assert "``classes`` is the number of" in " ".join(inspect.getdoc(ps.SoftmaxRegression).split())
 
 
 def test_the_others_make_no_more_rounds_where_a_worker_is_lost():

@@ -241,7 +241,7 @@ def test_a_push_of_a_worker_that_told_no_rows_is_refused_and_changes_nothing():
 def test_another_client_does_not_inherit_the_rows_of_the_last_one():
     with pair() as server:
         ps.connect(server.address, token=server.token, rows=5).close()
-        with ps.connect(server.address, token=server.token) as client, pytest.raises(ValueError, match=r"told 0\.0"):
+        with ps.connect(server.address, token=server.token) as client, pytest.raises(ValueError, match=r"sent 0\.0"):
             client.push({"w": np.ones(2)}).result(WAIT_S)
 
 

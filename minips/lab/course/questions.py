@@ -243,7 +243,7 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
     text = said.template.format(**values)
     if said.card:
         text += " Pass." if holds else " Fail."
-    return text if holds else f"{text} Expected was {said.expect}: here it came out otherwise.", holds
+    return text if holds else f"{text} Expected: {said.expect}. Here it came out otherwise.", holds
 
 
 def as_html(text: str) -> str:
