@@ -137,7 +137,7 @@ def check_memory(cls: Any, rng: np.random.Generator) -> None:
                 sent = {name: np.sign(x) * np.abs(x).mean() for name, x in compensated.items()}
             memory = cls.remember(compensated, sent)
             for name, x in before.items():
-                refuse_if(not same_bits(gradient[name], x), f"compensate changed the gradient {name!r}.")
+                refuse_if(not same_bits(gradient[name], x), f"compensate() changed its input, the gradient {name!r}.")
                 total[name] += x
                 arrived[name] += sent[name]
                 kept = memory.get(name, 0)
@@ -172,4 +172,4 @@ def check_bound(cls: type, rng: np.random.Generator) -> None:
                 ((to, (said, params)),) = server.handle(worker, ("pull", {}))
                 refuse_if((to, said) != (worker, "params"), f"it answered a pull with {to, said}.")
                 near = all(np.allclose(params[name], p, rtol=1e-4, atol=1e-5) for name, p in wanted.items())
-                refuse_if(not near, "the parameters are not what lr / workers times each gradient makes of them.")
+                refuse_if(not near, "each push must subtract lr / workers times its gradient from the parameters.")

@@ -75,7 +75,7 @@ class ServerRecord:
         self._over = False  # after a push that came after the end: a resumed run needs the memories from before it
 
     def begin_push(self) -> int:
-        """Return the next push's clock, before its encoding. Keeps the memories' states until the server answers it."""
+        """Return the next push's clock; call it before encoding. Keeps memories' states until the server answers."""
         clock, self.clock = self.clock, self.clock + 1
         if not self.encoder.codec.memory.stateless:
             self._marks.append((clock, self.encoder.mark()))

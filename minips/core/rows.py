@@ -22,8 +22,8 @@ from minips.stages.serializers.wellformed import quote
 
 
 class Rows(NamedTuple):
-    """The gradient of some rows of a table: the rows' numbers, whole numbers in any order, of shape (k,), and the rows'
-    values, of shape (k, …). The values of a repeated number are added up, in order.
+    """The gradient of some rows of a table: the rows' numbers (integers in any order, of shape (k,)) and the rows'
+    values (of shape (k, …)). The values of a repeated number are added up, in order.
 
     >>> Rows([7, 2, 7], np.float32([[1], [2], [3]])).summed()
     Rows(ids=array([2, 7]), values=array([[2.],

@@ -156,8 +156,8 @@ def _gradient(size: int) -> Tensors:
 
 @seldom_collected()
 def _predict(configs: Sequence[Config], calibration: Calibration, load: Workload) -> NDArray[np.float64]:
-    """Return seconds per step for each config, the slowest link first. While events keep the order that they have on
-    the slowest link, the seconds are linear in the link's seconds per byte: only the ends of that range are simulated.
+    """Return seconds per step for each config, the slowest link first. As long as events happen in the same order as on
+    the slowest link, a step's time is linear in the link's seconds per byte. So only the two ends are simulated.
     """
     models = {0: PerformanceModel(configs[0], calibration, load)}
     for column in range(len(configs) - 1, 0, -1):

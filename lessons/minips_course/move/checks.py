@@ -50,7 +50,7 @@ def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
         refuse_if(mine != content, f"The handler wrote into {got}, and the sender's buffer changed.")
         refuse_if(bytes(answer) != content, f"The answer to a frame of {len(content)} bytes is not what was sent back.")
         back = memoryview(answer)
-        refuse_if(back.readonly, f"An answer of {len(content)} bytes came, and the caller may not write into it.")
+        refuse_if(back.readonly, f"The answer of {len(content)} bytes is read-only: nobody can write into it.")
         back[-1] ^= 255
         refuse_if(kept[0] != content, "The caller wrote into the answer that it got, and the server's buffer changed.")
 

@@ -188,7 +188,7 @@ def refuse_if(failed: Any, words: str) -> None:
 
 @contextmanager
 def case(what: str) -> Iterator[None]:
-    """Name the input of the code in a ``with``: a refusal begins with ``what``, and an error becomes a refusal."""
+    """Name the input that a ``with`` block tries: its refusals begin with ``what``, and its errors become refusals."""
     try:
         yield
     except Refused as refusal:

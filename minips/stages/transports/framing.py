@@ -123,7 +123,7 @@ def size(body: Iterable[Buffer]) -> int:
 
 
 def _places(sizes: tuple[int, ...]) -> tuple[int, list[slice]]:
-    """Return the bytes of padded frames of these sizes, and each frame's slice."""
+    """Return how many bytes frames of these sizes take with padding, and each frame's slice."""
     ends = [*accumulate(map(padded_size, sizes), initial=0)]
     return ends[-1], [slice(at, at + nbytes) for at, nbytes in zip(ends, sizes, strict=False)]
 
