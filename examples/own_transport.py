@@ -14,7 +14,7 @@ class Loopback(ps.transports.PatientTransport):
     name = scheme = "loopback"
     reach = "machine"
 
-    def listen(self, address: str | None) -> ps.transports.Listener:
+    def listen(self, address: str | None) -> ps.transports.Listener[ps.transports.Wire]:
         address = address or "loopback://0"
         try:
             sock = socket.create_server(("127.0.0.1", int(self.rest(address))))
