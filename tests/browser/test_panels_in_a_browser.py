@@ -343,7 +343,7 @@ TABLE = "lab.answer('trust.1', 'rule      accuracy\\nmean          0.20\\nmedian
 
 def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) -> None:
     page = jupyter.page
-    jupyter.write(ASK, "took_ms = 26.0\nguess.compare(took_ms=took_ms)", TABLE, "lab.quiz('16')", "lab.report()")
+    jupyter.write(ASK, "took_ms = 26.0\nguess.compare(took_ms=took_ms)", TABLE, "lab.quiz('trust')", "lab.report()")
     for cell in (0, 1, 2, 3):
         jupyter.run_cell(cell)
     mine = jupyter.control("Your prediction (ms)")
@@ -366,11 +366,11 @@ def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) 
 
     quiz = jupyter.output(3)
     asked = quiz.locator(".widget-radio")
-    for number, item in enumerate(QUIZZES["16"]):
+    for number, item in enumerate(QUIZZES["trust"]):
         asked.nth(number).get_by_label(item.right, exact=True).check()
         expect(quiz).to_contain_text(item.explained[item.right])
     expect(quiz).to_contain_text("Your first answers: 5 of 5 right.")
-    wrong = next(option for option in QUIZZES["16"][0].explained if option != QUIZZES["16"][0].right)
+    wrong = next(option for option in QUIZZES["trust"][0].explained if option != QUIZZES["trust"][0].right)
     asked.first.get_by_label(wrong, exact=True).check()
     expect(quiz).to_contain_text("✗ No.")
     looked_at(jupyter)
