@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
 from types import ModuleType
 
+GROUP = "minips.course"
+"""The entry-point group of courses."""
 PACKAGES = ("minips.lab.course", "minips.lab.measure")
 """The packages that contained the old modules."""
 
@@ -35,7 +37,7 @@ class Moved(MetaPathFinder, Loader):
 
 def new_names(old: str) -> Iterator[str]:
     """Yield the modules that contain the old one's contents; none if no course lists it."""
-    for entry in entry_points(group="minips.course"):
+    for entry in entry_points(group=GROUP):
         with suppress(Exception):  # the error is raised again when the course is used
             yield from getattr(import_module(entry.module), "MOVED", {}).get(old, ())
 

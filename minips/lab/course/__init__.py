@@ -1,6 +1,6 @@
-"""The machinery of courses, and the names that one is written with. A course is a package of its own, see `courses`.
+"""The machinery of courses, and the names with which authors write one. A course is a separate package, see `courses`.
 
-What `question`, `asks` and the like add is in tables by key, which are filled when they are first asked for.
+`question`, `asks` and the like add entries to tables by key. The tables are filled when one is first used.
 """
 
 from importlib import import_module

@@ -1,14 +1,13 @@
-"""The courses that are installed. A package brings one by an entry point of the group ``minips.course``, which names a
+"""The installed courses. A package provides one through an entry point in the group ``minips.course``, which names a
 `Course`:
 
     [project.entry-points."minips.course"]
     algebra = "algebra_course:course"
 
-Of each lesson the modules ``questions`` and ``checks`` are imported, where the package has them:
-``algebra_course.matrices.questions`` for the word "matrices". They add what is theirs to the tables of
-`minips.lab.course.questions` and `minips.lab.course.exercises`, under keys that begin with the course's name:
-``algebra:matrices.1``. ``MOVED`` in the package's module may lead old names of modules to new ones, see
-`minips.lab.moved`.
+minips imports each lesson's modules ``questions`` and ``checks``, if they exist: for the lesson "matrices",
+``algebra_course.matrices.questions``. They add entries to the tables of `minips.lab.course.questions` and
+`minips.lab.course.exercises`, under keys that begin with the course's name: ``algebra:matrices.1``. ``MOVED`` in the
+package's module may map old module names to new ones, see `minips.lab.moved`.
 """
 
 import re
@@ -24,25 +23,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from minips.lab.moved import GROUP
 from minips.words import check_type, join_names, message_of, suggestion
 
-GROUP = "minips.course"
 FIRST = "minips"
-"""The name of the course that is taken where none is named; its keys have no name before them."""
+"""The name of the default course, whose keys have no prefix."""
 FAILED: dict[str, str] = {}
-"""In a sentence, why a course is not among those that are installed, by its name."""
+"""Maps the name of a course that failed to load to a sentence with the reason."""
 
 T = TypeVar("T")
 _added: list[tuple[dict[str, Any], str]] = []
-"""What was added so far: the table and the key."""
+"""The table and the key of each entry that was added."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """A course: its name, its title, the folder of its notebooks, and the words of its lessons in their order.
+    """A course: its name, its title, the folder of its notebooks, and the names of its lessons in their order.
 
-    A word is the name of the lesson's folder, beside the module that the entry point names. Its notebook begins with
-    its place in two digits: ``00_votes.ipynb`` is that of ``lessons[0]``. TypeError and ValueError for other values.
+    A lesson's name is one word, that of its folder in the course's package. The file name of its notebook begins with
+    the lesson's index in two digits: ``00_votes.ipynb`` for ``lessons[0]``. TypeError and ValueError for other values.
     """
 
     name: str
@@ -50,8 +49,8 @@ class Course:
     notebooks: Path
     lessons: tuple[str, ...]
     numbered: Mapping[str, str] = field(default_factory=dict)
-    """The words of lessons by the file names of an earlier edition, whose keys had the notebook's number for a word:
-    what it called 14.1 is found, and what a learner has done in it counts. Minips' own course alone had one.
+    """Maps notebooks' file names in an earlier edition to lessons. That edition's keys began with a notebook's number:
+    14.1 is still found, and a learner's progress under it counts. Only minips' own course had such an edition.
     """
 
     def __post_init__(self) -> None:
@@ -70,16 +69,16 @@ class Course:
 
     @property
     def prefix(self) -> str:
-        """The beginning of all keys."""
+        """The text with which all keys begin."""
         return "" if self.name == FIRST else f"{self.name}:"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The beginnings of the lessons' keys, in the lessons' order: ``mine:votes``."""
+        """The lessons' names with the prefix, in order: ``mine:votes``."""
         return tuple(self.prefix + word for word in self.lessons)
 
     def paths(self) -> dict[str, Path]:
-        """The notebooks by the beginnings of their keys. FileNotFoundError for a lesson that has not just one."""
+        """Map each of `words` to its notebook. FileNotFoundError for a lesson without exactly one."""
         found = {}
         for place, word in enumerate(self.words):
             paths = [*self.notebooks.glob(f"{place:02}_*.ipynb")]
@@ -94,8 +93,8 @@ class Course:
 
 @cache
 def installed() -> dict[str, Course]:
-    """The courses by their packages, minips' own before others, once their lessons are imported. A warning tells of
-    one that fails to load; ImportError where there is none, or where none loads.
+    """Import the lessons of all courses, and map each package to its course, minips' own first. Warns about a course
+    that fails to load. ImportError if there is none, or if none loads.
     """
     found: dict[str, Course] = {}
     for entry in sorted(dict.fromkeys(entry_points(group=GROUP)), key=_is_anothers):
@@ -144,7 +143,7 @@ def _loaded(entry: EntryPoint) -> Course:
 
 
 def _check_keys(course: Course, keys: list[str]) -> None:
-    """ValueError where a key belongs to no lesson of the course."""
+    """ValueError if a key does not belong to a lesson of the course."""
     grammar = rf"({'|'.join(course.words)})(\.\d+)?"
     if wrong := [str(key) for key in keys if not re.fullmatch(grammar, str(key))]:
         lessons = join_names(course.words)
@@ -152,7 +151,7 @@ def _check_keys(course: Course, keys: list[str]) -> None:
 
 
 def _place(error: BaseException, entry: EntryPoint) -> str:
-    """The line of the course's own code at which an error arose, in brackets."""
+    """The line of the course's own code that raised an error, in brackets."""
     package = entry.module.partition(".")[0]
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if package in Path(frame.filename).with_suffix("").parts]
@@ -160,7 +159,7 @@ def _place(error: BaseException, entry: EntryPoint) -> str:
 
 
 def add(kind: str, known: dict[str, T], key: str, thing: T) -> None:
-    """Add what a course has to the table of its kind. ValueError where the table has this key already."""
+    """Add an entry to the table of its kind. ValueError if the table already has this key."""
     if key in known:
         raise ValueError(f"There are two of the {kind} {key}. Give one of them another number.")
     known[key] = thing
@@ -168,12 +167,12 @@ def add(kind: str, known: dict[str, T], key: str, thing: T) -> None:
 
 
 def chosen() -> Course:
-    """The course that is named `FIRST`, or else the first one. ImportError as in `installed`."""
+    """Return the course named `FIRST`, or else the first one. ImportError as in `installed`."""
     return next(iter(installed().values()))
 
 
 def named(name: str) -> Course:
-    """The course of this name. ValueError where none is installed, ImportError where it fails to load."""
+    """Return the course with this name. ValueError if it is not installed, ImportError if it fails to load."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the error says it
         found = {course.name: course for course in installed().values()}
@@ -185,18 +184,18 @@ def named(name: str) -> Course:
 
 
 def course_of(key: str) -> Course:
-    """The course that a key belongs to. ValueError and ImportError as in `named`."""
+    """Return the course that a key belongs to. ValueError and ImportError as in `named`."""
     name, colon, _ = key.partition(":")
     return named(name) if colon else chosen()
 
 
 def numbers() -> dict[int, str]:
-    """The words of lessons by their numbers in an earlier edition."""
+    """Map lessons' numbers in the earlier edition to the lessons."""
     return {int(name[:2]): word for name, word in chosen().numbered.items()}
 
 
 def lesson_of(key: str) -> str:
-    """The beginning of a key, which names its lesson.
+    """Return the part of a key that names its lesson.
 
     >>> lesson_of("wait.1"), lesson_of("mine:votes.1")
     ('wait', 'mine:votes')

@@ -56,7 +56,7 @@ def _page() -> Iterator[str]:
     yield "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>minips: my report</title>"
     yield f"<meta name='viewport' content='width=device-width'><style>{CSS}</style></head><body>"
     yield f"<h1>My report</h1><p><small>{datetime.date.today():%d %B %Y}</small></p>"
-    kinds = {kind: state.noted(kind) for kind in ("question", "answer", "exercise", "quiz")}
+    kinds = {kind: state.noted(kind) for kind in state.KINDS}
     begun = state.begun() if any(kinds.values()) else []
     if not begun:
         yield "<p>Nothing was predicted or answered yet.</p>"

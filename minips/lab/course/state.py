@@ -1,9 +1,8 @@
-"""The learner's progress through the lessons of all courses: exercises passed, predictions made, answers
-written; lines of JSON in the user's state folder. Each has its key. Those of an edition whose keys had numbers have the
-lesson's file name besides, by which they are read as notes on the lesson that it has become.
+"""The learner's progress through the lessons of all courses: passed exercises, predictions, answers and quizzes.
 
-Nothing is noted in unattended runs (``MINIPS_AUTOPLAY=1``), and a folder that cannot be written is a sentence, never an
-error.
+Each note is a line of JSON in the user's state folder, with its key. Notes from an edition whose keys had numbers also
+contain the notebook's file name, which shows the lesson that they belong to today. Unattended runs
+(``MINIPS_AUTOPLAY=1``) note nothing. A folder that is not writable gives a sentence, never an error.
 """
 
 import itertools
@@ -19,11 +18,11 @@ from minips.lab.course import courses
 from minips.lab.course.courses import Course, chosen, lesson_of
 
 KINDS = ("exercise", "question", "answer", "quiz")
-"""What a note may be on; each has the key under its kind."""
+"""The kinds of notes. A note has its key under its kind."""
 
 
 def state_file() -> Path:
-    """The file of the learner's progress, under ``XDG_STATE_HOME`` or, where that is not set, in the usual place."""
+    """The file of the learner's progress, under ``XDG_STATE_HOME`` or, if that is not set, in the usual place."""
     if os.environ.get("XDG_STATE_HOME"):
         base = Path(os.environ["XDG_STATE_HOME"])
     elif sys.platform == "win32":
@@ -41,8 +40,8 @@ def autoplay() -> bool:
 
 
 def note(kind: str, key: str, **said: str) -> str:
-    """Keep what is ``said`` of an exercise, a question, an answer or a quiz, under its key; the last note on the same
-    thing counts. A sentence where that cannot be done, else nothing.
+    """Note what is ``said`` about an exercise, a question, an answer or a quiz, under its key. The last note on a key
+    counts. Returns a sentence if the note could not be written, and an empty text otherwise.
     """
     fact = {kind: key, **said}
     before = [known for known in facts() if known.get(kind) == key]
@@ -59,7 +58,7 @@ def note(kind: str, key: str, **said: str) -> str:
 
 
 def facts() -> list[dict[str, str]]:
-    """All that was noted, the oldest first. What cannot be read is left out."""
+    """Return all notes, the oldest first, without lines that cannot be read."""
     if not state_file().is_file():  # nor a pipe, which is only written to
         return []
     try:
@@ -75,7 +74,7 @@ def facts() -> list[dict[str, str]]:
 
 
 def _by_word(fact: dict[str, str]) -> dict[str, str]:
-    """A note; one of an edition whose keys had numbers, as it would be made today."""
+    """Return a note as it would be written today, if it is from an edition whose keys had numbers."""
     name = str(fact.get("notebook"))
     if (word := chosen().numbered.get(name)) is None:
         return fact
@@ -85,17 +84,17 @@ def _by_word(fact: dict[str, str]) -> dict[str, str]:
 
 
 def noted(kind: str) -> dict[str, dict[str, str]]:
-    """The last note on each thing of this kind, by its key: of the lessons of the courses that are installed."""
+    """Map each key of this kind to its last note, for the lessons of installed courses."""
     return {fact[kind]: fact for fact in facts() if _lesson(fact, kind) in _words()}
 
 
 def set_aside() -> int:
-    """The number of notes that belong to no lesson of a course that is installed."""
+    """Count the notes that do not belong to a lesson of an installed course."""
     return sum(not _is_on(fact, _words()) for fact in facts())
 
 
 def begun() -> list[Course]:
-    """The courses of which something is noted; all that are installed, where there is none."""
+    """Return the courses with notes, or all installed ones if none has any."""
     there = [*courses.installed().values()]
     return [course for course in there if any(_is_on(fact, course.words) for fact in facts())] or there
 
@@ -110,16 +109,14 @@ def _is_on(fact: dict[str, str], lessons: Collection[str]) -> bool:
 
 
 def _lesson(fact: dict[str, str], kind: str) -> str:
-    """The lesson that a note of this kind is on, or nothing."""
+    """Return the lesson of a note of this kind; an empty text if it has none."""
     key = fact.get(kind)
     return lesson_of(key) if "notebook" not in fact and isinstance(key, str) else ""
 
 
 def reset(course: Course | None = None) -> Path | None:
-    """Begin anew, in all courses or in this one. The notes so far are renamed; their new path, beside the old one, or
-    None where there were none.
-
-    OSError where that is not possible.
+    """Forget the progress in all courses, or in one. Renames the file of notes and returns its new path, in the same
+    folder; None if there was no file. OSError if renaming is not possible.
     """
     others = [fact for fact in facts() if course and not _is_on(fact, course.words)]
     path = state_file().resolve()  # a symbolic link to it stays
