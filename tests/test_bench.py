@@ -382,7 +382,7 @@ def test_a_picture_that_cannot_be_written_is_one_sentence_before_it_measures(fil
 @pytest.mark.parametrize(
     "table",
     [
-        "pushpull --transports tcp pipe --references pickle",
+        pytest.param("pushpull --transports tcp pipe --references pickle", marks=pytest.mark.soak),
         pytest.param("train --contenders pickle", marks=pytest.mark.soak),
     ],
 )

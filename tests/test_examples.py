@@ -173,6 +173,7 @@ def test_own_optimizer(said):
     assert min(said("own_optimizer.py", r"accuracy ([\d.]+)")) > 0.88
 
 
+@pytest.mark.soak
 def test_own_transport(said):
     assert said("own_transport.py", r"accuracy +([\d.]+)")[0] > 0.9
 

@@ -177,6 +177,7 @@ class TestWorkbench:
         assert "use fewer workers" in bench.job.message.value
         assert "accuracy" in bench.table.value
 
+    @pytest.mark.soak
     def test_its_processes_end_with_the_run(self, problem: ps.SoftmaxRegression) -> None:
         bench = lab.Workbench(problem, ps.Config(steps=5, workers=2))
         bench.run("A")

@@ -196,7 +196,7 @@ def test_without_rounds_it_reads_the_digits_as_well(programs, codec):
     assert float(accuracy) >= 0.95
 
 
-SHORT = {("nano", "minips", "sign"), ("nano", "both", "exact")}
+SHORT = {("nano", "both", "exact")}
 RUNS = [
     pytest.param(*run, marks=[] if run in SHORT else pytest.mark.soak)
     for run in product(("nano", "minips"), WORKERS, CONFIGS)

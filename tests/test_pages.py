@@ -209,6 +209,7 @@ def test_its_commands_run_as_they_stand(name, tmp_path):
             done([sys.executable, "-m", *shlex.split(line)], tmp_path)
 
 
+@pytest.mark.soak
 def test_a_server_and_its_workers_are_started_by_hand(tmp_path):
     """The commands of the block that does so, at a free port and for a few steps."""
     (tmp_path / "mine.py").write_text(MINE)

@@ -22,6 +22,9 @@ from minips.lab.panels.compressor_explorer import WHAT
 
 PNG = b"\x89PNG"
 PANELS = [getattr(panels, name) for name in panels.__all__ if name != "Panel"]
+MEASURING = [panels.TransportLadder, panels.Stragglers]
+SOME_NOW = [pytest.param(make, marks=[pytest.mark.soak] * (make in MEASURING)) for make in PANELS]
+"""The panels; the two slowest ones run with the soak."""
 
 
 def picture(panel: lab.Panel[Any, Any]) -> bytes:
@@ -62,7 +65,7 @@ class Quick(Slow):
     instant = True
 
 
-@pytest.mark.parametrize("make", PANELS)
+@pytest.mark.parametrize("make", SOME_NOW)
 def test_every_panel_has_a_picture_with_words_and_a_name_for_each_control(make: Any) -> None:
     panel = make()
     bundle = panel._repr_mimebundle_()
@@ -78,7 +81,7 @@ def test_every_panel_has_a_picture_with_words_and_a_name_for_each_control(make: 
     assert not panel.job.message.value
 
 
-@pytest.mark.parametrize("make", PANELS)
+@pytest.mark.parametrize("make", SOME_NOW)
 def test_every_panel_reads_without_a_kernel(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
     panel = make()
     panel.static()

@@ -187,6 +187,7 @@ def test_rounds_of_exponential_compute_times_average_the_order_statistic(backup)
     assert run.seconds / rounds == pytest.approx(cost.exponential_round_s(1.0, 8, backup), rel=0.02)
 
 
+@pytest.mark.soak
 def test_a_straggler_that_cannot_give_up_computes_the_next_round_late():
     """Without `abandon`: exponential times forget, so the state is how many are in time and how many are behind."""
 

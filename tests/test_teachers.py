@@ -148,6 +148,7 @@ def handed_in(folder: Path, **answers: str) -> Iterator[str]:
         yield f"{name}.ipynb"
 
 
+@pytest.mark.soak
 @pytest.mark.outside
 def test_her_teacher_grades_it(site: Path, tmp_path: Path) -> None:
     files = handed_in(tmp_path, ada=SOLVED, bob=STARTED)

@@ -61,6 +61,7 @@ def test_there_are_30_candidates_and_all_are_sound_and_told_apart():
     assert all(config.consistency == ps.BSP() and config.steps == 30 for config in candidates)
 
 
+@pytest.mark.soak
 def test_the_first_choices_are_tried_for_real_and_what_cannot_get_there_comes_last():
     start = ps.Config(workers=2, steps=40, transport="inproc")
     dead = replace(start, push=ps.Codec(ps.Threshold(1e9)))  # nothing is ever sent
