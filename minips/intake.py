@@ -329,7 +329,7 @@ def _labels_of_one_kind(labels: list[Any], what: str) -> Array:
     """Convert objects of one kind to an array of texts, truth values or floats."""
     for row, label in enumerate(labels):
         if is_missing(label):
-            raise ValueError(f"{what} has no label in row {row}, but {label!r}. Label the row, or leave it out.")
+            raise ValueError(f"{what} has {label!r} in place of a label in row {row}. Label the row, or leave it out.")
     first = _kind(labels[0])
     for row, label in enumerate(labels):
         if _kind(label) is not first:
@@ -365,7 +365,7 @@ def _whole_numbers(y: Array, what: str) -> Array:
     if not whole.all():
         row = int(np.argmin(whole))
         if np.isnan(y[row]):
-            raise ValueError(f"{what} has no label in row {row}, but NaN. Label the row, or leave it out.")
+            raise ValueError(f"{what} has NaN in place of a label in row {row}. Label the row, or leave it out.")
         raise ValueError(
             f"{what} takes class numbers 0, 1, 2, …, or texts; it holds {y[row]} in row {row}. To fit values, use "
             "ps.LinearRegression."

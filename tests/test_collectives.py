@@ -439,7 +439,7 @@ def test_a_peer_takes_calls_from_workers_only():
             with pytest.raises(ValueError, match="Expected the number of a worker, 0 to 2"):
                 channel.call(frames).result(5)
         assert channel.call([b"2"]).result(5) == []
-        with pytest.raises(ValueError, match="starts with the time at which it was sent"):
+        with pytest.raises(ValueError, match="must start with the time at which it was sent"):
             channel.call([b"now", b"and here"]).result(5)
 
 

@@ -151,12 +151,12 @@ def test_masked_rows_do_not_reach_a_scikit_learn_estimator():
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (["a", None, "b"], "{} has no label in row 1, but None"),
-        (["a", np.nan, "b"], "{} has no label in row 1, but nan"),
-        (np.array(["a", np.nan, "b"], object), "{} has no label in row 1"),
-        (np.array(["a", None, "b"], np.dtypes.StringDType(na_object=None)), "{} has no label in row 1, but None"),
-        ([0.0, np.nan, 1.0], "{} has no label in row 1, but NaN"),
-        ([0, None, 1], "{} has no label in row 1, but None"),
+        (["a", None, "b"], "{} has None in place of a label in row 1"),
+        (["a", np.nan, "b"], "{} has nan in place of a label in row 1"),
+        (np.array(["a", np.nan, "b"], object), "{} has nan in place of a label in row 1"),
+        (np.array(["a", None, "b"], np.dtypes.StringDType(na_object=None)), "{} has None in place of a label in row 1"),
+        ([0.0, np.nan, 1.0], "{} has NaN in place of a label in row 1"),
+        ([0, None, 1], "{} has None in place of a label in row 1"),
         (["a", 1, "b"], "{} holds labels of several kinds, 'a' in row 0 and 1 in row 1"),
         (["a", b"b", "b"], "{} holds labels of several kinds"),
         (["a", True, "b"], "{} holds labels of several kinds"),
@@ -498,7 +498,7 @@ def test_frames_of_libraries(library):
     assert run.predict(frame).tolist() == run.predict(frame.to_numpy()).tolist()
     with pytest.raises(ValueError, match="X has 'height' in the place of 'age'"):
         run.predict(frame[["height", "age"]])
-    with pytest.raises(ValueError, match="y has no label in row 1"):
+    with pytest.raises(ValueError, match="in place of a label in row 1"):
         ps.SoftmaxRegression(frame, frames.Series(["a", None, "a", "b"]))
     with pytest.raises(ValueError, match="The column 'height' of X holds NaN or no value in row 1"):
         ps.SoftmaxRegression(frames.DataFrame({**columns, "height": [2, None, 4, 3]}), [0, 1, 0, 1])
@@ -506,7 +506,7 @@ def test_frames_of_libraries(library):
         nullable = frame.assign(height=frames.array([2, None, 4, 3], dtype="Int64"))
         with pytest.raises(ValueError, match="The column 'height' of X holds NaN or no value in row 1"):
             ps.LinearRegression(nullable, [0, 1, 0, 1])
-        with pytest.raises(ValueError, match="y has no label in row 1"):
+        with pytest.raises(ValueError, match="in place of a label in row 1"):
             ps.SoftmaxRegression(frame, frames.array([0, None, 1, 0], dtype="Int64"))
 
 

@@ -302,7 +302,7 @@ def test_what_stops_one_worker_or_the_server_ends_the_run_with_its_words() -> No
             raise EOFError("of the learner's own")
 
     for _ in range(5):
-        with pytest.raises(RuntimeError, match=r"refused a push of worker 2: Worker 2 may not\."):
+        with pytest.raises(RuntimeError, match=r"refused a push from worker 2: Worker 2 may not\."):
             lab.train_own(Refuses, problem, steps=3)
         with pytest.raises(RuntimeError, match="EOFError: of the learner's own"):
             lab.train_own(Breaks, problem, steps=3)

@@ -230,7 +230,7 @@ def test_a_push_of_a_worker_that_told_no_rows_is_refused_and_changes_nothing():
     with pair() as server:
         with ps.connect(server.address, token=server.token) as client:
             with pytest.raises(
-                ValueError, match=r"WeightedMean\(\) weighs by the rows.*worker 0 sent 0.0. Send them in"
+                ValueError, match=r"WeightedMean\(\) weights each worker by the rows.*worker 0 sent 0.0. Send their"
             ):
                 client.push({"w": np.ones(2)}).result(WAIT_S)
             assert (client.clock, server.shard.clocks) == (0, [0, 0])

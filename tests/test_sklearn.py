@@ -332,7 +332,7 @@ def test_processes_are_started_from_those_of_a_grid_search(monkeypatch, tmp_path
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (["a", None, "b", "a"], "y has no label in row 1, but None"),
+        (["a", None, "b", "a"], "y has None in place of a label in row 1"),
         (np.array(["a", 1, "b", "a"], object), "y holds labels of several kinds, 'a' in row 0 and 1 in row 1"),
         (["a", "a\0", "b", "a"], "y holds 'a.*' in row 1: NumPy strips a NUL"),
     ],

@@ -570,8 +570,8 @@ class ServerProtocol:
         presence = self.attendance.present[worker]
         rows, secret = presence.rows, presence.secret
         if shard.aggregator.weighs and not rows > 0:
-            words = f"{shard.aggregator!r} weighs by the rows of a shard, above 0; worker {worker} sent {rows!r}."
-            raise ValueError(f"{words} Send them in hello: connect(…, rows=…).")
+            words = f"{shard.aggregator!r} weights each worker by the rows in its shard; worker {worker} sent {rows!r}."
+            raise ValueError(f"{words} Send their number, above 0, in hello: connect(…, rows=…).")
         self.trace.step = clock
         if record.pushing:
             record.queued += 1

@@ -357,7 +357,7 @@ class Shard:
         return self.parameters.lend()
 
     def join(self, worker: int) -> int:
-        """Count a departed worker again. At first, all workers count, connected or not. Returns its clock.
+        """Count a departed worker again. At first every worker is counted, whether connected or not. Returns its clock.
 
         It continues at the slowest other worker's clock, or at its own if that is later, so no worker waits for it.
         """

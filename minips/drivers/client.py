@@ -431,7 +431,7 @@ class _Call(Driven[Any]):
         self._advance(answer, error)
 
     def _advance(self, answer: Any, error: Exception | None) -> None:
-        """Give the session an answer, and carry out the session until it needs an answer that has not arrived."""
+        """Pass the answer to the session, and run it until it needs an answer that has not arrived yet."""
         session, answers = self._session, self._answers
         try:
             while True:

@@ -158,7 +158,7 @@ class _PeerConnection(Connection):
                 self.rank = peer._rank(frames)
                 peer.bytes_received += sum(map(len, frames))
             elif not frames or len(frames[0]) != _SENT.size:
-                raise ValueError("A message between workers starts with the time at which it was sent.")
+                raise ValueError("A message between workers must start with the time at which it was sent.")
             else:
                 peer._boxes[self.rank].append(frames)
                 peer._changed.notify_all()

@@ -235,7 +235,7 @@ def _show(child: Child, word: str, value: Any) -> None:
 
 
 def multiprocess() -> Any:
-    """Import and return the library multiprocess. Raise RuntimeError if it does not work, as in a browser's Python."""
+    """Import and return the ``multiprocess`` library. RuntimeError if it does not work, as in a browser's Python."""
     try:
         import multiprocess.connection
         import multiprocess.resource_tracker  # since Python 3.13 the first import can work although this one fails

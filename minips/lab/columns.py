@@ -1,4 +1,4 @@
-"""A column of the workbench: a whole config as controls, and the code that makes it."""
+"""A column of the workbench: controls for a whole config, and the code that creates that config."""
 
 import dataclasses
 import html

@@ -39,7 +39,7 @@ def _array(name: str, x: Any) -> Array:
 
 
 def restore_problem(origin: Origin | None) -> Problem:
-    """Import the problem's module and make the problem, without rows. Raises ValueError that says why this failed."""
+    """Import the problem's module and construct the problem without its rows. ValueError says why this failed."""
     where = origin["class"] if origin else "that of this run"
     try:
         if origin is None:

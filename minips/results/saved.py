@@ -123,7 +123,7 @@ def _to_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
 
 
 def _entry(where: str) -> str:
-    """An array's path as an entry's name: characters that an archive cannot keep are replaced."""
+    """Turn an array's path into an entry name; characters that an archive cannot store are replaced."""
     text = where[:_LONGEST].replace("\0", "?").replace("\\", "?").encode(errors="replace").decode()
     return f"{text}'" if text.endswith(".npy") else text  # NumPy removes this ending
 

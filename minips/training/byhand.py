@@ -101,10 +101,11 @@ def work(
     called after ``met``, and before and after each gradient: with ``met=clients.append`` and
     ``stop=lambda: clients[0].clock == 5`` this worker makes five pushes.
 
-    Raises ConnectionError, PermissionError and ValueError as `connect` does. Also raises ValueError, before this worker
-    gets a number, if the servers train another problem, or if the run's steps or shards depend on common rows despite
-    ``own_rows``. Raises TimeoutError if the other workers do not connect, and RuntimeError if the server has given up
-    waiting for them. The problem's own errors are first reported to the servers and then raised.
+    Raises ConnectionError, PermissionError and ValueError as `connect` does. Also raises ValueError if the servers
+    train a different problem, or if ``own_rows`` is set although the run's steps or shards depend on rows that all
+    workers share; both are checked before this worker gets a number. Raises TimeoutError if the other workers do not
+    connect, and RuntimeError if the server no longer waits for them. If the problem raises an error, `work` first
+    reports it to the servers.
     """
     check_problem("work", problem)
     dialling = StartWait("This worker", start_timeout_s, timeout)

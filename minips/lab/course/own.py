@@ -330,7 +330,7 @@ def _work(
             raise TimeoutError(f"The server did not answer worker {worker}'s {kind} within {WAIT_S:g} seconds.")
         said, values = pipe.recv_bytes().decode(), pipe.recv_bytes()
         if said == "error":
-            raise RuntimeError(f"The server refused a {kind} of worker {worker}: {values.decode()}")
+            raise RuntimeError(f"The server refused a {kind} from worker {worker}: {values.decode()}")
         answer: Tensors = method(cls, "unpack")(values)
         return answer
 

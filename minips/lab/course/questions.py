@@ -205,7 +205,9 @@ timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=Tru
 
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
-    """The one of this key. ValueError names the known keys and the nearest: those of its course, if it names one."""
+    """Return the value under this key. The ValueError lists the known keys and suggests the closest; if ``key`` names a
+    course, it considers only that course's keys.
+    """
     full = full_key(key)
     prefix = course_of(full).prefix  # the courses, once they are asked for, fill the tables
     if full not in known:

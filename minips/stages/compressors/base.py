@@ -34,7 +34,7 @@ class Compressor(Stage):
 @register
 @dataclass(frozen=True)
 class NoCompression(Compressor):
-    """The bytes unchanged and uncopied."""
+    """Passes the bytes through, without changing or copying them."""
 
     name = "none"
     identity = True

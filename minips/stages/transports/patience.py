@@ -57,7 +57,7 @@ def timeval(seconds: float) -> bytes:
 
 class Patience:
     """Limits how slow a peer may be: each ``seconds`` times 1 kB of due bytes, or all the rest, must pass within
-    ``seconds`` of the preceding bytes. Count the bytes at least every ``tick`` seconds.
+    ``seconds`` of the preceding bytes. Call ``count`` at least once every ``tick`` seconds.
     """
 
     def __init__(self, seconds: float) -> None:
