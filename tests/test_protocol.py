@@ -192,7 +192,7 @@ def cases():
 
 
 def test_the_documents_have_the_time_for_which_a_hello_waits():
-    assert f"is free within {SOON_S:g} s because the session's last connection broke, the answer waits for that" in (
+    assert f"will be free within {SOON_S:g} s because the session's last connection broke, the server delays" in (
         " ".join(TEXT.split())
     )
     assert f"that is started again at most {SOON_S:g} seconds sooner waits for it" in (

@@ -139,7 +139,7 @@ class Hosts(Engine):
 
 
 def lacking() -> str:
-    """Return a sentence that says why hosts cannot be made here, or an empty text. Creates two hosts and shuts them down."""
+    """Return why hosts cannot be made here, as a sentence, or an empty text. Creates two hosts and shuts them down."""
     try:
         Hosts().graph(1, 1)
     except (RuntimeError, ModuleNotFoundError) as error:
