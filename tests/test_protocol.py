@@ -195,7 +195,7 @@ def test_the_documents_have_the_time_for_which_a_hello_waits():
     assert f"will be free within {SOON_S:g} s because the session's last connection broke, the server delays" in (
         " ".join(TEXT.split())
     )
-    assert f"that is started again at most {SOON_S:g} seconds sooner waits for it" in (
+    assert f"started again up to {SOON_S:g} seconds before its number is free, it waits" in (
         " ".join(pages.text("docs/clusters.md").split())
     )
 
