@@ -88,7 +88,7 @@ def test_the_reference_has_every_name_that_a_course_is_written_with():
 
 
 def test_the_reference_has_every_name_of_every_namespace():
-    named = re.search(r"The\nnamespaces are ([^.]+(?:\.\w+[^.]+)*)\.\n", REFERENCE)[1]
+    named = re.search(r"The\s+namespaces are ([^.]+(?:\.\w+[^.]+)*)\.\n", REFERENCE)[1]
     namespaces = re.findall(r"`ps\.(\w+)`", named)
     modules = {name for name in dir(ps) if inspect.ismodule(getattr(ps, name))}
     assert set(namespaces) == modules - {"cost", "datasets", "lab", "testing"}
