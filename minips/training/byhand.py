@@ -104,8 +104,8 @@ def work(
     Raises ConnectionError, PermissionError and ValueError as `connect` does. Also raises ValueError if the servers
     train a different problem, or if ``own_rows`` is set although the run's steps or shards depend on rows that all
     workers share; both are checked before this worker gets a number. Raises TimeoutError if the other workers do not
-    connect, and RuntimeError if the server no longer waits for them. If the problem raises an error, `work` first
-    reports it to the servers.
+    connect, and RuntimeError if the server no longer waits for them. An error of the problem is first reported to the
+    servers and then raised.
     """
     check_problem("work", problem)
     dialling = StartWait("This worker", start_timeout_s, timeout)
