@@ -172,7 +172,7 @@ class NotTheOwnerError(RuntimeError):
 
 
 class Reference:
-    """Replaces torch's RRef at a worker: copies each argument and result, and records the size of the largest message."""
+    """Replaces torch's RRef at a worker: copies each argument and result, and records the largest message's size."""
 
     def __init__(self, owned: Any) -> None:
         self._owned = owned
