@@ -1,4 +1,4 @@
-"""Cases for the tests of "A small batch is an estimate": of its questions, its exercises and a claim."""
+"""Test cases for "A small batch is an estimate": for its questions, its exercises and a claim."""
 
 OUTCOMES = {
     "batch.1": {
@@ -49,4 +49,4 @@ MUTANT = (
     "as_dtype(total / count, ",
     "as_dtype(total, ",
 )
-"""Accumulation that adds up where it should average."""
+"""Accumulation that adds gradients up instead of averaging them."""

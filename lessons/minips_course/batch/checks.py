@@ -15,10 +15,10 @@ WITHIN, MOST_RUNS = 1.02, 10
 
 @asks(
     "batch.1",
-    "Each run halves what you do not know, if you choose the learning rate well. Which one lies between a rate that "
-    "ends well and one that does not?",
-    "Keep two rates: low has ended well, high has not. Try a rate between them; it replaces one of the two.",
-    "A while loop that ends when the two rates are near enough. In it: one middle by ratio, one run, one if.",
+    "Each run can halve the range that you do not know. Which learning rate lies in the middle between a rate that "
+    "ends well and a rate that does not?",
+    "Keep two rates: low has ended well, high has not. Try a rate between them, which then replaces one of the two.",
+    "Write a while loop that ends when the rates are close enough. Each turn tries their geometric middle once.",
 )
 def largest(function: Any, rng: np.random.Generator) -> str:
     """Find the largest learning rate that ends well, to within 2 %, in at most 10 runs."""
@@ -33,11 +33,11 @@ def largest(function: Any, rng: np.random.Generator) -> str:
         seed = drawn_seed(rng)
         with case(f"With accumulate={many} and seed {seed}:"):
             _brackets(function, partial(_ends_well, many=many, seed=seed), 0.01, 1.0)
-    return f"Within 2 % each time, in at most {MOST_RUNS} runs: on a dozen borders, and on the lesson's own problem."
+    return f"Each rate was found to within 2 % in at most {MOST_RUNS} runs, also for the lesson's own problem."
 
 
 def _brackets(function: Any, ends_well: Callable[[float], bool], low: float, high: float) -> None:
-    """Refuse a rate that did not end well, or without an attempt at most 2 % above it that ended badly."""
+    """Refuse a rate unless it ended well and a tried rate at most 2 % larger ended badly."""
     seen = {low: True, high: False}
     runs = 0
 
@@ -70,11 +70,11 @@ def _ends_well(lr: float, many: int, seed: int) -> bool:
 
 @asks(
     "batch.2",
-    "The mean of the workers is not the true gradient. The distances to it are a little too short: np.var takes ddof=1 "
-    "for that.",
-    "A worker's gradient is a mean over its rows, so its variance is σ² divided by their number.",
-    "The squared length of a noisy mean is too long on average, by the variance of that mean: a worker's variance "
-    "divided by the number of workers.",
+    "The mean of the workers is not the true gradient, and the workers' distances to this mean are a little too short. "
+    "np.var corrects that with ddof=1.",
+    "A worker's gradient is a mean over its rows, so its variance is σ² divided by the number of rows.",
+    "The squared length of a noisy mean is too large on average, by the variance of that mean. This variance is a "
+    "worker's variance divided by the number of workers.",
 )
 def noise(function: Any, rng: np.random.Generator) -> str:
     """Estimate σ² and the squared length of the true gradient from the gradients of one round, both unbiased."""
@@ -93,7 +93,7 @@ def noise(function: Any, rng: np.random.Generator) -> str:
             for name, one, wanted in zip(("σ²", "the squared length"), got, _noise(gradients, rows), strict=True):
                 near = np.isclose(number(one), wanted, rtol=1e-9)
                 refuse_if(not near, f"{name} is {number(one):.4g}; an unbiased estimate is {wanted:.4g}.")
-    return "Both are unbiased, for two workers and for eight."
+    return "Both estimates are unbiased, for two to eight workers."
 
 
 def _noise(gradients: list[Tensors], rows: int) -> tuple[float, float]:

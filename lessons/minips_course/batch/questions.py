@@ -19,9 +19,9 @@ question(
     Option(
         "less than two times smaller",
         lambda ratio: 0 < ratio < 2,
-        "The rows of a batch did not make up for each other's errors, as if they were all alike.",
+        "The errors of a batch's rows did not cancel, as if all rows were alike.",
     ),
-    otherwise="The ratio lies between two of the options: the error fell, by another law.",
+    otherwise="The ratio lies between two of the options: the error fell, but by another rule.",
 )
 
 question(
@@ -30,7 +30,7 @@ question(
     Option(
         "eight times as long",
         lambda ratio: 7 <= ratio < 10,
-        "The noise alone set the border: its variance is an eighth, and the step may be eight times as long.",
+        "Only the noise limited the step: its variance is an eighth, so the step may be eight times as long.",
     ),
     Expected(
         "longer, but clearly less than eight times",
@@ -41,9 +41,9 @@ question(
     Option(
         "no longer",
         lambda ratio: 0.5 < ratio < 1.5,
-        "The noise made no difference: the border with one row was that of the curvature already.",
+        "The noise made no difference: with one row, the curvature already set the limit.",
     ),
-    otherwise="Eight rows allowed more than ten times the step, or less than half of it.",
+    otherwise="Eight rows allowed a step more than ten times as long, or less than half as long.",
 )
 
 sentence(
@@ -107,9 +107,9 @@ quiz(
     Item(
         "A batch grows from 16 to 64 rows, out of very many. What happens to the typical error of its gradient?",
         {
-            "it halves": "The variance is a quarter, and the error is its root.",
-            "it falls to a quarter": "That is the variance. The error is measured in the units of the gradient, and "
-            "is the root of it.",
+            "it halves": "The variance falls to a quarter, and the typical error is the root of the variance.",
+            "it falls to a quarter": "The variance falls to a quarter. The error has the units of the gradient, and is "
+            "the root of the variance.",
             "it stays: the gradient is right on average": "Right on average means that the mean of the errors "
             "is zero. Their size falls.",
         },
@@ -120,7 +120,7 @@ quiz(
         {
             "neither": "Both are a mean over 128 rows, whichever worker looked at a row.",
             "the eight workers'": "Each of their gradients is noisier. The mean of the eight is not.",
-            "the single worker's": "Its one gradient is a mean over as many rows as all of theirs.",
+            "the single worker's": "Its gradient is a mean over as many rows as the eight workers have together.",
         },
     ),
     Item(
@@ -135,7 +135,7 @@ quiz(
     Item(
         "What does accumulation save?",
         {
-            "pushes and pulls": "One push for four batches: about a quarter of the bytes.",
+            "pushes and pulls": "One push for four batches sends about a quarter of the bytes.",
             "gradients to compute": "Each run looks at the same number of rows.",
             "steps, at any learning rate": "With the same learning rate the fewer steps get less far.",
         },
@@ -143,10 +143,10 @@ quiz(
     Item(
         "With all the rows and a step of 1.1 · 2/λ the loss grows. Would twice as many rows help?",
         {
-            "no: the step overshoots without any noise": "At the largest curvature each step ends farther from the "
-            "minimum than it began. Noise has no part in it.",
+            "no: the step overshoots without any noise": "Where the curvature is largest, each step ends farther from "
+            "the minimum than it began, even without noise.",
             "yes: the variance would be half": "A gradient of all the rows has no variance from drawing them.",
-            "yes: each row would weigh less": "The mean, and with it the curvature λ, stays about the same.",
+            "yes: each row would weigh less": "The mean, and so the curvature λ, stays about the same.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Mend a lecture's server": of its questions, its exercises and a claim."""
+"""Test cases for "Mend a lecture's server": for its questions, its exercises and a claim."""
 
 OUTCOMES = {
     "lecture.1": {
@@ -88,4 +88,4 @@ MUTANT = (
     "np.subtract(p, np.multiply(",
     "np.add(p, np.multiply(",
 )
-"""An optimizer that goes uphill."""
+"""An optimizer that adds the gradient, and so raises the loss."""

@@ -13,19 +13,19 @@ from minips.stage import Array
 
 @asks(
     "lecture.1",
-    "A copy is good for reading. What is to change has to be reached through the reference.",
-    "Push with reference.rpc_sync().apply(…). To read the parameters alone, call a method that returns them.",
+    "A copy is good for reading. To change the server's object, call its methods through the reference.",
+    "Push with reference.rpc_sync().apply(…). To read only the parameters, call a method that returns them.",
     "Add a method to Model that returns self.params. In each step make two calls through reference.rpc_sync(): one to "
-    "that method, and one to apply, with the gradient for the parameters that came.",
+    "that method, and one to apply, with the gradient for the parameters that it returned.",
 )
 def lost_steps(pair: Any, rng: np.random.Generator) -> str:
-    """Compute each step from the newest parameters, apply it to the server's object, and send nothing large."""
+    """Compute each gradient from the newest parameters, apply it to the server's object, and send nothing large."""
     are_two(pair, "Model", "work")
     model, work = pair
     for steps in (1, 2, int(rng.integers(20, 40))):
         with case(f"With {steps} steps:"):
             _train(model, work, steps, rng)
-    return "Each gradient came to the server, from its newest parameters, and nothing larger than these travelled."
+    return "Each gradient used the newest parameters and reached the server; nothing larger than these was sent."
 
 
 def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rng: np.random.Generator) -> None:
@@ -52,25 +52,25 @@ def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, rn
     count = len(pushed) // 2
     refuse_if(count != steps, f"gradient was called {count} times, expected {steps}.")
     near = np.shape(owned.params) == (size,) and np.allclose(owned.params, wanted)
-    refuse_if(not near, "the server's parameters are not what all gradients together make of them.")
+    refuse_if(not near, "the server's parameters are not the result of all gradients together.")
     kept = len(owned.history) == len(pushed) and all(map(np.array_equal, owned.history, pushed))
-    refuse_if(not kept, f"the server's history has {len(owned.history)} gradients, not all {len(pushed)} in order.")
+    refuse_if(not kept, f"the history has {len(owned.history)} gradients; expected all {len(pushed)}, in order.")
     limit = wanted.nbytes
     refuse_if(
         reference.largest > limit,
-        f"something of {reference.largest} bytes travelled; the parameters have {limit}. Does the history travel?",
+        f"something of {reference.largest} bytes was sent; the parameters have {limit}. Is the history sent?",
     )
 
 
 @asks(
     "lecture.2",
-    "push returns a future at once. What makes the loop slow is result(), which waits for the answer.",
+    "push returns a future immediately. The loop is slow because result() waits for the answer.",
     "Keep the futures of all pushes in a list, and go through that list afterwards.",
-    "The second part has two loops: one that only sends, and one that only calls result(10) on each future. The clock "
-    "stops after the second one.",
+    "Write two loops in the second part: one that only sends, and one that only calls result(10) on each future. Stop "
+    "the clock after the second loop.",
 )
 def together(measure: Any, rng: np.random.Generator) -> str:
-    """Return the seconds of pushes that each wait for an answer, and of the same number all sent before any wait."""
+    """Return the seconds for pushes that each wait for an answer, and for as many pushes all sent before any wait."""
     refuse_if(not callable(measure), f"Expected the function measure, got {measure!r}.")
     shares = []
     for _ in range(2):
@@ -86,9 +86,9 @@ def together(measure: Any, rng: np.random.Generator) -> str:
             found = measure(watched := _NotedClient(client), gradients, calls)
             took = time.perf_counter() - began
             arrived = int(np.round(-server.params["w"][0] / 0.5 / gradients["w"][0]))
-            refuse_if(arrived != 2 * calls, f"{arrived} pushes were applied at its end, expected {2 * calls}.")
+            refuse_if(arrived != 2 * calls, f"{arrived} pushes were applied, expected {2 * calls}.")
             waited = len(watched.waited)
-            refuse_if(waited != 2 * calls, f"{waited} of {2 * calls} answers were waited for.")
+            refuse_if(waited != 2 * calls, f"it waited for {waited} of {2 * calls} answers.")
             refuse_if(not (isinstance(found, tuple) and len(found) == 2), f"it returned {found!r}, not two numbers.")
             first, second = map(number, found)
             least = 1.8 * latency

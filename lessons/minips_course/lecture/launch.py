@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 KILLED_AFTER_S = 1.0
-"""The seconds after one process fails until the other is killed."""
+"""The seconds between the failure of one process and the killing of the other."""
 
 
 def main() -> None:

@@ -21,9 +21,9 @@ from minips.lab.course.recorded import record, recorded
 LAUNCHER = Path(__file__).with_name("launch.py")
 KEY = "lecture.torch"
 LIMIT_S = 100.0
-"""The most seconds that a program may take."""
+"""The time limit of a program, in seconds."""
 LONGEST = 300
-"""The most characters of an error that are shown."""
+"""The length, in characters, to which an error is cut before it is shown."""
 
 
 class Ending(NamedTuple):
@@ -172,7 +172,7 @@ class NotTheOwnerError(RuntimeError):
 
 
 class Reference:
-    """Replaces torch's RRef at a worker: copies each argument and result, and counts the bytes of its arrays."""
+    """Replaces torch's RRef at a worker: copies each argument and result, and records the largest message's size."""
 
     def __init__(self, owned: Any) -> None:
         self._owned = owned
@@ -205,7 +205,7 @@ class Reference:
 
 
 class Calls:
-    """A proxy that has the methods of an object in another process."""
+    """A proxy with the methods of an object in another process."""
 
     def __init__(self, call: Callable[[str, tuple[Any, ...]], Any]) -> None:
         self._made = call

@@ -18,7 +18,7 @@ question(
     Option(
         "the server's parameters alone",
         lambda stopped, server, worker: not stopped and server > 0 and worker == 0,
-        "The result is a reference in disguise: the call went to the server's object.",
+        "The result behaves like a reference: the call went to the server's object.",
     ),
     Expected(
         "the worker's parameters alone",
@@ -29,14 +29,14 @@ question(
     Option(
         "the parameters of both",
         lambda stopped, server, worker: not stopped and server > 0 and worker > 0,
-        "Server and worker hold the same array: what one changes, the other sees.",
+        "Server and worker share the same array, so each sees the other's changes.",
     ),
     Option(
         "no parameters: the call ends with an error",
         lambda stopped, server, worker: stopped and server == 0 and worker == 0,
-        "The result has no method apply_gradients, or it refuses to be called away from its owner.",
+        "The result has no method apply_gradients, or it refuses calls outside its owner's process.",
     ),
-    otherwise="The call changed nothing and raised nothing, or it did both.",
+    otherwise="The call neither changed parameters nor raised an error, or it did both.",
 )
 
 timed_question(
@@ -45,12 +45,12 @@ timed_question(
     Option(
         "at most two thirds as long",
         lambda ratio: 0 < ratio <= 2 / 3,
-        "torch's agent is written in C++, and minips in Python. This run does not say how much of the time that is.",
+        "torch's agent is written in C++, and minips in Python. This run does not show how much time that explains.",
     ),
     Option(
         "about as long, within a factor of 1.5",
         lambda ratio: 2 / 3 < ratio < 1.5,
-        "Both send a small message and wait for the answer, and that may be most of the time on this machine.",
+        "Both calls send a small message and wait for the answer, which may take most of the time on this machine.",
     ),
     Expected(
         "more than 1.5 times as long",
@@ -110,18 +110,18 @@ quiz(
     Item(
         "What does pickle send for a function that a module defines?",
         {
-            "Its module and its name.": "The other process imports the module and looks the name up. So it must have "
-            "the same module, and the name must be there.",
-            "Its source.": "No source and no byte code travels. That is why another process needs the same module.",
-            "Its result.": "Nothing is called when a function is pickled.",
+            "Its module and its name.": "The other process imports the module and looks the name up. So it needs the "
+            "same module, and the module must contain the name.",
+            "Its source.": "A pickle contains no source or byte code. So the other process needs the same module.",
+            "Its result.": "Pickling a function does not call it.",
         },
     ),
     Item(
         "A function that uses a global of its module is called in another process. Which global does it see?",
         {
-            "That of the process in which it runs.": "Only the name travels, so the function finds what its module "
-            "holds in the process where it runs.",
-            "That of the process that made the call.": "Globals do not travel with a function: pickle sends its "
+            "That of the process in which it runs.": "Only the function's name is sent, so it uses its module's global "
+            "in the process where it runs.",
+            "That of the process that made the call.": "Globals are not sent with a function: pickle sends only its "
             "module and its name.",
             "Both processes share it.": "Two processes share no variables. Each has its own copy of the module.",
         },
@@ -129,29 +129,29 @@ quiz(
     Item(
         "You want the server's parameters to change. Which call does that?",
         {
-            "reference.rpc_sync().apply_gradients(g)": "The call travels to the object at its owner.",
+            "reference.rpc_sync().apply_gradients(g)": "The call is sent to the owner, which changes the object.",
             "reference.to_here().apply_gradients(g)": "This changes a copy at the caller, which is then forgotten.",
-            "reference.local_value().apply_gradients(g), at the worker": "local_value() is for the owner alone; at "
+            "reference.local_value().apply_gradients(g), at the worker": "Only the owner may call local_value(); at "
             "the worker it raises an error.",
         },
     ),
     Item(
         "What is to_here() good for?",
         {
-            "To read a value once.": "It brings a copy of the object at that moment. A later change at the owner does "
-            "not reach the copy.",
-            "To move the object to another owner.": "The object stays with its owner; a copy travels.",
-            "To save bytes.": "It sends the whole object, with everything that it holds. A method that returns what "
-            "is needed sends less.",
+            "To read a value once.": "It fetches a copy of the object as it is at that moment. Later changes do not "
+            "reach the copy.",
+            "To move the object to another owner.": "The object stays with its owner; only a copy is sent.",
+            "To save bytes.": "It sends the whole object with all its contents. A method that returns only the needed "
+            "part sends less.",
         },
     ),
     Item(
         "What does rpc_async() change, compared with rpc_sync()?",
         {
-            "The caller goes on, and gets the result from a future.": "The call is the same. Only the waiting is moved "
-            "to where the result is needed.",
+            "The caller goes on, and gets the result from a future.": "The call is the same, but the caller waits only "
+            "when it needs the result.",
             "The method runs at the caller, and no call travels.": "The method runs at the owner in both cases.",
-            "The owner runs the method, and sends no result.": "It is sent, and the future's wait() returns it.",
+            "The owner runs the method, and sends no result.": "The result is sent, and wait() returns it.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Write a server in forty lines": of its questions, its exercises and a claim."""
+"""Test cases for "Write a server in forty lines": for its questions, its exercises and a claim."""
 
 OUTCOMES = {
     "server.1": {
@@ -94,4 +94,4 @@ MUTANT = (
     "return slowest >= clock\n",
     "return True\n",
 )
-"""A rule of rounds that never waits."""
+"""A BSP rule that never makes a worker wait."""

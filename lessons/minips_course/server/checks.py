@@ -12,18 +12,18 @@ from minips_course.own_server import check_rounds
 
 @asks(
     "server.1",
-    "A push that comes early has to be kept somewhere until its round is whole, and nobody is answered before that.",
-    "Keep a dict in __init__, from worker to gradients. Once it has as many entries as there are workers, the round is "
-    "whole.",
-    "Three parts: keep the push; return [] while some are missing; else go through the names, take one step with the "
-    "mean in the order of range(self.workers), empty the dict, and answer everyone.",
+    "Keep each early push somewhere until its round is complete, and answer no worker before that.",
+    "Create a dict in __init__ that maps each worker to its gradients. The round is complete once the dict has an "
+    "entry for every worker.",
+    "Keep the push. While pushes are missing, return []. Otherwise, take one step for each name with the mean, in the "
+    "order of range(self.workers); then empty the dict and answer all workers.",
 )
 def rounds(server: Any, rng: np.random.Generator) -> str:
     """Make the server hold pushes until every worker has sent one, apply their mean once, and answer all of them."""
     _is_server(server)
     for _ in range(4):  # with other numbers of workers
         check_rounds(server, rng)
-    return "Whole rounds are applied with their mean, in every order of arrival to the same bits, and all are answered."
+    return "Each round's mean is applied, to the same bits in every order of arrival, and all pushes are answered."
 
 
 def _is_server(server: Any) -> None:
@@ -35,14 +35,14 @@ def _is_server(server: Any) -> None:
 
 @asks(
     "server.2",
-    "Check the whole message first, and hand it on only when all of it is good.",
-    "For a push: is it a dict at all? Then compare tensors.keys() with self.params.keys(), then each gradient's shape "
-    "with its parameter's.",
-    "Write a second method that returns a sentence about the first fault, or an empty one. Let handle ask it: a fault "
-    "becomes the only answer, and anything else goes to super().handle(worker, message).",
+    "Check the whole message first, and pass it on only if all of it is good.",
+    "For a push, check that it contains a dict. Then compare tensors.keys() with self.params.keys(), and each "
+    "gradient's shape with its parameter's shape.",
+    "Write a second method that returns a sentence about the first fault, or an empty string. Let handle call it: a "
+    "fault becomes the only answer, and a good message goes to super().handle(worker, message).",
 )
 def careful(server: Any, rng: np.random.Generator) -> str:
-    """Make handle answer nonsense with ("error", a sentence), change no parameter, and not count it in a round."""
+    """Make handle answer a bad message with ("error", a sentence), change no parameter, and not count the message."""
     _is_server(server)
     d, lr = int(rng.integers(3, 8)), 0.25
     start = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
@@ -56,7 +56,7 @@ def careful(server: Any, rng: np.random.Generator) -> str:
         "a push of a list, ('push', […])": ("push", [good["w"], good["b"]]),
         "a push of a number": ("push", 3.0),
         "a push of nothing, ('push', {})": ("push", {}),
-        "a push of a tensor that is not there": ("push", {**good, "extra": np.ones(2)}),
+        "a push with an unknown tensor": ("push", {**good, "extra": np.ones(2)}),
         "a push that lacks 'b'": ("push", {"w": good["w"]}),
         "a push of 'c' in place of 'b'": ("push", {"w": good["w"], "c": good["b"]}),
         f"a push of 'b' with shape ({d + 2},) in place of (2,)": ("push", {"w": good["w"], "b": np.ones(d + 2)}),
@@ -70,24 +70,24 @@ def careful(server: Any, rng: np.random.Generator) -> str:
         _good_messages_work(served, twin, good, workers, lr, "With good messages:")
         for what, message in bad.items():
             _is_refused(served, what, message)
-        _good_messages_work(served, twin, backwards, workers, lr, f"After all the nonsense, {workers} workers:")
-    return f"Good messages work as before; {len(bad)} bad ones were refused, and nothing was changed."
+        _good_messages_work(served, twin, backwards, workers, lr, f"After all bad messages, {workers} workers:")
+    return f"Good messages work as before; {len(bad)} bad messages were refused, and they changed nothing."
 
 
 def _good_messages_work(served: Any, twin: Any, good: Any, workers: int, lr: float, where: str) -> None:
-    """Refuse a server if a round of good pushes has a wrong result, or another one than a twin that got no nonsense."""
+    """Refuse a server if a round of good pushes gives a wrong result, or not that of a twin that got no bad message."""
     before = copy.deepcopy(served.params)
     with case(where):
         for worker in reversed(range(workers)):
             answers, wanted = (one.handle(worker, ("push", copy.deepcopy(good))) for one in (served, twin))
             alike = [(to, said) for to, (said, _) in answers] == [(to, said) for to, (said, _) in wanted]
-            refuse_if(not alike, f"a push is answered {answers}; a server that got no nonsense answers {wanted}.")
+            refuse_if(not alike, f"it answers a push with {answers}; without bad messages, with {wanted}.")
         for name, p in before.items():
             near = np.allclose(served.params[name], p - lr * good[name])
             refuse_if(not near, f"after a push from each worker, {name!r} is not p − lr·g for the mean gradient g.")
         got = served.handle(0, ("pull", {}))
         right = isinstance(got, list) and len(got) == 1 and got[0][0] == 0 and got[0][1][0] == "params"
-        refuse_if(not right, "the worker that pulled was not sent the parameters.")
+        refuse_if(not right, "the worker that pulled did not get the parameters.")
         same = all(np.array_equal(got[0][1][1].get(name, np.nan), p) for name, p in served.params.items())
         refuse_if(not same, "the answer to a pull differs from the server's parameters.")
 

@@ -18,8 +18,8 @@ timed_question(
     Option(
         "about as stale",
         lambda four, eight: 0 <= eight <= 1.3 * four > 0,
-        "Twice as many workers pushed, and yet hardly more pushes fell between a worker's pull and its push. That "
-        "can happen where the workers take their turns in larger blocks.",
+        "Twice as many workers pushed, but hardly more pushes fell between a worker's pull and its push. That can "
+        "happen if each worker takes several steps before the next worker runs.",
     ),
     Expected(
         "about twice as stale",
@@ -31,8 +31,8 @@ timed_question(
     Option(
         "more than 3.5 times as stale",
         lambda four, eight: eight > 3.5 * four > 0,
-        "With four workers hardly any push fell between a pull and a push, with eight many did. That can happen where "
-        "the machine has cores for four workers and not for eight.",
+        "With four workers, few pushes fell between a worker's pull and its push; with eight, many did. That can "
+        "happen if the machine has enough cores for four workers but not for eight.",
     ),
     otherwise="With four workers no gradient was stale at all, so there is nothing to compare with.",
 )
@@ -48,7 +48,7 @@ timed_question(
     Option(
         "by rounding: less than a hundred-thousandth of the largest parameter",
         lambda least, most: 0 < most < 1e-5 and least >= 0,
-        "The same gradients were added in another order, and only their rounding differs.",
+        "The same gradients were added in another order, and only the rounding differs.",
     ),
     Expected(
         "by more than rounding, in each of five pairs",
@@ -102,22 +102,20 @@ quiz(
     Item(
         "Why does handle return a list of answers, and not one answer?",
         {
-            "A push may be answered later, and then several workers at once.": "Under BSP a push that is held gets no "
-            "answer, and the push that completes a round brings the answers of all workers.",
-            "A pull has many arrays, and each is an answer.": "All arrays of a pull travel in one answer: a dict "
-            "of named arrays.",
-            "Every message has to be sent to all workers.": "The answer to a pull goes to the worker that asked, and "
-            "to nobody else.",
+            "A push may be answered later, and then several workers at once.": "Under BSP, a held push gets no answer "
+            "yet. When the last push completes the round, the server answers all workers.",
+            "A pull has many arrays, and each is an answer.": "One answer contains all arrays of a pull: a dict of "
+            "named arrays.",
+            "Every message has to be sent to all workers.": "Only the worker that asked gets the answer to a pull.",
         },
     ),
     Item(
         "What makes a gradient stale?",
         {
-            "Pushes of other workers between a worker's pull and its push.": "Each of them makes a new version, so the "
-            "gradient is applied to other parameters than the ones it was computed from.",
-            "A slow link between a worker and the server, by itself.": "A slow link gives "
-            "others more time to push. With one worker alone nothing is stale, "
-            "however slow the link is.",
+            "Pushes of other workers between a worker's pull and its push.": "Each such push makes a new version, so "
+            "the gradient is applied to newer parameters than those it was computed from.",
+            "A slow link between a worker and the server, by itself.": "A slow link gives other workers more time to "
+            "push. With only one worker nothing is stale, however slow the link.",
             "A learning rate that is too large for so many workers.": "The learning rate "
             "decides how much a stale gradient matters. It "
             "does not change the number of versions in between.",
@@ -126,30 +124,30 @@ quiz(
     Item(
         "Under BSP, why does our server need no rule for pulls?",
         {
-            "A worker waits for the answer to its push before it pulls.": "That answer comes when the round is whole, "
-            "so each pull sees the parameters of a whole round.",
-            "Pulls change nothing, so their time does not matter.": "They change nothing, but their time matters: a "
-            "worker that pulls before its round is whole computes its next gradient from the old parameters.",
-            "The loop takes pulls last.": "The loop takes messages as they arrive. It knows nothing of their kinds.",
+            "A worker waits for the answer to its push before it pulls.": "The answer arrives when the round is "
+            "complete, so each pull gets parameters after a complete round.",
+            "Pulls change nothing, so their time does not matter.": "Pulls change nothing, but their time matters: a "
+            "worker that pulls before its round is complete computes its next gradient from the old parameters.",
+            "The loop takes pulls last.": "The loop handles messages as they arrive, whatever their kinds.",
         },
     ),
     Item(
         "Why add the gradients of a round in the workers' order?",
         {
-            "Sums of rounded numbers depend on their order.": "The arrival differs from run to run. With a fixed "
-            "order the same gradients give the same bits.",
-            "Otherwise the mean would be wrong by a factor.": "The mean is right in any order, but for its last bits.",
-            "The first worker's gradient counts most.": "All gradients of a round count the same in the mean.",
+            "Sums of rounded numbers depend on their order.": "The order of arrival differs from run to run. In a "
+            "fixed order, the same gradients give the same bits.",
+            "Otherwise the mean would be wrong by a factor.": "In any order, only the last bits of the mean differ.",
+            "The first worker's gradient counts most.": "All gradients of a round count equally in the mean.",
         },
     ),
     Item(
         "An answer to a push gets lost, and the worker sends the push again. What does our server under ASP do?",
         {
-            "It applies the gradient twice.": "Nothing in a message tells a repeated push from a new one. minips' "
-            "pushes carry the worker's clock, and a second one with the same clock is a duplicate.",
-            "It answers with an error.": "It has no way to tell that the push is a repetition.",
-            "It applies the gradient once.": "For that, it would have to remember which pushes it has applied, and "
-            "the push would have to say which one it is.",
+            "It applies the gradient twice.": "To our server, a repeated push looks like a new one. A push in minips "
+            "contains the worker's clock, and a second push with the same clock is a duplicate.",
+            "It answers with an error.": "It cannot know that the push is a repetition.",
+            "It applies the gradient once.": "For that, each push would need a number, and the server would have to "
+            "remember which pushes it has applied.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Split a gradient": of its questions, its exercises and a claim."""
+"""Test cases for "Split a gradient": for its questions, its exercises and a claim."""
 
 OUTCOMES = {
     "split.1": {

@@ -12,8 +12,8 @@ from minips.stage import Array, Tensors
 
 @asks(
     "split.1",
-    "A worker's gradient is the mean over its rows. What is it times the number of its rows?",
-    "Two things in the line change: what is added up, and what the sum is divided by.",
+    "A worker's gradient is the mean over its rows. What do you get if you multiply it by the number of rows?",
+    "Change two things in the line: the terms that are added, and the number that divides the sum.",
     "Return one weighted mean for each name. A weight is a worker's share of all the rows; the weights add up to 1.",
 )
 def combine(function: Any, rng: np.random.Generator) -> str:
@@ -35,7 +35,7 @@ def combine(function: Any, rng: np.random.Generator) -> str:
             _is_close(function(gradients, sizes), problem.gradient(params, np.concatenate(shares)))
             changed = any(distance(one, old) for one, old in zip(gradients, kept, strict=True))
             refuse_if(changed, "a worker's gradient was changed. Make a new array.")
-    return "Right for a dozen random splits, with equal shares and with unequal ones."
+    return "The result is right for a dozen random splits, with equal and with unequal shares."
 
 
 class _Counted(ps.SoftmaxRegression):
@@ -52,9 +52,9 @@ class _Counted(ps.SoftmaxRegression):
 
 @asks(
     "split.2",
-    "range takes a step: it gives the starts of pieces of `most` rows. The last piece may be shorter.",
+    "range accepts a step, so it can yield the start of each piece of `most` rows. The last piece may be shorter.",
     "Each piece's gradient is a mean over its rows. How did exercise split.1 add means?",
-    "One loop, one running sum for each name, weighted by the piece's length, and one division after the loop.",
+    "Write one loop. Add up each name's gradients, weighted by the pieces' lengths, and divide once after the loop.",
 )
 def in_pieces(function: Any, rng: np.random.Generator) -> str:
     """Compute the gradient of the chosen rows in pieces of at most `most` rows."""
@@ -76,7 +76,7 @@ def in_pieces(function: Any, rng: np.random.Generator) -> str:
             refuse_if(lacking, f"{lacking} of the rows were never used.")
             refuse_if(len(seen) > len(rows), f"{len(seen)} rows were used in total.")
             _is_close(got, ps.SoftmaxRegression(data.X, data.y).gradient(params, rows))
-    return "Each row was looked at once, never too many at a time, and the gradient is right."
+    return "Each row was used once, never too many at a time, and the gradient is right."
 
 
 def _is_close(got: Any, wanted: Tensors) -> None:

@@ -8,7 +8,7 @@ question(
     Option(
         "a few percent: each worker saw other images",
         lambda mean: 0.005 <= mean < 2,
-        "The four shards did not add up to the images: some counted twice, or more than others, or not at all.",
+        "The shards did not contain each image exactly once: some images counted more than others, or not at all.",
     ),
     Expected(
         "only the last digits of float64",
@@ -20,9 +20,9 @@ question(
     Option(
         "nothing at all: every bit is the same",
         lambda mean: mean == 0,
-        "Each addition was rounded as it was in the sum over all the images, so this machine adds in the same groups.",
+        "Each addition was rounded as in the sum over all the images, so this machine groups the additions alike.",
     ),
-    otherwise="The mean is off by more than rounding explains, and by less than the images differ.",
+    otherwise="The mean is off by more than rounding explains, but by less than different images would explain.",
 )
 
 question(
@@ -31,12 +31,12 @@ question(
     Option(
         "yes, except for the last digits",
         lambda off, large, small: 0 <= off < 1e-12,
-        "Each image counted the same, whichever share it was in.",
+        "Each image counted equally, whichever shard it was in.",
     ),
     Option(
         "no: the images of the large shard count too much",
         lambda off, large, small: off > 0.01 and large > 1 > small,
-        "Worker 0's part of the mean was larger than its part of the images.",
+        "Worker 0's share of the mean was larger than its share of the images.",
     ),
     Expected(
         "no: the images of the small shards count too much",
@@ -117,20 +117,20 @@ quiz(
     Item(
         "Why is the mean of four equal shards' gradients the gradient of all the rows?",
         {
-            "the loss is a mean over rows": "Its gradient is a mean over rows, too. Each row counts 1/1400 on both "
-            "sides.",
-            "each shard looks like the whole data set": "With sorted labels no shard looks like the whole, and the "
-            "mean is right all the same.",
-            "rounding errors cancel": "They make the last digits differ. The equality holds on paper, without any "
-            "rounding.",
+            "the loss is a mean over rows": "So the gradient is a mean over rows, too. Each row counts 1/1400, with "
+            "shards or without.",
+            "each shard looks like the whole data set": "With sorted labels, no shard looks like the whole data set, "
+            "and the mean is still right.",
+            "rounding errors cancel": "Rounding errors make the last digits differ. The equality holds on paper, "
+            "without any rounding.",
         },
     ),
     Item(
         "A program computes on the same data with the same seed. Two runs differ in their last digits. What is a "
         "likely cause?",
         {
-            "gradients are added in the order in which they arrive": "Each addition is rounded, and another order "
-            "rounds differently.",
+            "gradients are added in the order in which they arrive": "Each addition is rounded, and additions in "
+            "another order round differently.",
             "float64 fills its last bits at random": "One addition of the same two numbers always gives the same bits.",
             "the network changed some bits on the way": "TCP has a checksum, and a changed bit would seldom be among "
             "the last ones.",
@@ -141,16 +141,16 @@ quiz(
         "compared with one of the large?",
         {
             "nine times as much": "Half of the mean is shared by 100 rows, the other half by 900.",
-            "as much": "That is so in a mean weighted by the numbers of rows.",
-            "a ninth": "The small shard's half is shared by fewer rows, so each of them counts more.",
+            "as much": "That holds for a mean weighted by the numbers of rows.",
+            "a ninth": "Fewer rows share the small shard's half of the mean, so each of these rows counts more.",
         },
     ),
     Item(
         "The rows are sorted by digit, so each worker's gradient points far away from the whole one. When does that "
         "do harm?",
         {
-            "where each step uses one worker's gradient alone": "Each step then lowers the loss of that "
-            "worker's digits alone. The errors do not cancel within a step.",
+            "where each step uses one worker's gradient alone": "Each step then lowers only the loss of that worker's "
+            "digits. The errors do not cancel within a step.",
             "in each step with the mean of all": "That mean is the whole gradient: only the grouping changed.",
             "in the rounding of the mean": "The mean is off in the last digits, as it is with shuffled rows.",
         },
@@ -160,10 +160,10 @@ quiz(
         {
             "no addition and no division had to be rounded": "Sums of small whole numbers are exact in float64, and so "
             "is a division by a power of two.",
-            "1024 rows are too few for a rounding error": "The 1400 images are hardly more. A single addition can "
-            "have one: 0.1 + 0.2.",
-            "the shards were added in the same order as the rows": "Their brackets differ. Without rounding that makes "
-            "no difference.",
+            "1024 rows are too few for a rounding error": "1400 images are hardly more, and a single addition can have "
+            "a rounding error: 0.1 + 0.2.",
+            "the shards were added in the same order as the rows": "The additions are grouped differently. Without "
+            "rounding, the grouping makes no difference.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Open a stranger's bytes": of its questions, its exercises and a claim."""
+"""Test cases for "Open a stranger's bytes": for its questions, its exercises and a claim."""
 
 OUTCOMES = {
     "stranger.1": {
@@ -67,4 +67,4 @@ MUTANT = (
     'raise ValueError(f"The frames are not a packet',
     'raise TypeError(f"The frames are not a packet',
 )
-"""A reader that raises another error than the contract says."""
+"""A reader that raises a different error from the one in its contract."""

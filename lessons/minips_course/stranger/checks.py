@@ -36,11 +36,11 @@ PRESENTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 @asks(
     "stranger.1",
-    "find_class gets the module and the name as texts. A set of such pairs is the whole filter.",
-    "Which pairs does an array need? Let an unpickler of your own collect what it is asked for, with pickles of your "
-    "own arrays: protocol 4 and protocol 5, and one array that does not lie in one piece, such as x[::2, 1:].",
-    "Fill the set first, with a class that adds each pair and returns super().find_class(…). In OnlyArrays compare the "
-    "whole pair with the set: with a dot in it, a name may lead anywhere.",
+    "find_class receives the module and the name as strings. A set of such pairs can be the whole filter.",
+    "Which pairs does an array need? Write an unpickler that collects the pairs while it loads pickles of your own "
+    "arrays. Use protocols 4 and 5, and also an array that is not contiguous in memory, such as x[::2, 1:].",
+    "First fill the set, with a class that adds each pair and returns super().find_class(…). In OnlyArrays, look up "
+    "the whole pair in the set: a name that contains a dot may lead anywhere.",
 )
 def only_arrays(cls: Any, rng: np.random.Generator) -> str:
     """Write an unpickler that loads NumPy arrays of numbers and refuses every other function and class."""
@@ -56,7 +56,7 @@ def only_arrays(cls: Any, rng: np.random.Generator) -> str:
     drawn: list[tuple[str, str, tuple[str, ...]]] = [("numpy", name, ()) for name in rng.choice(functions, 5).tolist()]
     for module, name, texts in (*PRESENTS, *drawn):
         _refuses(cls, module, name, texts)
-    return f"Arrays came back to the bit, and {len(PRESENTS) + len(drawn)} presents were refused before anything ran."
+    return f"Arrays came back exactly, and {len(PRESENTS) + len(drawn)} presents were refused before anything ran."
 
 
 def _arrays(rng: np.random.Generator) -> list[Any]:
@@ -95,10 +95,10 @@ def _text(text: str) -> bytes:
 
 @asks(
     "stranger.2",
-    "zlib.decompress makes all of it. zlib.decompressobj() can stop early: its decompress has a second argument.",
-    "Let it make one byte more than the limit at most. If that byte is there, the frame is too large.",
-    "stream.eof is True once the end of the stream was read: where it is False, bytes are lacking. zlib.error you must "
-    "turn into a ValueError.",
+    "zlib.decompress makes all the bytes. zlib.decompressobj() can stop early: its decompress has a second argument.",
+    "Let it make at most one byte more than the limit. If it makes that byte, the frame is too large.",
+    "stream.eof is True once the end of the stream was read. If it is False, bytes are missing. Turn a zlib.error into "
+    "a ValueError.",
 )
 def inflate(function: Any, rng: np.random.Generator) -> str:
     """Inflate bytes compressed by zlib, without ever producing more bytes than the limit."""
@@ -108,7 +108,7 @@ def inflate(function: Any, rng: np.random.Generator) -> str:
         frame = zlib.compress(data)
         for limit in (size, size + 1, 2 * size + 100):
             with case(f"{len(frame)} bytes that become {size}, limit {limit}:"):
-                refuse_if(bytes(function(frame, limit)) != data, "other bytes came out.")
+                refuse_if(bytes(function(frame, limit)) != data, "it returned other bytes than were compressed.")
         for limit in {0, size // 2, size - 1} if size else ():
             with case(f"{len(frame)} bytes that become {size}, limit {limit}:"), raising(ValueError):
                 function(frame, limit)
@@ -125,7 +125,7 @@ def inflate(function: Any, rng: np.random.Generator) -> str:
         with case(f"A frame of {len(bomb)} bytes that become 50,000,000, limit {limit}:"):
             most = _peak(function, bomb, limit)
             refuse_if(most > 2_000_000, f"it took {most / 1e6:.0f} MB of memory before it was refused.")
-    return f"Limits hold to the byte, and a bomb of 50 MB took {most / 1e6:.1f} MB of memory."
+    return f"Each limit holds to the byte, and a frame that unpacks to 50 MB took {most / 1e6:.1f} MB of memory."
 
 
 def _peak(function: Callable[[bytes, int], Any], data: bytes, limit: int) -> int:

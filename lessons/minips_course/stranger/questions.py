@@ -40,7 +40,7 @@ question(
     Option(
         "no command runs, but an array is dropped, too",
         lambda honest, ran: not honest and ran == 0,
-        "An array's pickle names a function that is not in numpy, so B finds neither that one nor a stranger's.",
+        "An array's pickle names a function outside numpy, so B finds neither that function nor a stranger's.",
     ),
     otherwise="A command ran, and an array was dropped: the filter does the opposite of its purpose.",
 )
@@ -89,43 +89,43 @@ quiz(
     Item(
         "Why does it not help to check the result of pickle.loads?",
         {
-            "the functions in it have been called by then": "loads makes an object by calling them.",
-            "the result has no type to check": "It has one. A server can check it, after the harm is done.",
+            "the functions in it have been called by then": "loads makes the object by calling these functions.",
+            "the result has no type to check": "The result has a type, but a check of it comes too late.",
             "a pickle hides its type until it is used": "The type is known as soon as loads returns.",
         },
     ),
     Item(
         "A filter finds every name in the package numpy. What is wrong with it?",
         {
-            "one of its many functions is enough": "Some run text as Python, some open files. Nobody "
-            "has looked at all of them with a stranger's arguments.",
-            "numpy's functions are written in C": "The trouble is not the language, but what they do.",
-            "arrays need names outside of numpy": "With protocols 4 and 5 they need names of numpy alone.",
+            "one of its many functions is enough": "Some run text as Python, and some open files. Nobody has checked "
+            "all of them with a stranger's arguments.",
+            "numpy's functions are written in C": "The problem is not the language, but what the functions do.",
+            "arrays need names outside of numpy": "With protocols 4 and 5, arrays need only names in numpy.",
         },
     ),
     Item(
         "What makes MessagePack with raw frames safer than pickle?",
         {
-            "it names no functions, only values": "There is nothing in it that a reader would call.",
-            "its bytes are encrypted on the way": "They are not. Anyone who sees the bytes can read them.",
+            "it names no functions, only values": "It contains nothing that a reader would call.",
+            "its bytes are encrypted on the way": "They are not encrypted. Anyone who sees the bytes can read them.",
             "its messages are much shorter": "The length says nothing about what the bytes can do.",
         },
     ),
     Item(
         "A frame of 40 kB unpacks to 10 MB, more than the receiver's limit. What should the receiver do?",
         {
-            "stop unpacking at its limit": "Then the memory never holds more than that.",
-            "unpack it and look at the length": "The memory has been taken by then. That is server A again.",
-            "refuse all compressed frames": "That is safe, and gives up what compression saves.",
+            "stop unpacking at its limit": "Then the memory never holds more unpacked bytes than the limit allows.",
+            "unpack it and look at the length": "By then the memory is already in use, as with server A.",
+            "refuse all compressed frames": "That is safe, but gives up the bytes that compression saves.",
         },
     ),
     Item(
         "A byte of an array's values is changed on the way. Which reader of this lesson notices?",
         {
-            "none": "Each pattern of bits is a value. A checksum or an authenticated connection would notice.",
-            "np.load, because it checks the header": "The header is whole; it says nothing of the values.",
-            "that of minips, because it raises ValueError": "It raises that for bytes that are not a packet. These are "
-            "one.",
+            "none": "Each pattern of bits is a valid value. A checksum or an authenticated connection would notice.",
+            "np.load, because it checks the header": "The header is undamaged, and it says nothing about the values.",
+            "that of minips, because it raises ValueError": "It raises ValueError for bytes that are not a packet. The "
+            "changed bytes are still a packet.",
         },
     ),
 )

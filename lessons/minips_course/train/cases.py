@@ -1,4 +1,4 @@
-"""Cases for the tests of "Train in a minute": of its questions, its exercises and a claim."""
+"""Test cases for "Train in a minute": for its questions, its exercises and a claim."""
 
 OUTCOMES = {
     "train.1": {

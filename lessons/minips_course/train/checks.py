@@ -12,23 +12,23 @@ from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_i
 @asks(
     "train.1",
     "Which stage decides how many bits a value takes? Look for it in the picture of a gradient's path.",
-    "ps.names('quantizer') lists the candidates. A quarter of 32 bits is 8, and names and shapes take a part of it.",
-    "Give Config a push codec with one of them as its quantizer. Is the accuracy too low? Which stage remembers "
-    "what was left out?",
+    "ps.names('quantizer') lists the candidates. A quarter of 32 bits is 8, and names and shapes need a part of it.",
+    "Give Config a push codec with one of these quantizers. If the accuracy is too low: which stage remembers what was "
+    "left out?",
 )
 def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
-    """Change push, without TopK: make the workers send at most a quarter of the bytes, at nearly the same accuracy."""
+    """Change push, without TopK: send at most a quarter of the bytes, at nearly the same accuracy."""
     refuse_if(not isinstance(config, ps.Config), f"Expected a ps.Config, got a {type(config).__name__}.")
     seed = drawn_seed(rng)
     before, after = _runs(ps.Config(steps=100), config, seed)
     ratio, lost = after.bytes_sent / before.bytes_sent, float(before.accuracy or 0) - float(after.accuracy or 0)
     fell = f"from {before.accuracy:.3f} to {after.accuracy:.3f}"
     with case(f"With seed {seed}"):
-        refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is asked for.")
-        refuse_if(lost > 0.03, f"the accuracy fell {fell}; a loss of at most 0.03 is asked for.")
+        refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is allowed.")
+        refuse_if(lost > 0.03, f"the accuracy fell {fell}; a loss of at most 0.03 is allowed.")
     topk = any(isinstance(config.push.quantizer_of(name), ps.TopK) for name in ("W", "b"))
-    refuse_if(topk, "Bytes and accuracy are as asked for, but TopK is the quantizer that you have seen. Find another.")
-    return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} in place of {before.accuracy:.3f} (seed {seed})."
+    refuse_if(topk, "Bytes and accuracy are right, but you have already seen the quantizer TopK. Find another.")
+    return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} instead of {before.accuracy:.3f} (seed {seed})."
 
 
 def _runs(base: ps.Config, config: ps.Config, seed: int) -> tuple[ps.Run, ps.Run]:
@@ -44,9 +44,9 @@ def _runs(base: ps.Config, config: ps.Config, seed: int) -> tuple[ps.Run, ps.Run
 
 @asks(
     "train.3",
-    "run.bytes_sent is what all the workers sent in the whole run. How many pushes was that?",
-    "run.updates counts the pushes that were applied. A run may have been stopped early: steps × workers will not do.",
-    "One division of two things that the run knows. Half a byte is possible: do not round.",
+    "run.bytes_sent counts the bytes that all workers sent in the whole run. In how many pushes did they send them?",
+    "run.updates counts the applied pushes. A run may have been stopped early, so steps × workers can be wrong.",
+    "Divide two attributes of the run. The result may be a fraction of a byte: do not round it.",
 )
 def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
     """Write bytes_per_push, a function of a run: the mean number of bytes that a worker sends for one push."""
@@ -56,10 +56,10 @@ def bytes_per_push(function: Any, rng: np.random.Generator) -> str:
         config = ps.Config(workers=int(rng.choice([2, 4])), steps=int(rng.integers(3, 9)), transport="inproc")
         run = ps.train(problem, config, engine=ps.Threads())
         if early:
-            pushes = run.updates // 3  # and no whole step of them all, nor whole bytes in each
+            pushes = run.updates // 3  # neither whole steps, nor whole bytes per push
             sent = run.bytes_sent // pushes * pushes + 1
             run = dataclasses.replace(run, updates=pushes, bytes_sent=sent, stopped=True)
         about = f"For {run.bytes_sent} bytes in {run.updates} pushes"
         with case(about + (" (a run that was stopped early)" if early else "")):
             equals(function(run), run.bytes_sent / run.updates)
-    return "It is right for a whole run and for one that was stopped early."
+    return "The result is right for a complete run and for a run that was stopped early."

@@ -8,7 +8,7 @@ question(
     Option(
         "about one in ten",
         lambda accuracy: 0.05 < accuracy < 0.2,
-        "That is what guessing gives. The steps did not reach the parameters, or they led nowhere.",
+        "Guessing reads one digit in ten. The steps did not change the parameters, or did not improve them.",
     ),
     Option(
         "about half",
@@ -30,12 +30,12 @@ question(
     Option(
         "it falls below 50 %",
         lambda accuracy, change: 0 <= accuracy < 50 and change < -3,
-        "The other values are missed: the few that arrive do not lead to a model that reads the digits.",
+        "The other values are missing: the few that arrive are not enough to train a model that reads the digits.",
     ),
     Option(
         "it falls by 10 to 40 percentage points",
         lambda accuracy, change: accuracy >= 50 and -40 <= change <= -10,
-        "Part of the gradients arrives too late, or never, and 200 steps do not make up for it.",
+        "A part of each gradient arrives too late, or never, and 200 steps do not make up for that.",
     ),
     Expected(
         "it stays within 3 percentage points",
@@ -108,11 +108,11 @@ quiz(
     Item(
         "What does a worker send to the server at each step?",
         {
-            "its gradient": "Arrays with the parameters' names and shapes, and the step's number. The images stay "
-            "where they are.",
+            "its gradient": "A gradient is a set of arrays with the parameters' names and shapes. The images stay at "
+            "the worker.",
             "the images of its batch": "Each worker keeps its images. The server never sees one.",
-            "its new parameters": "A worker takes no step of its own. The server changes the parameters and sends "
-            "them back.",
+            "its new parameters": "A worker does not change the parameters. The server changes them and sends them "
+            "back.",
         },
     ),
     Item(
@@ -120,19 +120,19 @@ quiz(
         {
             "positions, names and shapes travel too": "Each value that is sent needs its position. Names and shapes "
             "do not shrink.",
-            "the values in the memory travel too": "The memory stays in the worker. A value leaves it only when it is "
-            "among the largest.",
-            "the server asks for the rest afterwards": "The server asks for nothing. A value that was not sent comes "
+            "the values in the memory travel too": "The memory stays in the worker. A value leaves the memory only "
+            "when it is among the largest.",
+            "the server asks for the rest afterwards": "The server asks for nothing. A value that was not sent arrives "
             "later, or never.",
         },
     ),
     Item(
         "What does ErrorFeedback do with a value that was not sent?",
         {
-            "it is added to the worker's next gradient": "It is then sent if the sum is among the largest, and kept "
-            "again if it is not.",
-            "it is sent at the end of the run": "There is no such message. Values still kept at the end are lost.",
-            "it is forgotten": "That is what TopK does without a memory.",
+            "it is added to the worker's next gradient": "The sum is sent if it is among the largest, and kept again "
+            "if it is not.",
+            "it is sent at the end of the run": "No such message exists. Values left in the memory are lost.",
+            "it is forgotten": "Without a memory, TopK forgets the values that it does not send.",
         },
     ),
     Item(
@@ -140,16 +140,16 @@ quiz(
         {
             "the gradient of another worker": "The server averages the four gradients of a step. It answers when it "
             "has all of them.",
-            "the bytes of its own gradient": "While they are on their way, the span is transfer.",
+            "the bytes of its own gradient": "While these bytes are being sent, the span is called transfer.",
             "its next batch": "A worker has its images at hand. Nobody sends it a batch.",
         },
     ),
     Item(
         "One run with a new quantizer reads one more of 359 images than one run without it. What follows?",
         {
-            "nothing yet: repeat both with several seeds": "Other batches alone change an accuracy by as much. Report "
-            "the mean difference with an interval.",
-            "the quantizer makes the model better": "With other batches the difference may have the other sign.",
+            "nothing yet: repeat both with several seeds": "Drawing other batches can change an accuracy by as much. "
+            "Report the mean difference with an interval.",
+            "the quantizer makes the model better": "With other batches, the difference may have the opposite sign.",
             "the quantizer does no harm": "That may be so, but one run of each does not show it.",
         },
     ),

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Put arrays on a wire": of its questions, its exercises and a claim."""
+"""Test cases for "Put arrays on a wire": for its questions, its exercises and a claim."""
 
 from math import nan
 

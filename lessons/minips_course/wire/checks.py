@@ -16,18 +16,18 @@ from minips_course.own_server import check_pack
 
 DTYPES = ["float64", "float16", "int8", "int32", "uint64", "bool"]
 MORE = 64
-"""The bytes that a message may add to its arrays' bytes, and the same again for each array."""
+"""The bytes by which a message may exceed its arrays, and the same again for each array."""
 PATIENCE_S = 5.0
 
 
 @asks(
     "wire.1",
-    "The dtype as text is array.dtype.str, such as '<f4'. With the shape, a list of integers, a vector's or any other "
-    "one, the receiver knows all it needs. A small dictionary of these can be written as JSON.",
-    "Vectors first: the header's length as 4 bytes, the header, then the bytes of each array in the header's order. "
-    "unpack reads the length, then the header, and then goes on from array to array.",
-    "np.frombuffer(data, dtype, count, offset) reads count values from offset on, and reshape gives them their shape. "
-    "It raises ValueError where values are lacking; struct.error you must turn into one.",
+    "array.dtype.str is the dtype as text, such as '<f4'. With the dtype and the shape, which is a list of integers, "
+    "the receiver knows all it needs. You can write a small dictionary of these as JSON.",
+    "Begin with vectors. Write the header's length in 4 bytes, the header, then each array's bytes in the header's "
+    "order. unpack reads the length, then the header, and then one array after another.",
+    "np.frombuffer(data, dtype, count, offset) reads count values, beginning at offset; reshape restores their shape. "
+    "It raises ValueError if values are missing. Turn a struct.error into a ValueError yourself.",
 )
 def header(server: Any, rng: np.random.Generator) -> str:
     """Write named arrays as bytes and read them back: a small header, then the arrays' own bytes."""
@@ -52,11 +52,11 @@ def header(server: Any, rng: np.random.Generator) -> str:
     for left in [0, 1, 3, len(whole) - 1, *rng.integers(0, len(whole) - 1, 20).tolist()]:
         with case(f"{len(whole)} bytes, cut to {left}:"), raising(ValueError):
             server.unpack(whole[:left])
-    return "Vectors, shapes, dtypes, empty arrays: all came back to the bit, and what was cut short was refused."
+    return "Vectors, shapes, dtypes, empty arrays: all came back exactly, and shortened messages were refused."
 
 
 def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
-    """Refuse a server unless these arrays come back to the bit, from few more bytes than their own."""
+    """Refuse a server unless these arrays come back exactly, and its message is only slightly longer than they are."""
     told = ", ".join(f"{name} {described(x)}" for name, x in tensors.items())
     before = {name: x.copy() for name, x in tensors.items()}
     with case(f"{words}: for {told}"):
@@ -73,7 +73,7 @@ def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
             refuse_if(not same_bits(got, x), f"{name} came back as {described(got)}, not the same to the bit.")
         more = len(data) - sum(x.nbytes for x in before.values())
         limit = MORE * (1 + len(before))
-        refuse_if(more > limit, f"there are {more} bytes more than the arrays have; at most {limit} are asked for.")
+        refuse_if(more > limit, f"there are {more} bytes more than in the arrays; at most {limit} are allowed.")
 
 
 def _is_no_pickle(data: bytes) -> None:
@@ -86,12 +86,12 @@ def _is_no_pickle(data: bytes) -> None:
 
 @asks(
     "wire.2",
-    "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for what is still lacking.",
+    "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for the missing bytes.",
     "Write a helper read(connection, count) that loops until it has count bytes. Use it twice.",
-    "Each turn of the loop asks for what is lacking, raises ConnectionError where nothing came, and appends.",
+    "In each turn, ask for the missing bytes, raise ConnectionError if none came, and append them.",
 )
 def receive(function: Any, rng: np.random.Generator) -> str:
-    """Read one message from a stream, whatever the pieces in which it arrives."""
+    """Read one message from a stream, however it is split into pieces."""
     refuse_if(not callable(function), f"Expected the function receive(connection), got {function!r}.")
     for _ in range(5):
         sent = [rng.bytes(int(n)) for n in (rng.integers(1, 40), 0, rng.integers(100, 300_000), 5)]
@@ -110,7 +110,7 @@ def receive(function: Any, rng: np.random.Generator) -> str:
     for where, stream in (*ends.items(), ("within the length", b"\x05\x00")):
         with case(f"A stream that ends {where}:"), raising(ConnectionError):
             _received(function, [stream], 1)
-    return "Twenty messages in pieces, and four streams that ended too early."
+    return "It read twenty messages in pieces, and refused four streams that ended too early."
 
 
 def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:

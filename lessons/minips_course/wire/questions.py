@@ -19,12 +19,12 @@ question(
     Option(
         "about 40 000 bytes",
         lambda ratio: 0.8 <= ratio <= 1.4,
-        "Four characters are enough for most of these numbers: there are many zeros among them.",
+        "Four characters are enough for most of these numbers, because many of them are zero.",
     ),
     Option(
         "about 80 000 bytes",
         lambda ratio: 1.4 < ratio <= 2.8,
-        "Seven or eight characters are enough for most of these numbers, a comma and a space included.",
+        "Seven or eight characters are enough for most of these numbers, including a comma and a space.",
     ),
     Expected(
         "more than 160 000 bytes",
@@ -41,7 +41,7 @@ timed_question(
     Option(
         "about 25 times",
         lambda times: times >= 12,
-        "Each byte was copied or looked at, and that took most of the time for both arrays.",
+        "Each byte was copied or read, and that took most of the time for both arrays.",
     ),
     Option(
         "about 5 times",
@@ -125,8 +125,8 @@ quiz(
     Item(
         "A receiver has the bytes of an array. What must the header tell it?",
         {
-            "dtype with the order of its bytes, and shape": "The same bytes read as another dtype are other numbers, "
-            "and no error tells you. The shape is not in the bytes either.",
+            "dtype with the order of its bytes, and shape": "Read as another dtype, the same bytes give other numbers, "
+            "without an error. The bytes do not contain the shape either.",
             "the number of bytes alone": "The same number of bytes may be float32 or int32 values, in one row or ten.",
             "the largest and the smallest value": "Once dtype and shape are known, the bytes give every value.",
         },
@@ -135,9 +135,9 @@ quiz(
         "Why is JSON so long for a float32 array?",
         {
             "it writes each number in decimal digits, as many as a float64 needs": "tolist() makes Python floats, and "
-            "about 17 digits bring such a float back exactly.",
-            "it adds the dtype and the shape to each number": "It adds neither: a list of lists has its shape, and "
-            "all numbers are written alike.",
+            "JSON needs about 17 digits to restore such a float exactly.",
+            "it adds the dtype and the shape to each number": "It adds neither: nested lists show the shape, and all "
+            "numbers are written alike.",
             "it pads each number with zeros to the width of the longest": "It writes no more "
             "digits than are needed. Zero is short.",
         },
@@ -146,24 +146,24 @@ quiz(
         "A program prints the length of a list's text as the original size. What is the fair original size of an "
         "array?",
         {
-            "the array's nbytes": "The number of values times the bytes of one: the size without any format.",
-            "the length of the text": "Nobody would send the text. Beside a long text any size looks small.",
-            "the length of its pickle": "A pickle holds the array and a header. It is one of the formats to compare.",
+            "the array's nbytes": "It is the number of values times the bytes per value: the size without any format.",
+            "the length of the text": "Nobody would send the text. Any size looks small next to a long text.",
+            "the length of its pickle": "A pickle has a header, too. It is one of the formats to compare.",
         },
     ),
     Item(
         "Why is a list of floats in MessagePack longer than the array of the same numbers?",
         {
-            "each number gets a byte that tells its type": "That makes 9 bytes for 8. A float32 becomes a float64 in "
-            "the list: 9 bytes for 4.",
+            "each number gets a byte that tells its type": "So 8 bytes become 9. A float32 becomes a float64 in the "
+            "list, so 4 bytes become 9.",
             "each number is written in decimal digits": "JSON does that. MessagePack keeps a float's 8 bytes.",
-            "each number gets the shape of the array": "The shape is nowhere in a list of plain numbers.",
+            "each number gets the shape of the array": "A list of plain numbers does not contain a shape.",
         },
     ),
     Item(
         "The frame of an array is a view. What must you not do before it has been sent?",
         {
-            "change the array in place": "The frame is the array's own memory, so the new values would travel.",
+            "change the array in place": "The frame is the array's own memory, so the new values would be sent.",
             "read the array": "Reading changes nothing.",
             "delete the array's name": "The view keeps the memory alive.",
         },
