@@ -37,6 +37,7 @@ from minips.stages.transports.framing import (
     lengths_of,
     padded,
     padded_size,
+    pieces,
 )
 from minips.stages.transports.patience import STALLED_S
 from minips.stages.transports.pipe import LocalTransport
@@ -54,6 +55,11 @@ sender. All segments together may be ``SEGMENTS`` times as large as its largest 
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 
 
+def _small(tag: int, count: int) -> bytes:
+    """Return what stands before the lengths in a message that uses no segment, and returns none."""
+    return _HEAD.pack(tag, _SOCKET, count, 0, 0)
+
+
 class _ShmWire(SocketWire):
     def __init__(self, sock: socket.socket, max_message_bytes: int, stalled_s: float = STALLED_S) -> None:
         super().__init__(sock, _ShmFramer(max_message_bytes, self), stalled_s)
@@ -65,7 +71,10 @@ class _ShmWire(SocketWire):
         self._descriptors: list[int] = []
 
     def send(self, tag: int, frames: Frames) -> None:
-        total = sum(padded_size(len(frame)) for frame in frames)
+        total = sum(map(padded_size, map(len, frames)))
+        if total <= _SMALL_BYTES and not self._done:
+            self.write(pieces(tag, frames, _small))
+            return
         place, segment, descriptors = _SOCKET, 0, list[int]()
         if total > _SMALL_BYTES and len(self._mine) - len(self._free) < _MOST_IN_USE:
             place, segment, descriptors = self._segment(total)
@@ -163,12 +172,16 @@ class _ShmWire(SocketWire):
 class _ShmFramer(Framer):
     """A framer for heads that name segments."""
 
+    opening_bytes = _HEAD.size
+
     def __init__(self, max_message_bytes: int, wire: _ShmWire) -> None:
         super().__init__(max_message_bytes)
         self._wire = weakref.proxy(wire)
 
     def head(self, here: memoryview, limit: int) -> int | tuple[int, int, tuple[int, ...], Frames | None]:
         tag, place, count, done, segment = _HEAD.unpack_from(here)
+        if place == _SOCKET and not done:
+            return super().head(here, limit)
         check_count(count)
         if place != _SOCKET and limit < self.max_message_bytes:
             raise ValueError("a peer that has not proved itself offers shared memory")
