@@ -14,7 +14,7 @@ the serializer's. Subclasses that override a stage's methods are not planned. `R
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -28,7 +28,7 @@ from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_declared, check_shape, check_stages, compress, decompress, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
 from minips.core.plan import Plan
-from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
+from minips.results.trace import DECODE, ENCODE, PLANNED, UNTIMED, Moments, Names, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
@@ -38,6 +38,8 @@ from minips.words import check_seed, public_message
 
 ENVELOPE_BYTES = 2**16
 _ARRAYS = (np.ndarray, np.generic)
+_NO_ARRAYS: Names = "", ENCODE[2]
+"""The spans of a message without arrays that a plan wrote."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,11 +135,13 @@ class _End:
 
 
 class Encoder(_End):
-    """One sender's end: its ``codec``, its memories, and its random draws."""
+    """One sender's end: its ``codec``, its memories, and its random draws. ``partner`` is the receiver's number for the
+    trace; -1: there are several.
+    """
 
-    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
+    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace, partner: int = -1) -> None:
         super().__init__()
-        self.codec, self.rng, self.trace = codec, rng, trace
+        self.codec, self.rng, self.trace, self._partner = codec, rng, trace, partner
         self.most: float = math.inf  # bytes of a message before it is compressed
         self._quantizer_of, self._envelope = cache(codec.quantizer_of), envelope(codec, {})
         planned = codec.lossless and codec.serializer.indexed and codec.compressor.identity
@@ -146,17 +150,26 @@ class Encoder(_End):
 
     def encode(self, message: Message) -> Frames:
         """Encode a message into frames. The tensors must be finite."""
-        now, memory = self.trace.now, self.codec.memory
-        began, header = now(), {**message.header, "memory": memory.name}
-        if self._plan and (planned := self._plan.write(header, message.tensors, self.trace, began)):
-            return planned
-        codec, self._compensating = self.codec, 0.0
-        mark = {} if memory.stateless else self.mark()
+        now, tensors = self.trace.now, message.tensors
+        began, header = now(), {**message.header, "memory": self.codec.memory.name}
+        if self._plan and (planned := self._plan.write(header, tensors, now)):
+            frames, quantized = planned
+            moments: Moments = began, quantized, now()
+            names = PLANNED if tensors else _NO_ARRAYS
+        else:
+            frames, names, moments = self._encode(header, tensors, began)
+        kind, clock = header.get("kind", ""), header.get("clock", -1)
+        self.trace.laps(names, moments, kind, self._partner, clock, sum(map(len, frames)))
+        return frames
+
+    def _encode(self, header: Header, tensors: Tensors, began: float) -> tuple[Frames, Names, Moments]:
+        """Encode a message by the stages. Returns its frames, with the names of the spans and the moments between."""
+        codec, now, self._compensating = self.codec, self.trace.now, 0.0
+        mark = {} if codec.memory.stateless else self.mark()
         try:
-            tensors = self._quantized(message.tensors)
+            packet = Packet(header, self._quantized(tensors))
             quantized = now()
-            packet = Packet(header, tensors)
-            check_stages("A message", [x.nbytes for _, parts in tensors.values() for x in parts.values()], codec)
+            check_stages("A message", [x.nbytes for _, parts in packet.tensors.values() for x in parts.values()], codec)
             frames = codec.serializer.dumps(packet)
             if self._plan:
                 self._plan.learn(frames, packet)
@@ -165,8 +178,8 @@ class Encoder(_End):
         except BaseException:
             self.go_back(mark)
             raise
-        self.trace.laps(self._spans, (began, began + self._compensating, quantized, serialized, now()))
-        return [self._envelope, *frames]
+        moments = began, began + self._compensating, quantized, serialized, now()
+        return [self._envelope, *frames], self._spans, moments
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "draws": self.rng.bit_generator.state}
@@ -256,36 +269,42 @@ def encode_plainly(message: Message, codec: Codec) -> Frames:
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
 
-def envelope(codec: Codec, stamp: Header) -> bytes:
+def envelope(codec: Codec, stamp: Header, pack: Callable[[Header], bytes] = msgpack.packb) -> bytes:
     """The first frame of a message. It tells how to read the others; in an answer, it also contains the ``stamp``, the
     fields for one worker.
     """
-    return bytes(
-        msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
-    )
+    return pack({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
 
 
-def wrap(codec: Codec, stamp: Header, answer: Frames) -> Frames:
-    """An answer with a ``stamp`` in its envelope."""
-    return [envelope(codec, stamp), *answer[1:]]
+def wrap(codec: Codec, stamp: Header, answer: Frames, pack: Callable[[Header], bytes] = msgpack.packb) -> Frames:
+    """An answer with a ``stamp`` in its envelope. ``pack`` may be one packer's, in a party that packs one at a time."""
+    return [envelope(codec, stamp, pack), *answer[1:]]
 
 
-def unpack(
+def unpack(frames: Frames, codec: Codec, trace: Trace, *rest: Any, **named: Any) -> tuple[Any, Header]:
+    """Convert frames to packet or message, and envelope, as `open_frames` does; adds the spans to the trace."""
+    packet, fields, names, moments = open_frames(frames, codec, trace.now, *rest, **named)
+    trace.laps(names, moments)
+    return packet, fields
+
+
+def open_frames(
     frames: Frames,
     codec: Codec,
-    trace: Trace,
+    now: Callable[[], float],
     plan: Plan | None = None,
     limits: Limits | None = None,
     like: Like = None,
-) -> tuple[Any, Header]:
-    """Convert frames to their packet, or the message that a ``plan`` reads, and their envelope. ValueError if they are
-    malformed, name an unknown stage or exceed ``limits`` (None: a codec's own). Only arrays like these are planned.
+) -> tuple[Any, Header, Names, Moments]:
+    """Convert frames to their packet, or the message that a ``plan`` reads, and their envelope, with the names of the
+    spans and the moments between them. ValueError if the frames are malformed, name an unknown stage or exceed
+    ``limits`` (None: a codec's own). Only arrays like these are planned.
 
     ``codec`` is the receiver's own: a serializer that can run code is accepted only if that codec names it.
     """
     if not frames:
         raise ValueError("A message begins with its minips envelope; got no frames.")
-    began = trace.now()
+    began = now()
     first = bytes(frames[0])  # a copy: the frame may be shared memory that the peer overwrites
     known, fields = plan.opening if plan else (None, {})
     try:
@@ -301,8 +320,9 @@ def unpack(
         check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
-    if plan and names == plan.names and (message := plan.read(frames, trace, began)):
-        return message, fields
+    if plan and names == plan.names and (read := plan.read(frames, now)):
+        message, moments = read
+        return message, fields, DECODE if message.tensors else DECODE[:2], (began, *moments)
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
@@ -313,16 +333,16 @@ def unpack(
     plan = plan if serializer.indexed and compressor.identity else None
     limits = limits or of_anything()
     opened = frames[1:] if compressor.identity else decompress(compressor, frames[1:], limits.nbytes)
-    decompressed = trace.now()
+    decompressed = now()
     if plan and opened:
         opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read
     limits.check_head(serializer, opened)
     packet = serializer.loads(opened)
     limits.check_count(packet.tensors)
-    trace.laps(DECODE[:2], (began, decompressed, trace.now()))
+    deserialized = now()
     if plan:
         plan.names = names
         plan.learn(opened, packet, like)
         if len(fields) == 3 and len(first) <= ENVELOPE_BYTES:  # without a stamp, which differs from message to message
             plan.opening = first, fields
-    return packet, fields
+    return packet, fields, DECODE[:2], (began, decompressed, deserialized)

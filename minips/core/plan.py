@@ -6,6 +6,7 @@ envelope; that frame is called the head here. A `Plan` keeps the last index of e
 messages with the same index in one step. Others go through all stages, with the same bytes and errors.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -13,10 +14,11 @@ import numpy as np
 
 from minips.core.limits import is_plain
 from minips.core.message import Header, Like, Message
-from minips.results.trace import DECODE, PLANNED, Trace
+from minips.results.trace import Moments
 from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
+Clock = Callable[[], float]
 _PAIR = b"\x92"  # the first byte of MessagePack's array of two
 LEARNED_BYTES = 2**22  # the longest head that a plan keeps: enough for the most tensors of a message
 
@@ -26,17 +28,18 @@ class Plan:
 
     Each encoder and each reader has one plan. A server reads all its connections with one plan, in several threads, so
     each attribute is one tuple, stored and read in one step. ``envelope`` is the first frame of each written message.
+    An encoder writes one message at a time, and keeps its packer.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
-        self._envelope = envelope
+        self._envelope, self._pack = envelope, msgpack.Packer().pack if envelope else msgpack.packb
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
         """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
-    def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:
-        """Return a message's frames if the message has the last index, else None."""
+    def write(self, header: Header, tensors: Tensors, now: Clock) -> tuple[Frames, float] | None:
+        """Return a message's frames, and when its arrays were ready, if the message has the last index; else None."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
@@ -48,14 +51,15 @@ class Plan:
                 frames.append(x.data.cast("B"))
         except (TypeError, ValueError):  # the values are not contiguous plain numbers
             return None
-        quantized = trace.now()
-        frames[1] = _PAIR + msgpack.packb(header) + index
-        trace.laps(PLANNED if tensors else ("", "serialize"), (began, quantized, trace.now()))
-        return frames
+        quantized = now()
+        frames[1] = _PAIR + self._pack(header) + index
+        return frames, quantized
 
-    def read(self, frames: Frames, trace: Trace, began: float) -> Message | None:
-        """Return the frames' message if the frames have the last index, else None."""
-        opened = trace.now()
+    def read(self, frames: Frames, now: Clock) -> tuple[Message, Moments] | None:
+        """Return the frames' message, with the moments around each of its stages, if the frames have the last index;
+        else None.
+        """
+        began = now()
         index, known, changes = self._last
         try:
             head = frames[1]
@@ -67,14 +71,13 @@ class Plan:
             exact = header.get("memory", "none") == "none" or DEFAULTS["memory", header["memory"]].stateless
             if not (once and exact) or len(frames) != len(known) + 2:
                 return None
-            unpacked = trace.now()
+            unpacked = now()
             tensors: Tensors = {}
             for number, (name, (dtype, shape)) in enumerate(known.items(), 2):
                 x = tensors[name] = np.ndarray(shape, dtype, frames[number])
                 if x.nbytes != len(frames[number]):
                     return None
-            trace.laps(DECODE if tensors else (*DECODE[:2], ""), (began, opened, unpacked, trace.now()))
-            return Message(header, tensors)
+            return Message(header, tensors), (began, unpacked, now()) if tensors else (began, unpacked)
         except Exception:  # the general way says what is wrong
             return None
 

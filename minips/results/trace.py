@@ -2,6 +2,8 @@
 
 A span has a name from `SPANS`, the party that spent the time, its start (seconds on ``time.monotonic``, which all
 processes of a machine share), its duration in seconds, and its step. Cost predictions use the same names.
+
+A trace keeps a `Row` for each message that a party encodes or receives. It makes spans of the rows when they are read.
 """
 
 import json
@@ -9,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +21,11 @@ from minips.results.steps import Step, chrome_events, steps_of
 
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
+TRIP = ("transfer", "", "wait")
 UPDATE = ("aggregate", "apply")
-"""`ENCODE`, `DECODE` and `UPDATE` name the spans of an outgoing message, an incoming message, and a round."""
+"""`ENCODE`, `DECODE`, `TRIP` and `UPDATE` name the spans of an outgoing message, an incoming message, a request and its
+answer under way, and a round.
+"""
 PLANNED = ENCODE[1:3]
 """The spans that only a message with arrays written by a plan has (`minips.core.codec`)."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
@@ -37,7 +42,28 @@ class Span(NamedTuple):
     step: int
 
 
-_Row = tuple[str, str, float, float, int]
+Names = tuple[str, ...]
+Moments = tuple[float, ...]
+
+
+class Row(NamedTuple):
+    """Successive spans of one process: the first lasts from the first moment to the second, and so on; "" names a gap.
+
+    If they are a message's stages, its ``kind`` is not "", ``partner`` is the number of the server or worker at the
+    other end (-1: several, or none is known), ``clock`` the message's clock or step (-1: none), ``nbytes`` its size.
+    """
+
+    names: Names
+    step: int
+    kind: str
+    partner: int
+    clock: int
+    nbytes: int
+    moments: Moments
+
+
+_Given = tuple[str, str, float, float, int]
+_Part = tuple[str, float, list[Any]]  # a party, the origin of its moments, and the fields of its rows
 
 
 class Trace:
@@ -53,7 +79,7 @@ class Trace:
     def __init__(
         self,
         who: str = "",
-        spans: Iterable[_Row] = (),
+        spans: Iterable[_Given] = (),
         limit: int = 200_000,
         until: float = inf,
         now: Callable[[], float] = time.monotonic,
@@ -64,8 +90,10 @@ class Trace:
         self.now = now
         """The clock used to record spans."""
         self._earlier, self._planned = list(spans), Counter(planned)
-        self._laps: list[Any] = []
-        """For each row, its names, step and moments, appended in one operation because threads share a trace."""
+        self._joined: list[_Part] = []
+        """The rows of the traces that this one joins."""
+        self._rows: list[Any] = []
+        """The fields of each row, its moments last, appended in one operation because threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager
@@ -77,14 +105,14 @@ class Trace:
         finally:
             self.add(name, start, self.now() - start)
 
-    def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
-        """Record successive spans: the first lasts from the first moment to the second, and so on. A span without a
-        name is a gap.
-        """
+    def laps(
+        self, names: Names, moments: Moments, kind: str = "", partner: int = -1, clock: int = -1, nbytes: int = 0
+    ) -> None:
+        """Record a `Row`: successive spans, and the message to which they belong."""
         room = self._room - len(names)
         if room >= 0:
             self._room = room
-            self._laps += names, self.step, *moments
+            self._rows += names, self.step, kind, partner, clock, nbytes, *moments
         else:
             self.until = min(self.until, moments[0])
 
@@ -100,7 +128,7 @@ class Trace:
     @property
     def planned(self) -> Counter[str]:
         """The number of messages with arrays that a plan wrote, by party. Beyond ``limit`` spans, none are counted."""
-        return self._planned + Counter({self.who: self._laps.count(PLANNED)})
+        return self._planned + Counter({self.who: self._rows.count(PLANNED)})
 
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, for all parties or for those whose name starts with ``who``."""
@@ -119,8 +147,10 @@ class Trace:
 
     def since(self, origin: float) -> "Trace":
         """The same spans, with starts counted from ``origin``."""
-        spans = (span._replace(start=span.start - origin) for span in self)
-        return Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
+        spans = (span._replace(start=span.start - origin) for span in map(Span._make, self._earlier))
+        since = Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
+        since._joined = [(who, began + origin, rows) for who, began, rows in self._parts()]
+        return since
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -130,17 +160,27 @@ class Trace:
         """One trace with the spans of all these traces."""
         until = min((trace.until for trace in traces), default=inf)
         planned = sum((trace.planned for trace in traces), Counter[str]())
-        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until, planned=planned)
+        spans = chain.from_iterable(trace._earlier for trace in traces)
+        joined = Trace("", spans, sum(trace.limit for trace in traces), until, planned=planned)
+        joined._joined = [part for trace in traces for part in trace._parts()]
+        return joined
+
+    def _parts(self) -> list[_Part]:
+        return [*self._joined, (self.who, 0.0, self._rows[:])]
+
+    def _read(self) -> Iterator[tuple[str, float, Row]]:
+        """Yield each row with its party and the origin of its moments."""
+        for who, origin, rows in self._parts():
+            rest = iter(rows)
+            for names in rest:
+                yield who, origin, Row._make([names, *islice(rest, 5), tuple(islice(rest, len(names) + 1))])
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)
-        rest = iter(self._laps)
-        for names in rest:
-            step, start = next(rest), next(rest)
-            for name, stop in zip(names, rest, strict=False):
+        for who, origin, row in self._read():
+            for name, (start, stop) in zip(row.names, pairwise(row.moments), strict=True):
                 if name:
-                    yield Span(name, self.who, start, stop - start, step)
-                start = stop
+                    yield Span(name, who, start - origin, stop - start, row.step)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
