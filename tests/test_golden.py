@@ -18,7 +18,7 @@ import pytest
 import minips as ps
 from minips import cost
 from minips.core.message import Header
-from minips.core.plan import Clock, Plan
+from minips.core.plan import Plan
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.results.trace import DECODE, ENCODE, UPDATE
@@ -114,10 +114,10 @@ def overheard() -> Iterator[list[str]]:
         note(packet.header, frames)
         return frames
 
-    def by_the_plan(self: Plan, header: Header, tensors: Tensors, now: Clock) -> tuple[Frames, float] | None:
-        if written := write(self, header, tensors, now):
-            note(header, written[0][1:])
-        return written
+    def by_the_plan(self: Plan, header: Header, tensors: Tensors, *timed: Any) -> tuple[Frames, Any, Any] | None:
+        if planned := write(self, header, tensors, *timed):
+            note(header, planned[0][1:])
+        return planned
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ps.MsgPack, "dumps", by_the_serializer)

@@ -28,7 +28,7 @@ from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_declared, check_shape, check_stages, compress, decompress, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
 from minips.core.plan import Plan
-from minips.results.trace import DECODE, ENCODE, PLANNED, UNTIMED, Moments, Names, Trace
+from minips.results.trace import DECODE, ENCODE, UNTIMED, Moments, Names, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
@@ -38,8 +38,6 @@ from minips.words import check_seed, public_message
 
 ENVELOPE_BYTES = 2**16
 _ARRAYS = (np.ndarray, np.generic)
-_NO_ARRAYS: Names = "", ENCODE[2]
-"""The spans of a message without arrays that a plan wrote."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,12 +150,8 @@ class Encoder(_End):
         """Encode a message into frames. The tensors must be finite."""
         now, tensors = self.trace.now, message.tensors
         began, header = now(), {**message.header, "memory": self.codec.memory.name}
-        if self._plan and (planned := self._plan.write(header, tensors, now)):
-            frames, quantized = planned
-            moments: Moments = began, quantized, now()
-            names = PLANNED if tensors else _NO_ARRAYS
-        else:
-            frames, names, moments = self._encode(header, tensors, began)
+        planned = self._plan.write(header, tensors, now, began) if self._plan else None
+        frames, names, moments = planned or self._encode(header, tensors, began)
         kind, clock = header.get("kind", ""), header.get("clock", -1)
         self.trace.laps(names, moments, kind, self._partner, clock, sum(map(len, frames)))
         return frames
@@ -320,9 +314,9 @@ def open_frames(
         check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
-    if plan and names == plan.names and (read := plan.read(frames, now)):
-        message, moments = read
-        return message, fields, DECODE if message.tensors else DECODE[:2], (began, *moments)
+    if plan and names == plan.names and (planned := plan.read(frames, now, began)):
+        message, spans, moments = planned
+        return message, fields, spans, moments
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:

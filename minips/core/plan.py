@@ -14,7 +14,7 @@ import numpy as np
 
 from minips.core.limits import is_plain
 from minips.core.message import Header, Like, Message
-from minips.results.trace import Moments
+from minips.results.trace import DECODE, PLANNED, Moments, Names
 from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
@@ -38,8 +38,8 @@ class Plan:
         """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
-    def write(self, header: Header, tensors: Tensors, now: Clock) -> tuple[Frames, float] | None:
-        """Return a message's frames, and when its arrays were ready, if the message has the last index; else None."""
+    def write(self, header: Header, tensors: Tensors, now: Clock, began: float) -> tuple[Frames, Names, Moments] | None:
+        """Return a message's frames, and its spans since it ``began``, if it has the last index; else None."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
@@ -53,13 +53,11 @@ class Plan:
             return None
         quantized = now()
         frames[1] = _PAIR + self._pack(header) + index
-        return frames, quantized
+        return frames, PLANNED if tensors else ("", "serialize"), (began, quantized, now())
 
-    def read(self, frames: Frames, now: Clock) -> tuple[Message, Moments] | None:
-        """Return the frames' message, with the moments around each of its stages, if the frames have the last index;
-        else None.
-        """
-        began = now()
+    def read(self, frames: Frames, now: Clock, began: float) -> tuple[Message, Names, Moments] | None:
+        """Return the frames' message, and its spans since it ``began``, if it has the last index; else None."""
+        opened = now()
         index, known, changes = self._last
         try:
             head = frames[1]
@@ -77,7 +75,8 @@ class Plan:
                 x = tensors[name] = np.ndarray(shape, dtype, frames[number])
                 if x.nbytes != len(frames[number]):
                     return None
-            return Message(header, tensors), (began, unpacked, now()) if tensors else (began, unpacked)
+            spans, moments = (DECODE, (now(),)) if tensors else (DECODE[:2], ())
+            return Message(header, tensors), spans, (began, opened, unpacked, *moments)
         except Exception:  # the general way says what is wrong
             return None
 

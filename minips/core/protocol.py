@@ -23,7 +23,7 @@ import msgpack
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, open_frames, unpack, wrap
+from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, open_frames, wrap
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
@@ -128,7 +128,7 @@ class ServerRecord:
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
         """Decode an answer's frames into a message and the envelope's fields. ValueError if they are invalid."""
         limits, like = expected or self.anything
-        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
+        packet, stamp, *_ = open_frames(parcel, self.config.pull, self.trace.now, self.plan, limits, like)
         return self.decoder.decode(packet, like), stamp
 
 

@@ -1,9 +1,8 @@
 """Spans of time, measured around the stages and never inside them.
 
 A span has a name from `SPANS`, the party that spent the time, its start (seconds on ``time.monotonic``, which all
-processes of a machine share), its duration in seconds, and its step. Cost predictions use the same names.
-
-A trace keeps a `Row` for each message that a party encodes or receives. It makes spans of the rows when they are read.
+processes of a machine share), its duration in seconds, and its step. Cost predictions use the same names. A trace keeps
+a `Row` for each message that a party encodes or receives; the spans are made when they are read.
 """
 
 import json
@@ -23,9 +22,7 @@ ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 TRIP = ("transfer", "", "wait")
 UPDATE = ("aggregate", "apply")
-"""`ENCODE`, `DECODE`, `TRIP` and `UPDATE` name the spans of an outgoing message, an incoming message, a request and its
-answer under way, and a round.
-"""
+"""The spans of an outgoing message, an incoming message, a request and answer on their way, and a round."""
 PLANNED = ENCODE[1:3]
 """The spans that only a message with arrays written by a plan has (`minips.core.codec`)."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
@@ -147,10 +144,7 @@ class Trace:
 
     def since(self, origin: float) -> "Trace":
         """The same spans, with starts counted from ``origin``."""
-        spans = (span._replace(start=span.start - origin) for span in map(Span._make, self._earlier))
-        since = Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
-        since._joined = [(who, began + origin, rows) for who, began, rows in self._parts()]
-        return since
+        return Trace._join(self.who, [self], origin)
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -158,11 +152,17 @@ class Trace:
     @staticmethod
     def joined(traces: Sequence["Trace"]) -> "Trace":
         """One trace with the spans of all these traces."""
-        until = min((trace.until for trace in traces), default=inf)
+        return Trace._join("", traces)
+
+    @staticmethod
+    def _join(who: str, traces: Sequence["Trace"], origin: float = 0.0) -> "Trace":
+        until = min((trace.until for trace in traces), default=inf) - origin
         planned = sum((trace.planned for trace in traces), Counter[str]())
-        spans = chain.from_iterable(trace._earlier for trace in traces)
-        joined = Trace("", spans, sum(trace.limit for trace in traces), until, planned=planned)
-        joined._joined = [part for trace in traces for part in trace._parts()]
+        earlier = map(Span._make, chain.from_iterable(trace._earlier for trace in traces))
+        spans = (span._replace(start=span.start - origin) for span in earlier)
+        joined = Trace(who, spans, sum(trace.limit for trace in traces), until, planned=planned)
+        joined._joined = [(who, began + origin, rows) for trace in traces for who, began, rows in trace._parts()]
+        joined._room = sum(trace._room for trace in traces)
         return joined
 
     def _parts(self) -> list[_Part]:
