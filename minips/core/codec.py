@@ -133,11 +133,9 @@ class _End:
 
 
 class Encoder(_End):
-    """One sender's end: its ``codec``, its memories, and its random draws. ``partner`` is the receiver's number for the
-    trace; -1: there are several.
-    """
+    """One sender's end: its ``codec``, memories and random draws. ``partner`` numbers its receiver (None: several)."""
 
-    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace, partner: int = -1) -> None:
+    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace, partner: int | None = None) -> None:
         super().__init__()
         self.codec, self.rng, self.trace, self._partner = codec, rng, trace, partner
         self.most: float = math.inf  # bytes of a message before it is compressed
@@ -148,12 +146,12 @@ class Encoder(_End):
 
     def encode(self, message: Message) -> Frames:
         """Encode a message into frames. The tensors must be finite."""
-        now, tensors = self.trace.now, message.tensors
-        began, header = now(), {**message.header, "memory": self.codec.memory.name}
-        planned = self._plan.write(header, tensors, now, began) if self._plan else None
+        began, tensors = self.trace.now(), message.tensors
+        header = {**message.header, "memory": self.codec.memory.name}
+        planned = self._plan.write(header, tensors, self.trace, began) if self._plan else None
         frames, names, moments = planned or self._encode(header, tensors, began)
-        kind, clock = header.get("kind", ""), header.get("clock", -1)
-        self.trace.laps(names, moments, kind, self._partner, clock, sum(map(len, frames)))
+        nbytes = sum(map(len, frames))
+        self.trace.laps(names, moments, header.get("kind"), self._partner, header.get("clock"), nbytes)
         return frames
 
     def _encode(self, header: Header, tensors: Tensors, began: float) -> tuple[Frames, Names, Moments]:
@@ -275,30 +273,23 @@ def wrap(codec: Codec, stamp: Header, answer: Frames, pack: Callable[[Header], b
     return [envelope(codec, stamp, pack), *answer[1:]]
 
 
-def unpack(frames: Frames, codec: Codec, trace: Trace, *rest: Any, **named: Any) -> tuple[Any, Header]:
-    """Convert frames to packet or message, and envelope, as `open_frames` does; adds the spans to the trace."""
-    packet, fields, names, moments = open_frames(frames, codec, trace.now, *rest, **named)
-    trace.laps(names, moments)
-    return packet, fields
-
-
-def open_frames(
+def unpack(
     frames: Frames,
     codec: Codec,
-    now: Callable[[], float],
+    trace: Trace,
     plan: Plan | None = None,
     limits: Limits | None = None,
     like: Like = None,
 ) -> tuple[Any, Header, Names, Moments]:
-    """Convert frames to their packet, or the message that a ``plan`` reads, and their envelope, with the names of the
-    spans and the moments between them. ValueError if the frames are malformed, name an unknown stage or exceed
-    ``limits`` (None: a codec's own). Only arrays like these are planned.
+    """Convert frames to their packet, or the message that a ``plan`` reads, and their envelope. ValueError if they are
+    malformed, name an unknown stage or exceed ``limits`` (None: a codec's own). Only arrays like these are planned.
+    Returns the names and moments of the spans too; the caller adds them to the trace, as it knows the message.
 
     ``codec`` is the receiver's own: a serializer that can run code is accepted only if that codec names it.
     """
     if not frames:
         raise ValueError("A message begins with its minips envelope; got no frames.")
-    began = now()
+    began = trace.now()
     first = bytes(frames[0])  # a copy: the frame may be shared memory that the peer overwrites
     known, fields = plan.opening if plan else (None, {})
     try:
@@ -314,7 +305,7 @@ def open_frames(
         check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
-    if plan and names == plan.names and (planned := plan.read(frames, now, began)):
+    if plan and names == plan.names and (planned := plan.read(frames, trace, began)):
         message, spans, moments = planned
         return message, fields, spans, moments
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
@@ -327,13 +318,13 @@ def open_frames(
     plan = plan if serializer.indexed and compressor.identity else None
     limits = limits or of_anything()
     opened = frames[1:] if compressor.identity else decompress(compressor, frames[1:], limits.nbytes)
-    decompressed = now()
+    decompressed = trace.now()
     if plan and opened:
         opened = [bytes(opened[0]), *opened[1:]]  # a copy, so that the plan learns the bytes that were read
     limits.check_head(serializer, opened)
     packet = serializer.loads(opened)
     limits.check_count(packet.tensors)
-    deserialized = now()
+    deserialized = trace.now()
     if plan:
         plan.names = names
         plan.learn(opened, packet, like)

@@ -1,7 +1,7 @@
 """One table of the fields of a message's envelope and header. Both sides check messages with it.
 
-`ServerProtocol.answer`, `ServerRecord.read_stamp` and `open_frames` check each message as they read it. If one is
-invalid, `check_fields` says why. PROTOCOL.md contains the tables.
+`ServerProtocol.answer`, `ServerRecord.read_stamp` and `unpack` check each message as they read it. If one is invalid,
+`check_fields` says why. PROTOCOL.md contains the tables.
 """
 
 import reprlib

@@ -6,7 +6,6 @@ envelope; that frame is called the head here. A `Plan` keeps the last index of e
 messages with the same index in one step. Others go through all stages, with the same bytes and errors.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -14,11 +13,10 @@ import numpy as np
 
 from minips.core.limits import is_plain
 from minips.core.message import Header, Like, Message
-from minips.results.trace import DECODE, PLANNED, Moments, Names
+from minips.results.trace import DECODE, PLANNED, Moments, Names, Trace
 from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
-Clock = Callable[[], float]
 _PAIR = b"\x92"  # the first byte of MessagePack's array of two
 LEARNED_BYTES = 2**22  # the longest head that a plan keeps: enough for the most tensors of a message
 
@@ -28,17 +26,19 @@ class Plan:
 
     Each encoder and each reader has one plan. A server reads all its connections with one plan, in several threads, so
     each attribute is one tuple, stored and read in one step. ``envelope`` is the first frame of each written message.
-    An encoder writes one message at a time, and keeps its packer.
+    An encoder writes one message at a time, so it keeps a packer once it has sent arrays.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
-        self._envelope, self._pack = envelope, msgpack.Packer().pack if envelope else msgpack.packb
+        self._envelope, self._pack = envelope, msgpack.packb
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
         """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
-    def write(self, header: Header, tensors: Tensors, now: Clock, began: float) -> tuple[Frames, Names, Moments] | None:
+    def write(
+        self, header: Header, tensors: Tensors, trace: Trace, began: float
+    ) -> tuple[Frames, Names, Moments] | None:
         """Return a message's frames, and its spans since it ``began``, if it has the last index; else None."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
@@ -51,13 +51,13 @@ class Plan:
                 frames.append(x.data.cast("B"))
         except (TypeError, ValueError):  # the values are not contiguous plain numbers
             return None
-        quantized = now()
+        quantized = trace.now()
         frames[1] = _PAIR + self._pack(header) + index
-        return frames, PLANNED if tensors else ("", "serialize"), (began, quantized, now())
+        return frames, PLANNED if tensors else ("", "serialize"), (began, quantized, trace.now())
 
-    def read(self, frames: Frames, now: Clock, began: float) -> tuple[Message, Names, Moments] | None:
+    def read(self, frames: Frames, trace: Trace, began: float) -> tuple[Message, Names, Moments] | None:
         """Return the frames' message, and its spans since it ``began``, if it has the last index; else None."""
-        opened = now()
+        opened = trace.now()
         index, known, changes = self._last
         try:
             head = frames[1]
@@ -69,13 +69,13 @@ class Plan:
             exact = header.get("memory", "none") == "none" or DEFAULTS["memory", header["memory"]].stateless
             if not (once and exact) or len(frames) != len(known) + 2:
                 return None
-            unpacked = now()
+            unpacked = trace.now()
             tensors: Tensors = {}
             for number, (name, (dtype, shape)) in enumerate(known.items(), 2):
                 x = tensors[name] = np.ndarray(shape, dtype, frames[number])
                 if x.nbytes != len(frames[number]):
                     return None
-            spans, moments = (DECODE, (now(),)) if tensors else (DECODE[:2], ())
+            spans, moments = (DECODE, (trace.now(),)) if tensors else (DECODE[:2], ())
             return Message(header, tensors), spans, (began, opened, unpacked, *moments)
         except Exception:  # the general way says what is wrong
             return None
@@ -93,3 +93,5 @@ class Plan:
             unpacker.read_array_header()
             unpacker.skip()
             self._last = bytes(head[unpacker.tell() :]), known, CHANGES[0]
+            if self._envelope:
+                self._pack = msgpack.Packer().pack

@@ -23,7 +23,7 @@ import msgpack
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, open_frames, wrap
+from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
@@ -128,7 +128,7 @@ class ServerRecord:
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
         """Decode an answer's frames into a message and the envelope's fields. ValueError if they are invalid."""
         limits, like = expected or self.anything
-        packet, stamp, *_ = open_frames(parcel, self.config.pull, self.trace.now, self.plan, limits, like)
+        packet, stamp, *_ = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
         return self.decoder.decode(packet, like), stamp
 
 
@@ -413,7 +413,7 @@ class ServerProtocol:
         """Workers that rejoined a resumed run without their saved state."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         self.unpack: Callable[..., Any] = partial(
-            open_frames, codec=config.push, now=trace.now, plan=Plan(), limits=limits or of_anything(config.transport)
+            unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits or of_anything(config.transport)
         )
         """Converts a request's frames to packet and envelope, with their spans. A prediction replaces this and the next
         two, to handle sizes without spans.
@@ -463,7 +463,7 @@ class ServerProtocol:
         nbytes = sum(map(len, frames))
         if spans:
             names, moments = spans
-            self.trace.laps(names, moments, kind, header.get("worker", -1), header.get("clock", -1), nbytes)
+            self.trace.laps(names, moments, kind, header.get("worker"), header.get("clock"), nbytes)
         if kind == "status":
             return (yield Do((), self.values, partial(self._answer_status, header), alone=True))
         said, wrap_it = header.get("worker"), self.wrap

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from minips import seeds
-from minips.core.codec import Codec, Decoder, Encoder, envelope, open_frames
+from minips.core.codec import Codec, Decoder, Encoder, envelope, unpack
 from minips.core.config import Config
 from minips.core.exchange import AllReduce, Hop
 from minips.core.limits import compress, of_anything
@@ -102,13 +102,13 @@ class AllReduceState:
         if self.diverged:
             header["diverged"] = self.diverged
         packet = Packet({**header, "memory": self._codec.memory.name}, tensors)
-        return pack(packet, self._codec, self._trace, -1 if hop.to is None else hop.to)
+        return pack(packet, self._codec, self._trace, hop.to)
 
     def incoming(self, number: int, frames: Frames) -> None:
         """Use the message of hop ``number``. ValueError if it belongs to another hop."""
         hop = self.hops[number]
         assert hop.source is not None
-        packet, _, names, moments = open_frames(frames, self._codec, self._trace.now, limits=self._limits)
+        packet, _, names, moments = unpack(frames, self._codec, self._trace, limits=self._limits)
         kind, step, hop_number = (packet.header.get(key) for key in ("kind", "step", "hop"))
         if (kind, step, hop_number) != ("hop", self.step, number):
             raise ValueError(f"Expected hop {number} of step {self.step}, got {kind} {hop_number} of step {step}.")
@@ -236,12 +236,12 @@ def rounds(hops: Sequence[Hop], direct: bool) -> list[list[tuple[int, Hop]]]:
     return [[one for one in numbered if one[1].adds is adds] for adds in (True, False)]
 
 
-def pack(packet: Packet, codec: Codec, trace: Trace, to: int = -1) -> Frames:
+def pack(packet: Packet, codec: Codec, trace: Trace, to: int | None = None) -> Frames:
     """Convert a packet for the rank ``to`` to frames: the envelope, then the serializer's frames, compressed."""
     began = trace.now()
     frames = codec.serializer.dumps(packet)
     serialized = trace.now()
     frames = [envelope(codec, {}), *compress(codec.compressor, frames)]
-    kind, step = packet.header.get("kind", ""), packet.header.get("step", -1)
+    kind, step = packet.header.get("kind"), packet.header.get("step")
     trace.laps(ENCODE[2:], (began, serialized, trace.now()), kind, to, step, sum(map(len, frames)))
     return frames

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from minips.core.codec import open_frames
+from minips.core.codec import unpack
 from minips.core.config import Config
 from minips.core.limits import Expected, error_after_breaks
 from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
@@ -27,7 +27,7 @@ from minips.core.tables import Gradients, Wanted, check_rows, wanted_rows
 from minips.drivers.reconnecting import Reconnecting
 from minips.intake import as_number
 from minips.results import saved
-from minips.results.trace import DECODE, TRIP, Names, Trace
+from minips.results.trace import ANSWER, Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.compressors.base import BombError
 from minips.stages.transports import Channel
@@ -327,10 +327,6 @@ _Answer = tuple[Frames, float | None]
 """The frames of an answer, and the time of its request (None for a call that is not timed)."""
 
 
-_ANSWERED: dict[Names, Names] = {names: TRIP + names for names in (DECODE, DECODE[:2])}
-"""The spans of a timed answer, from those of its frames."""
-
-
 class _MeteredRecord(ServerRecord):
     """A server's record that adds the times of each message to the client's trace."""
 
@@ -340,14 +336,14 @@ class _MeteredRecord(ServerRecord):
 
     def decode(self, answer: _Answer, expected: Expected | None = None) -> tuple[Message, Header]:
         (frames, sent_at), (limits, like), trace = answer, expected or self.anything, self.trace
-        packet, stamp, names, moments = open_frames(frames, self.config.pull, trace.now, self.plan, limits, like)
+        nbytes = sum(map(len, frames))
+        self._client.bytes_received += nbytes
+        packet, stamp, names, moments = unpack(frames, self.config.pull, trace, self.plan, limits, like)
         if sent_at is not None:  # the trace shows both transfers first, then the wait between them
             received_at, busy, waited = moments[0], float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, received_at - sent_at - busy - waited)
-            names, moments = _ANSWERED[names], (sent_at, sent_at + travelled, received_at - waited, *moments)
-        nbytes = sum(map(len, frames))
-        self._client.bytes_received += nbytes
-        trace.laps(names, moments, "reply", self.index, stamp.get("clock", -1), nbytes)
+            names, moments = ANSWER[: 3 + len(names)], (sent_at, sent_at + travelled, received_at - waited, *moments)
+        trace.laps(names, moments, "reply", self.index, stamp.get("clock"), nbytes)
         return self.decoder.decode(packet, like), stamp
 
 

@@ -20,9 +20,10 @@ from minips.results.steps import Step, chrome_events, steps_of
 
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
-TRIP = ("transfer", "", "wait")
 UPDATE = ("aggregate", "apply")
-"""The spans of an outgoing message, an incoming message, a request and answer on their way, and a round."""
+"""`ENCODE`, `DECODE` and `UPDATE` name the spans of an outgoing message, an incoming message, and a round."""
+ANSWER = ("transfer", "", "wait", *DECODE)
+"""The spans of a timed call after its request has been encoded; the gap is the server's work."""
 PLANNED = ENCODE[1:3]
 """The spans that only a message with arrays written by a plan has (`minips.core.codec`)."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
@@ -41,26 +42,21 @@ class Span(NamedTuple):
 
 Names = tuple[str, ...]
 Moments = tuple[float, ...]
+_Given = tuple[str, str, float, float, int]
 
 
 class Row(NamedTuple):
-    """Successive spans of one process: the first lasts from the first moment to the second, and so on; "" names a gap.
-
-    If they are a message's stages, its ``kind`` is not "", ``partner`` is the number of the server or worker at the
-    other end (-1: several, or none is known), ``clock`` the message's clock or step (-1: none), ``nbytes`` its size.
+    """Successive spans of one process, each from one moment to the next; "" is a gap. If they are a message's stages,
+    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size.
     """
 
     names: Names
     step: int
-    kind: str
-    partner: int
-    clock: int
+    kind: str | None
+    partner: int | None
+    clock: int | None
     nbytes: int
     moments: Moments
-
-
-_Given = tuple[str, str, float, float, int]
-_Part = tuple[str, float, list[Any]]  # a party, the origin of its moments, and the fields of its rows
 
 
 class Trace:
@@ -87,8 +83,8 @@ class Trace:
         self.now = now
         """The clock used to record spans."""
         self._earlier, self._planned = list(spans), Counter(planned)
-        self._joined: list[_Part] = []
-        """The rows of the traces that this one joins."""
+        self._joined: list[tuple[str, float, list[Any]]] = []
+        """For each trace that this one joins, its party, the origin of its moments, and its rows."""
         self._rows: list[Any] = []
         """The fields of each row, its moments last, appended in one operation because threads share a trace."""
         self._room = limit - len(self._earlier)
@@ -103,7 +99,7 @@ class Trace:
             self.add(name, start, self.now() - start)
 
     def laps(
-        self, names: Names, moments: Moments, kind: str = "", partner: int = -1, clock: int = -1, nbytes: int = 0
+        self, names: Names, moments: Moments, kind: Any = None, partner: Any = None, clock: Any = None, nbytes: int = 0
     ) -> None:
         """Record a `Row`: successive spans, and the message to which they belong."""
         room = self._room - len(names)
@@ -165,7 +161,7 @@ class Trace:
         joined._room = sum(trace._room for trace in traces)
         return joined
 
-    def _parts(self) -> list[_Part]:
+    def _parts(self) -> list[tuple[str, float, list[Any]]]:
         return [*self._joined, (self.who, 0.0, self._rows[:])]
 
     def _read(self) -> Iterator[tuple[str, float, Row]]:
