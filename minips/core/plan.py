@@ -36,10 +36,8 @@ class Plan:
         """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
-    def write(
-        self, header: Header, tensors: Tensors, trace: Trace, began: float
-    ) -> tuple[Frames, Names, Moments] | None:
-        """Return a message's frames, and its spans since it ``began``, if it has the last index; else None."""
+    def write(self, header: Header, tensors: Tensors, trace: Trace, at: float) -> tuple[Frames, Names, Moments] | None:
+        """Return a message's frames, and its spans, begun ``at`` a time, if it has the last index; else None."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
@@ -53,7 +51,7 @@ class Plan:
             return None
         quantized = trace.now()
         frames[1] = _PAIR + self._pack(header) + index
-        return frames, PLANNED if tensors else ("", "serialize"), (began, quantized, trace.now())
+        return frames, PLANNED if tensors else ("", "serialize"), (at, quantized, trace.now())
 
     def read(self, frames: Frames, trace: Trace, began: float) -> tuple[Message, Names, Moments] | None:
         """Return the frames' message, and its spans since it ``began``, if it has the last index; else None."""

@@ -42,7 +42,6 @@ class Span(NamedTuple):
 
 Names = tuple[str, ...]
 Moments = tuple[float, ...]
-_Given = tuple[str, str, float, float, int]
 
 
 class Row(NamedTuple):
@@ -72,7 +71,7 @@ class Trace:
     def __init__(
         self,
         who: str = "",
-        spans: Iterable[_Given] = (),
+        spans: Iterable[tuple[str, str, float, float, int]] = (),
         limit: int = 200_000,
         until: float = inf,
         now: Callable[[], float] = time.monotonic,

@@ -120,14 +120,13 @@ class _ShmWire(SocketWire):
         return _NEW_SEGMENT, number, [descriptor]
 
     def _receive_with_descriptors(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
-        got: int
         got, ancillary, _, _ = self._receive_message([room], _FDS, flags)
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
             if len(self._descriptors) > 1:
                 raise ValueError(f"{len(self._descriptors)} descriptors came, but one is expected")
-        return got
+        return int(got)
 
     def _map(self, segment: int) -> None:
         import fcntl
