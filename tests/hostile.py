@@ -381,7 +381,7 @@ class Hostile:
     def _connected(self):
         self._channel = self.server.transport.connect(self.server.address, TOKEN, WAIT_S)
         hello = {"kind": "hello", "worker": 0, "memory": "none", **self._secret}
-        packet, _ = unpack(self._channel.call(packed(hello, [], [])).result(WAIT_S), ps.Codec(), ps.Trace())
+        packet, *_ = unpack(self._channel.call(packed(hello, [], [])).result(WAIT_S), ps.Codec(), ps.Trace())
         self._secret |= {name: told for name, told in packet.header.items() if name == "secret"}
         return self._channel
 

@@ -36,7 +36,7 @@ def trip_us(trips: int = TRIPS) -> float:
         """What a socket does: the bytes of one side become those of the other."""
         body = b"".join(pieces(tag, frames))
         into.room[: len(body)] = body
-        into.took(len(body))
+        into.advance(len(body))
 
     class Turns(Wire):
         """The client's end of a wire, whose other end is carried out when an answer is wanted."""

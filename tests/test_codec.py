@@ -65,7 +65,7 @@ def sent(frames):
 
 
 def receive(frames, own=PLAIN, decoder=None):
-    packet, _ = unpack(sent(frames), own, ps.Trace())
+    packet, *_ = unpack(sent(frames), own, ps.Trace())
     return (decoder or Decoder(ps.Trace())).decode(packet)
 
 
@@ -86,7 +86,7 @@ def test_the_stamp_comes_back_with_the_packet():
 
 def test_the_packet_names_memory_and_quantizers():
     codec = ps.Codec(quantizer="sign", memory="errorfeedback")
-    packet, _ = unpack(encoder(codec).encode(Message({}, {"w": np.ones(3)})), PLAIN, ps.Trace())
+    packet, *_ = unpack(encoder(codec).encode(Message({}, {"w": np.ones(3)})), PLAIN, ps.Trace())
     assert packet.header["memory"] == "errorfeedback"
     assert packet.tensors["w"][0] == "sign"
 
@@ -124,7 +124,7 @@ def test_spans_stand_around_every_step():
     codec = ps.Codec(quantizer="topk", memory="errorfeedback")
     frames = Encoder(codec, np.random.default_rng(0), trace).encode(Message({}, {"w": np.ones(9)}))
     assert set(trace.seconds()) == {"compensate", "quantize", "serialize", "compress"}
-    Decoder(trace).decode(unpack(frames, PLAIN, trace)[0])
+    PLAIN.receiver(trace).decode(frames)
     assert {"decompress", "deserialize", "dequantize"} <= set(trace.seconds())
 
 
@@ -301,7 +301,7 @@ def test_each_tensor_has_the_quantizer_of_the_first_pattern_that_matches():
     assert names == {"b": "exact", "bias": "exact", "w": "sign", "W": "float16", "other": "float16"}
     tensors = {"b": np.float32([1, 2]), "w": np.float32([1, -3])}
     frames = Encoder(codec, np.random.default_rng(0), ps.Trace()).encode(Message({"kind": "push"}, tensors))
-    packet, _ = unpack(frames, ps.Codec(), ps.Trace())
+    packet, *_ = unpack(frames, ps.Codec(), ps.Trace())
     assert {name: quantizer for name, (quantizer, _) in packet.tensors.items()} == {"b": "exact", "w": "sign"}
     got = Decoder(ps.Trace()).decode(packet).tensors
     assert got["b"].tolist() == [1, 2]

@@ -114,10 +114,10 @@ def overheard() -> Iterator[list[str]]:
         note(packet.header, frames)
         return frames
 
-    def by_the_plan(self: Plan, header: Header, tensors: Tensors, *timed: Any) -> Frames | None:
-        if frames := write(self, header, tensors, *timed):
-            note(header, frames[1:])
-        return frames
+    def by_the_plan(self: Plan, header: Header, tensors: Tensors, *timed: Any) -> tuple[Frames, Any, Any] | None:
+        if planned := write(self, header, tensors, *timed):
+            note(header, planned[0][1:])
+        return planned
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ps.MsgPack, "dumps", by_the_serializer)

@@ -112,17 +112,17 @@ def test_requests_in_pieces_and_behind_each_other_are_answered_and_an_idle_conne
 
 @pytest.mark.parametrize("nbytes", [1, 2, 3, 7, 100, 10_000])
 def test_where_requests_begin_and_end_is_known_however_they_are_cut(nbytes):
-    from minips.stages.transports.http.calls import _Talk
+    from minips.stages.transports.http.calls import _PeerMonitor
 
     lengths = [0, 5, 0, 300, 4]
     said = b"".join(
         b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % n + b"\r\n\r\n"[:n] + bytes(n)[4:] for n in lengths
     )
     with socket.socket() as sock:
-        talk, begun = _Talk(sock, 1.0), []
+        monitor, begun = _PeerMonitor(sock, 1.0), []
         for start in range(0, len(said), nbytes):
-            talk.came(said[start : start + nbytes])
-            begun.append(bool(talk._head or talk._left))
+            monitor.note(said[start : start + nbytes])
+            begun.append(bool(monitor._head or monitor._left))
     assert not begun.pop()
     assert nbytes > 1 or begun.count(False) == len(lengths) - 1
 

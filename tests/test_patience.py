@@ -15,7 +15,7 @@ from minips.engines import supervisor
 from minips.stages.transports import futures, patience, pools
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.inbox import InboxWire
-from minips.stages.transports.patience import LOOKS, TICK_S, Limit, Patience, receive_within
+from minips.stages.transports.patience import LOOKS, TICK_S, Limit, StallTimer, receive_within
 from minips.stages.transports.wire import CALL
 
 WAIT_S = 20.0
@@ -63,17 +63,17 @@ def test_a_late_look_at_a_limit_counts_one_tick(clock, seconds):
 
 
 def test_a_peer_slower_than_1_kb_a_second_stalls_and_a_process_that_was_stopped_is_none(clock):
-    due = Patience(75.0)
+    stall = StallTimer(75.0)
     for _ in range(70):
         clock.sleep(STOPPED_S)
-        due.count(0)
-    due.count(75_000)
+        stall.count(0)
+    stall.count(75_000)
     for _ in range(74):
         clock.sleep(1.0)
-        due.count(900)
+        stall.count(900)
     clock.sleep(1.0)
     with pytest.raises(ConnectionError, match="stalls"):
-        due.count(900)
+        stall.count(900)
 
 
 class Late(InboxWire):

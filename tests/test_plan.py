@@ -46,7 +46,7 @@ def encoder(codec: ps.Codec, planned: bool) -> Encoder:
 
 
 def decoded(frames: Frames, plan: Plan | None = None) -> tuple[Header, Header, list[Any]]:
-    packet, told = unpack(frames, PLAIN, UNTIMED, plan)
+    packet, told, *_ = unpack(frames, PLAIN, UNTIMED, plan)
     message = Decoder(UNTIMED).decode(packet)
     return told, message.header, [(name, x.dtype, x.shape, x.tobytes()) for name, x in message.tensors.items()]
 

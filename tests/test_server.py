@@ -40,7 +40,7 @@ class Raw:
 
     def send(self, frames):
         answer = self.channel.call(frames).result(WAIT_S)
-        packet, stamp = ps.core.codec.unpack(answer, ps.Codec(), ps.Trace())
+        packet, stamp, *_ = ps.core.codec.unpack(answer, ps.Codec(), ps.Trace())
         message = Decoder(ps.Trace()).decode(packet)
         return Message({**message.header, **stamp}, message.tensors)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.stages.transports.framing import AHEAD_BYTES
 from minips.stages.transports.shm import _HEAD, _ShmWire
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the transport shm needs Linux's memory descriptors")
@@ -38,6 +39,30 @@ def test_large_frames_are_the_senders_memory_and_small_ones_are_not(ends):
     assert bytes(frames[2]) == b"abc"
     frames[0][0] = 77
     assert one._mine[0][0] == 77
+
+
+def padded(data):
+    return data.ljust(-(-len(data) // 64) * 64, b"\0")
+
+
+def test_a_message_through_the_socket_is_a_head_and_its_frames(ends):
+    one, other = ends
+    lengths, frames = struct.pack("<QQQ", 5, 0, 70), padded(b"abcde") + padded(bytes(range(70)))
+    for done in (b"", struct.pack("<I", 3)):
+        one._done += [3] if done else []
+        one.send(7, [b"abcde", b"", bytes(range(70))])
+        head = struct.pack("<BBxxIII", 7, 0, 3, len(done) // 4, 0)
+        assert other._sock.recv(AHEAD_BYTES) == padded(head + lengths + done) + frames
+
+
+def test_a_descriptor_that_arrives_with_the_message_before_it_is_kept(ends):
+    one, other = ends
+    for number in range(3):
+        one.send(0, [b"small"])
+        one.send(0, [bytes([number]) * LARGE])
+    for number in range(3):
+        assert bytes(other.receive(1)[1][0]) == b"small"
+        assert bytes(other.receive(1)[1][0]) == bytes([number]) * LARGE
 
 
 def test_a_segment_is_used_again_once_nobody_looks_at_it(ends):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import sys
 import threading
 from collections import Counter
@@ -72,6 +73,68 @@ def test_rows_that_threads_add_at_once_stay_whole():
     found = Counter((span.name, span.start, span.seconds) for span in trace)
     wanted = [row for n in range(4) for row in (("aggregate", 10.0 * n, 1.0), ("apply", 10.0 * n + 3.0, 4.0))]
     assert found == dict.fromkeys(wanted, 2_000)
+
+
+CODECS = pytest.mark.parametrize("codec", [ps.Codec(), ps.Codec(ps.Uniform())], ids=["planned", "general"])
+
+
+def messages_of(**fields):
+    """The rows of a short run's messages, each with its party."""
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, classes=3))
+    config = ps.Config(workers=2, steps=5, transport=ps.InProc(), **fields)
+    found = [(who, row) for who, _, row in ps.train(problem, config, engine="threads").trace._read() if row.kind]
+    assert all(row.nbytes > 0 for _, row in found)
+    return found
+
+
+@CODECS
+def test_each_message_has_a_row_at_either_end(codec):
+    found = messages_of(push=codec, servers=2)
+    once = {(worker, server, clock): 1 for worker in range(2) for server in range(2) for clock in range(5)}
+    pushes = [(who.split(), row) for who, row in found if row.kind == "push_pull"]
+    sent = Counter((int(n), row.partner, row.clock) for (role, n), row in pushes if role == "worker")
+    arrived = Counter((row.partner, int(n), row.clock) for (role, n), row in pushes if role == "server")
+    assert sent == arrived == once
+    assert all(("serialize" in row.names) == (role == "worker") for (role, _), row in pushes)
+    timed = [(int(who[-1]), row) for who, row in found if row.kind == "reply" and "wait" in row.names]
+    assert all(row.names[:5] == ("transfer", "", "wait", "decompress", "deserialize") for _, row in timed)
+    assert Counter((n, row.partner, row.clock - 1) for n, row in timed if row.clock) == once
+
+
+@CODECS
+def test_each_hop_has_a_row_at_either_end(codec):
+    found = messages_of(push=codec, exchange=ps.RingAllReduce())
+    hops = {(f"worker {worker}", "hop", 1 - worker, step): 2 for worker in range(2) for step in range(5)}
+    for name in ("serialize", "deserialize"):
+        assert Counter((who, *row[2:5]) for who, row in found if name in row.names) == hops
+
+
+def test_joined_rows_keep_their_messages():
+    one, other = Trace("worker 0"), Trace("server 1")
+    one.laps(("quantize", "serialize"), (10.0, 11.0, 13.0), "push", 1, 7, 400)
+    other.laps(("decompress",), (12.0, 16.0), "push", 0, 7, 400)
+    joined = (one + other).since(10.0)
+    one.add("compute", 20.0, 1.0)
+    assert [(who, row.kind, row.partner, row.clock, row.nbytes) for who, _, row in joined._read()] == [
+        ("worker 0", "push", 1, 7, 400),
+        ("server 1", "push", 0, 7, 400),
+    ]
+    assert joined.spans == [
+        Span("quantize", "worker 0", 0.0, 1.0, 0),
+        Span("serialize", "worker 0", 1.0, 2.0, 0),
+        Span("decompress", "server 1", 2.0, 4.0, 0),
+    ]
+    assert joined.since(1.0).spans[0].start == -1.0
+    assert pickle.loads(pickle.dumps(joined)).spans == joined.spans
+
+
+def test_a_joined_trace_has_the_room_that_its_parts_have_left():
+    one = Trace("worker 0", limit=2)
+    one.add("compute", 1.0, 1.0)
+    joined = one + Trace("worker 1", limit=0)
+    joined.add("compute", 2.0, 1.0)
+    joined.add("compute", 3.0, 1.0)
+    assert (len(joined), joined.until) == (2, 3.0)
 
 
 def test_beyond_its_limit_a_trace_keeps_nothing_more():

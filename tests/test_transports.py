@@ -30,7 +30,8 @@ from minips.stage import missing
 from minips.stages.transports import patience
 from minips.stages.transports.auth import PROTOCOL, answer_challenge, challenge
 from minips.stages.transports.base import remote_error
-from minips.stages.transports.framing import MOST_FRAMES
+from minips.stages.transports.framing import AHEAD_BYTES, MOST_FRAMES, Framer, stream_nbytes
+from minips.stages.transports.sockets import SocketWire
 from minips.stages.transports.wire import AUTH, CALL, ERROR
 from minips.testing.transports import Watched
 
@@ -1028,3 +1029,45 @@ def test_whoever_dials_while_a_listener_ends_hears_of_the_end():
     listener.close()
     with pytest.raises(EOFError):
         wire.receive(1.0)
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="a stream of this system may deliver a message in parts")
+@pytest.mark.parametrize("nbytes", [1, 40_000, AHEAD_BYTES - 64])
+def test_one_read_takes_a_message_of_up_to_64_kib(nbytes):
+    frames, reads = [bytes(nbytes)], []
+    with contextlib.ExitStack() as stack:
+        one, other = (stack.enter_context(SocketWire(sock, Framer(2**20))) for sock in socket.socketpair())
+        into = other.receive_into
+
+        def counted(*room):
+            reads.append(into(*room))
+            return reads[-1]
+
+        other.receive_into = counted
+        for number in range(3):
+            one.send(number, frames)
+            assert other.receive(WAIT_S) == (number, frames)
+    assert reads == 3 * [stream_nbytes([nbytes])]
+    assert stream_nbytes([nbytes]) <= AHEAD_BYTES == 2**16
+
+
+IDLE = """
+import psutil
+from minips.stages.transports.framing import Framer, pieces
+
+resident, small = psutil.Process().memory_info, b"".join(pieces(0, [bytes(4000)]))
+kept, before = [], resident().rss
+for _ in range(500):
+    framer = Framer(2**20)
+    framer.room[: len(small)] = small
+    framer.advance(len(small))
+    framer.message()
+    kept.append(framer)
+print(resident().rss - before)
+"""
+
+
+def test_the_read_ahead_of_500_connections_takes_memory_only_for_what_came():
+    done = subprocess.run([sys.executable, "-c", IDLE], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 500 * 16_384

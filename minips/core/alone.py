@@ -127,7 +127,8 @@ class Receiver:
         but a list of bytes.
         """
         _check_frames(frames)
-        packet, _ = self._unpack(frames, self.codec, self.trace)
+        packet, _, names, moments = self._unpack(frames, self.codec, self.trace)
+        self.trace.laps(names, moments)
         number, memory = (packet.header.get(name) for name in ("number", "memory"))
         if number not in (None, self._count):
             raise ValueError(

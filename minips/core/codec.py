@@ -14,7 +14,7 @@ the serializer's. Subclasses that override a stage's methods are not planned. `R
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -28,7 +28,7 @@ from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_declared, check_shape, check_stages, compress, decompress, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
 from minips.core.plan import Plan
-from minips.results.trace import DECODE, ENCODE, UNTIMED, Trace
+from minips.results.trace import DECODE, ENCODE, UNTIMED, Moments, Names, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
 from minips.stages.compressors import Compressor, NoCompression
 from minips.stages.memories import Memory, NoMemory, State
@@ -133,11 +133,11 @@ class _End:
 
 
 class Encoder(_End):
-    """One sender's end: its ``codec``, its memories, and its random draws."""
+    """One sender's end: its ``codec``, memories and random draws. ``partner`` numbers its receiver (None: several)."""
 
-    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace) -> None:
+    def __init__(self, codec: Codec, rng: np.random.Generator, trace: Trace, partner: int | None = None) -> None:
         super().__init__()
-        self.codec, self.rng, self.trace = codec, rng, trace
+        self.codec, self.rng, self.trace, self._partner = codec, rng, trace, partner
         self.most: float = math.inf  # bytes of a message before it is compressed
         self._quantizer_of, self._envelope = cache(codec.quantizer_of), envelope(codec, {})
         planned = codec.lossless and codec.serializer.indexed and codec.compressor.identity
@@ -146,17 +146,22 @@ class Encoder(_End):
 
     def encode(self, message: Message) -> Frames:
         """Encode a message into frames. The tensors must be finite."""
-        now, memory = self.trace.now, self.codec.memory
-        began, header = now(), {**message.header, "memory": memory.name}
-        if self._plan and (planned := self._plan.write(header, message.tensors, self.trace, began)):
-            return planned
-        codec, self._compensating = self.codec, 0.0
-        mark = {} if memory.stateless else self.mark()
+        began, tensors = self.trace.now(), message.tensors
+        header = {**message.header, "memory": self.codec.memory.name}
+        planned = self._plan.write(header, tensors, self.trace, began) if self._plan else None
+        frames, names, moments = planned or self._encode(header, tensors, began)
+        nbytes = sum(map(len, frames))
+        self.trace.laps(names, moments, header.get("kind"), self._partner, header.get("clock"), nbytes)
+        return frames
+
+    def _encode(self, header: Header, tensors: Tensors, began: float) -> tuple[Frames, Names, Moments]:
+        """Encode a message by the stages. Returns its frames, with the names of the spans and the moments between."""
+        codec, now, self._compensating = self.codec, self.trace.now, 0.0
+        mark = {} if codec.memory.stateless else self.mark()
         try:
-            tensors = self._quantized(message.tensors)
+            packet = Packet(header, self._quantized(tensors))
             quantized = now()
-            packet = Packet(header, tensors)
-            check_stages("A message", [x.nbytes for _, parts in tensors.values() for x in parts.values()], codec)
+            check_stages("A message", [x.nbytes for _, parts in packet.tensors.values() for x in parts.values()], codec)
             frames = codec.serializer.dumps(packet)
             if self._plan:
                 self._plan.learn(frames, packet)
@@ -165,8 +170,8 @@ class Encoder(_End):
         except BaseException:
             self.go_back(mark)
             raise
-        self.trace.laps(self._spans, (began, began + self._compensating, quantized, serialized, now()))
-        return [self._envelope, *frames]
+        moments = began, began + self._compensating, quantized, serialized, now()
+        return [self._envelope, *frames], self._spans, moments
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "draws": self.rng.bit_generator.state}
@@ -256,18 +261,16 @@ def encode_plainly(message: Message, codec: Codec) -> Frames:
     return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
 
 
-def envelope(codec: Codec, stamp: Header) -> bytes:
+def envelope(codec: Codec, stamp: Header, pack: Callable[[Header], bytes] = msgpack.packb) -> bytes:
     """The first frame of a message. It tells how to read the others; in an answer, it also contains the ``stamp``, the
     fields for one worker.
     """
-    return bytes(
-        msgpack.packb({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
-    )
+    return pack({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
 
 
-def wrap(codec: Codec, stamp: Header, answer: Frames) -> Frames:
-    """An answer with a ``stamp`` in its envelope."""
-    return [envelope(codec, stamp), *answer[1:]]
+def wrap(codec: Codec, stamp: Header, answer: Frames, pack: Callable[[Header], bytes] = msgpack.packb) -> Frames:
+    """An answer with a ``stamp`` in its envelope. ``pack`` may be one packer's, in a party that packs one at a time."""
+    return [envelope(codec, stamp, pack), *answer[1:]]
 
 
 def unpack(
@@ -277,9 +280,10 @@ def unpack(
     plan: Plan | None = None,
     limits: Limits | None = None,
     like: Like = None,
-) -> tuple[Any, Header]:
+) -> tuple[Any, Header, Names, Moments]:
     """Convert frames to their packet, or the message that a ``plan`` reads, and their envelope. ValueError if they are
     malformed, name an unknown stage or exceed ``limits`` (None: a codec's own). Only arrays like these are planned.
+    Returns the names and moments of the spans too; the caller adds them to the trace, as it knows the message.
 
     ``codec`` is the receiver's own: a serializer that can run code is accepted only if that codec names it.
     """
@@ -301,8 +305,9 @@ def unpack(
         check_fields("The first frame, a minips envelope,", fields, ENVELOPE, "vsc", others=True)  # says which
     if version != PROTOCOL_VERSION:
         raise ValueError(f"The peer speaks version {version} of the protocol, and this is version {PROTOCOL_VERSION}.")
-    if plan and names == plan.names and (message := plan.read(frames, trace, began)):
-        return message, fields
+    if plan and names == plan.names and (planned := plan.read(frames, trace, began)):
+        message, spans, moments = planned
+        return message, fields, spans, moments
     serializer: Any = DEFAULTS.get(("serializer", names[0])) or default_stage("serializer", names[0])
     compressor: Any = DEFAULTS.get(("compressor", names[1])) or default_stage("compressor", names[1])
     if serializer.trusted_only and serializer.name != codec.serializer.name:
@@ -319,10 +324,10 @@ def unpack(
     limits.check_head(serializer, opened)
     packet = serializer.loads(opened)
     limits.check_count(packet.tensors)
-    trace.laps(DECODE[:2], (began, decompressed, trace.now()))
+    deserialized = trace.now()
     if plan:
         plan.names = names
         plan.learn(opened, packet, like)
         if len(fields) == 3 and len(first) <= ENVELOPE_BYTES:  # without a stamp, which differs from message to message
             plan.opening = first, fields
-    return packet, fields
+    return packet, fields, DECODE[:2], (began, decompressed, deserialized)

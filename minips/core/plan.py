@@ -13,7 +13,7 @@ import numpy as np
 
 from minips.core.limits import is_plain
 from minips.core.message import Header, Like, Message
-from minips.results.trace import DECODE, PLANNED, Trace
+from minips.results.trace import DECODE, PLANNED, Moments, Names, Trace
 from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
@@ -26,17 +26,18 @@ class Plan:
 
     Each encoder and each reader has one plan. A server reads all its connections with one plan, in several threads, so
     each attribute is one tuple, stored and read in one step. ``envelope`` is the first frame of each written message.
+    An encoder writes one message at a time, so it keeps a packer once it has sent arrays.
     """
 
     def __init__(self, envelope: bytes = b"") -> None:
-        self._envelope = envelope
+        self._envelope, self._pack = envelope, msgpack.packb
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
         """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
-    def write(self, header: Header, tensors: Tensors, trace: Trace, began: float) -> Frames | None:
-        """Return a message's frames if the message has the last index, else None."""
+    def write(self, header: Header, tensors: Tensors, trace: Trace, at: float) -> tuple[Frames, Names, Moments] | None:
+        """Return a message's frames, and its spans, begun ``at`` a time, if it has the last index; else None."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
@@ -49,12 +50,11 @@ class Plan:
         except (TypeError, ValueError):  # the values are not contiguous plain numbers
             return None
         quantized = trace.now()
-        frames[1] = _PAIR + msgpack.packb(header) + index
-        trace.laps(PLANNED if tensors else ("", "serialize"), (began, quantized, trace.now()))
-        return frames
+        frames[1] = _PAIR + self._pack(header) + index
+        return frames, PLANNED if tensors else ("", "serialize"), (at, quantized, trace.now())
 
-    def read(self, frames: Frames, trace: Trace, began: float) -> Message | None:
-        """Return the frames' message if the frames have the last index, else None."""
+    def read(self, frames: Frames, trace: Trace, began: float) -> tuple[Message, Names, Moments] | None:
+        """Return the frames' message, and its spans since it ``began``, if it has the last index; else None."""
         opened = trace.now()
         index, known, changes = self._last
         try:
@@ -73,8 +73,8 @@ class Plan:
                 x = tensors[name] = np.ndarray(shape, dtype, frames[number])
                 if x.nbytes != len(frames[number]):
                     return None
-            trace.laps(DECODE if tensors else (*DECODE[:2], ""), (began, opened, unpacked, trace.now()))
-            return Message(header, tensors)
+            spans, moments = (DECODE, (trace.now(),)) if tensors else (DECODE[:2], ())
+            return Message(header, tensors), spans, (began, opened, unpacked, *moments)
         except Exception:  # the general way says what is wrong
             return None
 
@@ -91,3 +91,5 @@ class Plan:
             unpacker.read_array_header()
             unpacker.skip()
             self._last = bytes(head[unpacker.tell() :]), known, CHANGES[0]
+            if self._envelope:
+                self._pack = msgpack.Packer().pack

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgpack
 import numpy as np
 
 from minips import seeds
@@ -57,7 +58,7 @@ class ServerRecord:
         self.secret = ""
         """The secret of this worker's session, from the answer to hello or from the engine."""
         self.receive = Receive(index)
-        self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace)
+        self.encoder = Encoder(config.push, seeds.push(config.seed, worker, index), trace, index)
         self.encode: Callable[[Message], Parcel] = self.encoder.encode
         """Encodes a message into frames; in a prediction, into their sizes."""
         self.decoder, self.plan = Decoder(trace), Plan()
@@ -127,7 +128,7 @@ class ServerRecord:
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
         """Decode an answer's frames into a message and the envelope's fields. ValueError if they are invalid."""
         limits, like = expected or self.anything
-        packet, stamp = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
+        packet, stamp, *_ = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
         return self.decoder.decode(packet, like), stamp
 
 
@@ -317,9 +318,9 @@ class WorkerRecord:
     """A server's record of one worker: decoder, encoder, and whether a push is under way."""
 
     def __init__(self, config: Config, index: int, worker: int, trace: Trace) -> None:
-        self._config, self._trace = config, trace
+        self._config, self._worker, self._trace = config, worker, trace
         self._rng = seeds.pull(config.seed, worker, index)
-        self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace)
+        self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace, worker)
         self.pushing, self.queued = False, 0
         self.kept: Mapping[str, Any] | None = None
         """The state that the worker left with its goodbye, until the worker resumes."""
@@ -357,7 +358,7 @@ class WorkerRecord:
             return
         if not self.resuming:
             self.kept = None
-        self.encoder = Encoder(self._config.pull, self._rng, self._trace)
+        self.encoder = Encoder(self._config.pull, self._rng, self._trace, self._worker)
         if not again:
             self.decoder = Decoder(self._trace)
 
@@ -414,12 +415,12 @@ class ServerProtocol:
         self.unpack: Callable[..., Any] = partial(
             unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits or of_anything(config.transport)
         )
-        """Converts a request's frames to packet and envelope. A prediction replaces this and the next two, to handle
-        sizes.
+        """Converts a request's frames to packet and envelope, with their spans. A prediction replaces this and the next
+        two, to handle sizes without spans.
         """
         self.encode: Callable[[Encoder, Message], Parcel] = Encoder.encode
         """Encodes an answer into frames, without a stamp."""
-        self.wrap: Callable[..., Parcel] = partial(wrap, config.pull)
+        self.wrap: Callable[..., Parcel] = partial(wrap, config.pull, pack=msgpack.Packer().pack)
         """Adds the stamp to an answer's frames."""
         self._encoded: tuple[tuple[Any, ...], Frames | None] = (), None
         """The last shared answer, for all pulls of the same tensors: its version and names, and its frames."""
@@ -446,7 +447,7 @@ class ServerProtocol:
 
     def answer(self, frames: Parcel, connection: Attending, received_at: float) -> Session[Parcel]:
         """Answer one request from this connection as PROTOCOL.md describes. Returns the answer."""
-        packet, _ = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
+        packet, _, *spans = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
         header, kind = packet.header, packet.header.get("kind")
         try:
             fields = REQUESTS[kind]
@@ -459,6 +460,10 @@ class ServerProtocol:
             check_request(header)  # says which
         if header.get("memory", "none") != "none":
             default_stage("memory", header["memory"])  # ValueError for an unknown name
+        nbytes = sum(map(len, frames))
+        if spans:
+            names, moments = spans
+            self.trace.laps(names, moments, kind, header.get("worker"), header.get("clock"), nbytes)
         if kind == "status":
             return (yield Do((), self.values, partial(self._answer_status, header), alone=True))
         said, wrap_it = header.get("worker"), self.wrap
@@ -472,7 +477,7 @@ class ServerProtocol:
         if connection not in presence.connections:
             raise self.attendance.stranger(connection, worker)
         presence.heard, presence.busy = received_at, presence.busy + 1
-        presence.received += sum(map(len, frames))
+        presence.received += nbytes
         try:
             stamp, waited, answer = yield from self._answer(kind, worker, header, packet)
             busy = self.shard.now() - received_at - waited

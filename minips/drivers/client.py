@@ -27,7 +27,7 @@ from minips.core.tables import Gradients, Wanted, check_rows, wanted_rows
 from minips.drivers.reconnecting import Reconnecting
 from minips.intake import as_number
 from minips.results import saved
-from minips.results.trace import Trace
+from minips.results.trace import ANSWER, Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.compressors.base import BombError
 from minips.stages.transports import Channel
@@ -335,15 +335,15 @@ class _MeteredRecord(ServerRecord):
         self._client, self.outstanding = client, 0
 
     def decode(self, answer: _Answer, expected: Expected | None = None) -> tuple[Message, Header]:
-        received_at, (frames, sent_at) = time.monotonic(), answer
-        self._client.bytes_received += sum(map(len, frames))
-        limits, like = expected or self.anything
-        packet, stamp = unpack(frames, self.config.pull, self.trace, self.plan, limits, like)
+        (frames, sent_at), (limits, like), trace = answer, expected or self.anything, self.trace
+        nbytes = sum(map(len, frames))
+        self._client.bytes_received += nbytes
+        packet, stamp, names, moments = unpack(frames, self.config.pull, trace, self.plan, limits, like)
         if sent_at is not None:  # the trace shows both transfers first, then the wait between them
-            busy, waited = float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
+            received_at, busy, waited = moments[0], float(stamp.get("busy", 0.0)), float(stamp.get("waited", 0.0))
             travelled = max(0.0, received_at - sent_at - busy - waited)
-            times = sent_at, sent_at + travelled, received_at - waited, received_at
-            self.trace.laps(("transfer", "", "wait"), times)
+            names, moments = ANSWER[: 3 + len(names)], (sent_at, sent_at + travelled, received_at - waited, *moments)
+        trace.laps(names, moments, "reply", self.index, stamp.get("clock"), nbytes)
         return self.decoder.decode(packet, like), stamp
 
 

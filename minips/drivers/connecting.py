@@ -65,7 +65,7 @@ def asking(
         def ask(kind: str, **header: Any) -> Header:
             frames = encode_plainly(Message({"kind": kind, **header}), Codec())
             packet: Packet
-            packet, stamp = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace(), limits=limits)
+            packet, stamp, *_ = unpack(channel.call(frames).result(timeout), codec or Codec(), Trace(), limits=limits)
             check_fields(f"The answer to {kind}", {**packet.header, **stamp}, ANSWERS[kind], ANSWERS[kind], others=True)
             return packet.header
 

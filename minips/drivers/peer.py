@@ -124,8 +124,7 @@ class Peer(Closable):
             self.bytes_received += sum(map(len, frames))
         received = time.monotonic()
         sent = min(max(_SENT.unpack(frames[0])[0], began), received)
-        self.trace.add("wait", began, sent - began)
-        self.trace.add("transfer", sent, received - sent)
+        self.trace.laps(("wait", "transfer"), (began, sent, received))
         return frames[1:]
 
     def _rank(self, frames: Frames) -> int:

@@ -1,7 +1,8 @@
 """Spans of time, measured around the stages and never inside them.
 
 A span has a name from `SPANS`, the party that spent the time, its start (seconds on ``time.monotonic``, which all
-processes of a machine share), its duration in seconds, and its step. Cost predictions use the same names.
+processes of a machine share), its duration in seconds, and its step. Cost predictions use the same names. A trace keeps
+a `Row` for each message that a party encodes or receives; the spans are made when they are read.
 """
 
 import json
@@ -9,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
 UPDATE = ("aggregate", "apply")
 """`ENCODE`, `DECODE` and `UPDATE` name the spans of an outgoing message, an incoming message, and a round."""
+ANSWER = ("transfer", "", "wait", *DECODE)
+"""The spans of a timed call after its request has been encoded; the gap is the server's work."""
 PLANNED = ENCODE[1:3]
 """The spans that only a message with arrays written by a plan has (`minips.core.codec`)."""
 SPANS = ("compute", *ENCODE, "transfer", "wait", *DECODE, *UPDATE)
@@ -37,7 +40,22 @@ class Span(NamedTuple):
     step: int
 
 
-_Row = tuple[str, str, float, float, int]
+Names = tuple[str, ...]
+Moments = tuple[float, ...]
+
+
+class Row(NamedTuple):
+    """Successive spans of one process, each from one moment to the next; "" is a gap. If they are a message's stages,
+    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size.
+    """
+
+    names: Names
+    step: int
+    kind: str | None
+    partner: int | None
+    clock: int | None
+    nbytes: int
+    moments: Moments
 
 
 class Trace:
@@ -53,7 +71,7 @@ class Trace:
     def __init__(
         self,
         who: str = "",
-        spans: Iterable[_Row] = (),
+        spans: Iterable[tuple[str, str, float, float, int]] = (),
         limit: int = 200_000,
         until: float = inf,
         now: Callable[[], float] = time.monotonic,
@@ -64,8 +82,10 @@ class Trace:
         self.now = now
         """The clock used to record spans."""
         self._earlier, self._planned = list(spans), Counter(planned)
-        self._laps: list[Any] = []
-        """For each row, its names, step and moments, appended in one operation because threads share a trace."""
+        self._joined: list[tuple[str, float, list[Any]]] = []
+        """For each trace that this one joins, its party, the origin of its moments, and its rows."""
+        self._rows: list[Any] = []
+        """The fields of each row, its moments last, appended in one operation because threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager
@@ -77,14 +97,14 @@ class Trace:
         finally:
             self.add(name, start, self.now() - start)
 
-    def laps(self, names: tuple[str, ...], moments: tuple[float, ...]) -> None:
-        """Record successive spans: the first lasts from the first moment to the second, and so on. A span without a
-        name is a gap.
-        """
+    def laps(
+        self, names: Names, moments: Moments, kind: Any = None, partner: Any = None, clock: Any = None, nbytes: int = 0
+    ) -> None:
+        """Record a `Row`: successive spans, and the message to which they belong."""
         room = self._room - len(names)
         if room >= 0:
             self._room = room
-            self._laps += names, self.step, *moments
+            self._rows += names, self.step, kind, partner, clock, nbytes, *moments
         else:
             self.until = min(self.until, moments[0])
 
@@ -100,7 +120,7 @@ class Trace:
     @property
     def planned(self) -> Counter[str]:
         """The number of messages with arrays that a plan wrote, by party. Beyond ``limit`` spans, none are counted."""
-        return self._planned + Counter({self.who: self._laps.count(PLANNED)})
+        return self._planned + Counter({self.who: self._rows.count(PLANNED)})
 
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, for all parties or for those whose name starts with ``who``."""
@@ -119,8 +139,7 @@ class Trace:
 
     def since(self, origin: float) -> "Trace":
         """The same spans, with starts counted from ``origin``."""
-        spans = (span._replace(start=span.start - origin) for span in self)
-        return Trace(self.who, spans, self.limit, self.until - origin, planned=self.planned)
+        return Trace._join(self.who, [self], origin)
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -128,19 +147,35 @@ class Trace:
     @staticmethod
     def joined(traces: Sequence["Trace"]) -> "Trace":
         """One trace with the spans of all these traces."""
-        until = min((trace.until for trace in traces), default=inf)
+        return Trace._join("", traces)
+
+    @staticmethod
+    def _join(who: str, traces: Sequence["Trace"], origin: float = 0.0) -> "Trace":
+        until = min((trace.until for trace in traces), default=inf) - origin
         planned = sum((trace.planned for trace in traces), Counter[str]())
-        return Trace("", chain.from_iterable(traces), sum(trace.limit for trace in traces), until, planned=planned)
+        earlier = map(Span._make, chain.from_iterable(trace._earlier for trace in traces))
+        spans = (span._replace(start=span.start - origin) for span in earlier)
+        joined = Trace(who, spans, sum(trace.limit for trace in traces), until, planned=planned)
+        joined._joined = [(who, began + origin, rows) for trace in traces for who, began, rows in trace._parts()]
+        joined._room = sum(trace._room for trace in traces)
+        return joined
+
+    def _parts(self) -> list[tuple[str, float, list[Any]]]:
+        return [*self._joined, (self.who, 0.0, self._rows[:])]
+
+    def _read(self) -> Iterator[tuple[str, float, Row]]:
+        """Yield each row with its party and the origin of its moments."""
+        for who, origin, rows in self._parts():
+            rest = iter(rows)
+            for names in rest:
+                yield who, origin, Row._make([names, *islice(rest, 5), tuple(islice(rest, len(names) + 1))])
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)
-        rest = iter(self._laps)
-        for names in rest:
-            step, start = next(rest), next(rest)
-            for name, stop in zip(names, rest, strict=False):
+        for who, origin, row in self._read():
+            for name, (start, stop) in zip(row.names, pairwise(row.moments), strict=True):
                 if name:
-                    yield Span(name, self.who, start, stop - start, step)
-                start = stop
+                    yield Span(name, who, start - origin, stop - start, row.step)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -14,7 +14,7 @@ copies a fifth faster. Memory for incoming messages is aligned too; it is not cl
 import mmap
 import struct
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
@@ -29,7 +29,7 @@ LIMIT = "what this end's tensors can need, and at most the transport's max_messa
 """The end of an error's sentence: where a message's limit comes from."""
 KEPT = 2
 """`Blocks` remembers up to this many blocks in use, to fill them again."""
-AHEAD_BYTES = 2**14
+AHEAD_BYTES = 2**16
 """Messages of up to this many bytes are read, and written, with one system call."""
 MOST_FRAMES = 2**16
 """The maximum number of frames in one message. Their lengths need at most half a megabyte."""
@@ -47,17 +47,19 @@ def check_count(frames: int) -> None:
         )
 
 
-def pieces(tag: int, frames: Frames) -> list[Buffer]:
-    """Return the buffers that make up a body when joined in order; no frame is copied."""
+def pieces(tag: int, frames: Frames, opening: Callable[[int, int], bytes] = HEAD.pack) -> list[Buffer]:
+    """Return the buffers that make up a body when joined in order; no frame is copied. ``opening`` makes what stands
+    before the lengths, from the tag and the number of frames.
+    """
     sizes = tuple(map(len, frames))
-    body = _known_body(tag, sizes).copy() if len(sizes) <= FEW else _body(tag, sizes)
+    body = _known_body(opening, tag, sizes).copy() if len(sizes) <= FEW else _body(opening, tag, sizes)
     body[1::2] = frames
     return body
 
 
-def _body(tag: int, sizes: tuple[int, ...]) -> list[Buffer]:
+def _body(opening: Callable[[int, int], bytes], tag: int, sizes: tuple[int, ...]) -> list[Buffer]:
     """Return a body for frames of these sizes: the padded head, then a placeholder and zeros for each frame."""
-    head = _head(len(sizes)).pack(tag, len(sizes), *sizes)
+    head = opening(tag, len(sizes)) + _sizes(len(sizes)).pack(*sizes)
     body: list[Buffer] = [head + _PADDING[len(head) % ALIGNMENT]]
     for nbytes in sizes:
         body += b"", _PADDING[nbytes % ALIGNMENT]
@@ -68,12 +70,6 @@ def _body(tag: int, sizes: tuple[int, ...]) -> list[Buffer]:
 def _sizes(count: int) -> struct.Struct:
     """Return the format of ``count`` lengths."""
     return struct.Struct(f"<{count}Q")
-
-
-@lru_cache
-def _head(count: int) -> struct.Struct:
-    """Return the format of the head of a body of ``count`` frames."""
-    return struct.Struct(f"{HEAD.format}{count}Q")
 
 
 def padded(frames: Frames) -> list[Buffer]:
@@ -181,7 +177,7 @@ class Blocks:
     def __init__(self) -> None:
         self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []
 
-    def take(self, nbytes: int) -> memoryview:
+    def allocate(self, nbytes: int) -> memoryview:
         """Return a writable, aligned block of ``nbytes`` bytes that has no reader."""
         free = [block for block, reader in self._blocks if reader() is None and nbytes <= len(block) <= 2 * nbytes]
         block = free[0] if free else memory(nbytes)
@@ -192,26 +188,29 @@ class Blocks:
 
 
 class Framer:
-    """Splits a stream into messages. Put the next bytes into ``room``, and call `took` with their number; `message`
+    """Splits a stream into messages. Put the next bytes into ``room``, and call `advance` with their number; `message`
     returns the next message when it is complete.
 
     The framer reads ahead, so that one system call reads a whole small message. The frames of an incomplete message are
     read directly into the arrays' final memory.
     """
 
+    opening_bytes = HEAD.size
+    """The bytes of a head before the lengths of its frames."""
+
     def __init__(self, max_message_bytes: int) -> None:
         self.max_message_bytes = max_message_bytes
-        self._ahead, self._start, self._stop = memoryview(bytearray(AHEAD_BYTES)), 0, 0
+        self._ahead, self._start, self._stop = memory(AHEAD_BYTES), 0, 0  # the system provides the pages that are used
         self._left: memoryview | None = None
         """The room for the rest of an incomplete message."""
         self._coming: tuple[int, memoryview, tuple[int, ...]] = 0, memoryview(b""), ()
         self._blocks = Blocks()
-        self.room, self.begun = self._ahead, False
-        """``begun``: True if bytes have arrived that do not yet form a complete message."""
+        self.room, self.incomplete = self._ahead, False
+        """``incomplete``: True if bytes have arrived that do not yet form a complete message."""
 
-    def took(self, count: int) -> None:
-        """Note that ``count`` bytes have arrived in the room."""
-        self.begun = True
+    def advance(self, count: int) -> None:
+        """Accept ``count`` bytes that have arrived in the room."""
+        self.incomplete = True
         if self._left is None:
             self._stop += count
         else:
@@ -226,7 +225,7 @@ class Framer:
                 return None
             tag, block, sizes = self._coming
             self._coming, self._left, self.room = (0, memoryview(b""), ()), None, self._ahead[:AHEAD_BYTES]
-            self.begun = False
+            self.incomplete = False
             return tag, cut(block, sizes)
         start, stop = self._start, self._stop
         here = self._ahead[start:stop]
@@ -250,7 +249,7 @@ class Framer:
             end += total
         if start + end == stop:
             self._start = self._stop = 0
-            self.begun = False
+            self.incomplete = False
         else:
             self._start += end
         self.room = self._ahead[self._stop : self._stop + AHEAD_BYTES]
@@ -263,11 +262,11 @@ class Framer:
         tag, count = HEAD.unpack_from(here)
         if count > MOST_FRAMES:
             check_count(count)
-        nbytes = HEAD.size + 8 * count
+        nbytes = self.opening_bytes + 8 * count
         nbytes += -nbytes % ALIGNMENT
         if nbytes > len(here):
             return check_head(nbytes, limit)
-        sizes = _sizes(count).unpack_from(here, HEAD.size)
+        sizes = _sizes(count).unpack_from(here, self.opening_bytes)
         if sum(sizes) > limit:
             raise too_large(sizes, limit)
         return nbytes, tag, sizes, None
@@ -282,7 +281,7 @@ class Framer:
 
     def _begin(self, some: memoryview, tag: int, sizes: tuple[int, ...], total: int) -> None:
         """Make room for the frames of a message whose first bytes have arrived."""
-        block = self._blocks.take(total)
+        block = self._blocks.allocate(total)
         block[: len(some)] = some
         self._start = self._stop = 0
         self._coming, self._left = (tag, block, sizes), block[len(some) :]

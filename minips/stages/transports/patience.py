@@ -55,7 +55,7 @@ def timeval(seconds: float) -> bytes:
     return struct.pack("ll", whole, micro)
 
 
-class Patience:
+class StallTimer:
     """Limits how slow a peer may be: each ``seconds`` times 1 kB of due bytes, or all the rest, must pass within
     ``seconds`` of the preceding bytes. Call ``count`` at least once every ``tick`` seconds.
     """
@@ -88,12 +88,12 @@ def receive_within(seconds: float, wire: Wire, limit: int | None = None) -> tupl
                 raise
 
 
-class Flow:
+class ConnectionMonitor:
     """A TCP connection that a library reads and writes; Linux's statistics show the progress of both sides."""
 
     def __init__(self, sock: Any, stalled_s: float) -> None:
         self.sock, self.received, self._acked = sock, 0, 0
-        self._incoming, self._outgoing = Patience(stalled_s), Patience(stalled_s)
+        self._receiving, self._sending = StallTimer(stalled_s), StallTimer(stalled_s)
 
     def progress(self) -> tuple[int, int, int]:
         """Return how many bytes the peer acknowledged, the peer sent, and are still to be sent; 0 if unknown."""
@@ -104,15 +104,15 @@ class Flow:
             return acked, received, waits
         return 0, 0, 0
 
-    def look(self, due: bool) -> None:
+    def check_progress(self, due: bool) -> None:
         """Raise ConnectionError if the peer stalls while bytes are ``due`` from it, or does not accept sent bytes."""
-        (acked, received, waits), had, taken = self.progress(), self.received, self._acked
+        (acked, received, waits), received_before, acked_before = self.progress(), self.received, self._acked
         self.received, self._acked = received, acked
-        self._incoming.count(received - had, due and received > 0)
-        self._outgoing.count(acked - taken, waits > 0)
+        self._receiving.count(received - received_before, due and received > 0)
+        self._sending.count(acked - acked_before, waits > 0)
 
 
-class BegunError(BlockingIOError):
+class IncompleteRecordError(BlockingIOError):
     """Bytes have arrived, but not yet a complete TLS record."""
 
 
@@ -122,7 +122,7 @@ class _Incoming:
     def __init__(self) -> None:
         self._held, self._lock = 0, threading.Lock()
 
-    def take(self, nbytes: int, limit: int) -> bool:
+    def reserve(self, nbytes: int, limit: int) -> bool:
         """Reserve ``nbytes``, or nothing if that would be too much; ``limit`` is the size of the largest message."""
         with self._lock:
             fits = not self._held or self._held + nbytes <= AT_ONCE * limit
@@ -131,13 +131,13 @@ class _Incoming:
 
     def wait(self, nbytes: int, limit: int, ended: Callable[[], bool]) -> int:
         """Reserve and return ``nbytes``; return 0 for small messages. ConnectionError once the connection has ended."""
-        while nbytes > AHEAD_BYTES and not self.take(nbytes, limit):
+        while nbytes > AHEAD_BYTES and not self.reserve(nbytes, limit):
             time.sleep(TICK_S / 50)
             if ended():
                 raise ConnectionError("the connection is closed")
         return nbytes if nbytes > AHEAD_BYTES else 0
 
-    def give(self, nbytes: int) -> None:
+    def release(self, nbytes: int) -> None:
         """Release reserved bytes."""
         with self._lock:
             self._held -= nbytes

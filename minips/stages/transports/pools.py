@@ -94,7 +94,7 @@ class Pool:
         (tag,), packed = announced
         check_count(len(packed) // 8)
         sizes = lengths(memoryview(packed), 0, len(packed) // 8, self.first.framer.max_message_bytes)
-        block = self._blocks.take(sum(map(padded_size, sizes)))
+        block = self._blocks.allocate(sum(map(padded_size, sizes)))
         shares = zip(self._wires, self._shares(len(block)), strict=True)
         return tag, cut(block, sizes), [self._helpers.submit(wire.fill, block[share]) for wire, share in shares]
 

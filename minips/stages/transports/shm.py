@@ -22,13 +22,15 @@ import struct
 import sys
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from minips.stage import Frames, register
 from minips.stages.transports.framing import (
+    ALIGNMENT,
     Framer,
     check_count,
     check_head,
@@ -37,6 +39,7 @@ from minips.stages.transports.framing import (
     lengths_of,
     padded,
     padded_size,
+    pieces,
 )
 from minips.stages.transports.patience import STALLED_S
 from minips.stages.transports.pipe import LocalTransport
@@ -54,10 +57,16 @@ sender. All segments together may be ``SEGMENTS`` times as large as its largest 
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 
 
+def _small(tag: int, count: int) -> bytes:
+    """Return what stands before the lengths in a message that uses no segment, and returns none."""
+    return _HEAD.pack(tag, _SOCKET, count, 0, 0)
+
+
 class _ShmWire(SocketWire):
     def __init__(self, sock: socket.socket, max_message_bytes: int, stalled_s: float = STALLED_S) -> None:
         super().__init__(sock, _ShmFramer(max_message_bytes, self), stalled_s)
         self.max_message_bytes, self.receive_into = max_message_bytes, self._receive_with_descriptors
+        self._receive_message: Callable[..., Any] = sock.recvmsg_into
         self._mine: dict[int, mmap.mmap] = {}
         self._free: set[int] = set()
         self._theirs: dict[int, mmap.mmap] = {}
@@ -65,7 +74,10 @@ class _ShmWire(SocketWire):
         self._descriptors: list[int] = []
 
     def send(self, tag: int, frames: Frames) -> None:
-        total = sum(padded_size(len(frame)) for frame in frames)
+        if sum(map(len, frames)) + ALIGNMENT * len(frames) <= _SMALL_BYTES and not self._done:
+            self.write(pieces(tag, frames, _small))
+            return
+        total = sum(map(padded_size, map(len, frames)))
         place, segment, descriptors = _SOCKET, 0, list[int]()
         if total > _SMALL_BYTES and len(self._mine) - len(self._free) < _MOST_IN_USE:
             place, segment, descriptors = self._segment(total)
@@ -108,12 +120,12 @@ class _ShmWire(SocketWire):
         return _NEW_SEGMENT, number, [descriptor]
 
     def _receive_with_descriptors(self, room: memoryview, nbytes: int = 0, flags: int = 0) -> int:
-        got, ancillary, _, _ = self._sock.recvmsg_into([room], _FDS, flags)
+        got, ancillary, _, _ = self._receive_message([room], _FDS, flags)
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
-        if len(self._descriptors) > 1:
-            raise ValueError(f"{len(self._descriptors)} descriptors came, but one is expected")
+            if len(self._descriptors) > 1:
+                raise ValueError(f"{len(self._descriptors)} descriptors came, but one is expected")
         return int(got)
 
     def _map(self, segment: int) -> None:
@@ -163,12 +175,16 @@ class _ShmWire(SocketWire):
 class _ShmFramer(Framer):
     """A framer for heads that name segments."""
 
+    opening_bytes = _HEAD.size
+
     def __init__(self, max_message_bytes: int, wire: _ShmWire) -> None:
         super().__init__(max_message_bytes)
         self._wire = weakref.proxy(wire)
 
     def head(self, here: memoryview, limit: int) -> int | tuple[int, int, tuple[int, ...], Frames | None]:
         tag, place, count, done, segment = _HEAD.unpack_from(here)
+        if place == _SOCKET and not done:
+            return Framer.head(self, here, limit)
         check_count(count)
         if place != _SOCKET and limit < self.max_message_bytes:
             raise ValueError("a peer that has not proved itself offers shared memory")

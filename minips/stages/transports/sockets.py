@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from minips.stage import Buffer, Frames
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
-from minips.stages.transports.patience import INCOMING, STALLED_S, BegunError, Limit, Patience, timeval
+from minips.stages.transports.patience import INCOMING, STALLED_S, IncompleteRecordError, Limit, StallTimer, timeval
 from minips.stages.transports.wire import POOL, Wire
 from minips.words import message_of
 
@@ -66,38 +66,39 @@ class SocketWire(Wire):
         framer = self.framer
         if self.pool and self.pool.coming:
             return self.pool.receive(deadline)
-        held, due = 0, None
+        held, stall = 0, None
         try:
-            message, late = framer.message(limit) if framer.begun else None, False
+            message, late = framer.message(limit) if framer.incomplete else None, False
             while message is None:
                 if late:
                     raise TimeoutError("no whole message came in time")
-                if framer.begun:
+                if framer.incomplete:
                     held = held or INCOMING.wait(len(framer.room), framer.max_message_bytes, self._over.is_set)
-                    due = due or Patience(self.stalled_s)
-                framer.took(self.take(framer.room, deadline, due))
+                    stall = stall or StallTimer(self.stalled_s)
+                framer.advance(self.read(framer.room, deadline, stall))
                 late = deadline is not None and time.monotonic() >= deadline
                 message = framer.message(limit)
             if message[0] == POOL and self.pool:
                 return self.pool.receive(deadline, message[1])
             return message
         except BaseException as error:  # after a ValueError the peer receives an answer before the connection ends
-            if framer.begun and not isinstance(error, TimeoutError | ValueError):  # the next message's start is lost
-                self.shutdown()
+            if framer.incomplete and not isinstance(error, TimeoutError | ValueError):
+                self.shutdown()  # the start of the next message is lost
             raise
         finally:
             if held:
-                INCOMING.give(held)
+                INCOMING.release(held)
 
     def fill(self, room: memoryview) -> None:
         """Fill the room with the next bytes. EOFError if the peer is gone."""
         room = self.framer.fill(room)
-        held, due = INCOMING.wait(len(room), self.framer.max_message_bytes, self._over.is_set), Patience(self.stalled_s)
+        held = INCOMING.wait(len(room), self.framer.max_message_bytes, self._over.is_set)
+        stall = StallTimer(self.stalled_s)
         try:
             while len(room):
-                room = room[self.take(room, None, due) :]
+                room = room[self.read(room, None, stall) :]
         finally:
-            INCOMING.give(held)
+            INCOMING.release(held)
 
     def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = ()) -> None:
         """Send the buffers as they are, and ``ancillary`` with their first bytes. OSError if the peer is gone."""
@@ -115,12 +116,12 @@ class SocketWire(Wire):
             if total <= 0:
                 return
             if not left:
-                left, due = [memoryview(buffer) for buffer in buffers], Patience(self.stalled_s)
-            due.count(sent)
+                left, stall = [memoryview(buffer) for buffer in buffers], StallTimer(self.stalled_s)
+            stall.count(sent)
             advance(left, sent)
             ancillary = () if sent else ancillary
 
-    def take(self, room: memoryview, deadline: float | None, due: Patience | None = None) -> int:
+    def read(self, room: memoryview, deadline: float | None, stall: StallTimer | None = None) -> int:
         """Receive bytes into the room; return the count. EOFError if the peer is gone, TimeoutError at ``deadline``."""
         while True:
             tick = self._look_s if deadline is None else min(self._look_s, max(deadline - time.monotonic(), 1e-3))
@@ -135,17 +136,17 @@ class SocketWire(Wire):
             except BlockingIOError as nothing:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("no message came in time") from None
-                if due:
-                    due.count(0)
-                elif isinstance(nothing, BegunError):
-                    due = Patience(self.stalled_s)
+                if stall:
+                    stall.count(0)
+                elif isinstance(nothing, IncompleteRecordError):
+                    stall = StallTimer(self.stalled_s)
             except TimeoutError as error:  # the system's error if the peer is gone
                 raise ConnectionError(message_of(error)) from None
             else:
                 if not got:
                     raise EOFError
-                if due:
-                    due.count(got)
+                if stall:
+                    stall.count(got)
                 return got
 
     def shutdown(self) -> None:

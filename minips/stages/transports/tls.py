@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from minips.stages.transports.base import HANDSHAKE_S
-from minips.stages.transports.patience import BegunError, Limit, Patience, timeval
+from minips.stages.transports.patience import IncompleteRecordError, Limit, StallTimer, timeval
 
 CHUNK_BYTES = 2**18
 """The number of plain bytes that are encrypted at a time."""
@@ -80,7 +80,7 @@ class TlsSocket:
                     return 0
             except ssl.SSLError as error:  # the connection ended, or the bytes are not TLS
                 raise ConnectionError(f"The TLS connection broke: {error.reason or error}.") from None
-        raise BegunError
+        raise IncompleteRecordError
 
     def _more(self) -> bool:
         """Read the network's next bytes. Return False at its end."""
@@ -98,11 +98,11 @@ class TlsSocket:
             self._put(cipher)
 
     def _put(self, cipher: bytes) -> None:
-        left, due = memoryview(cipher), Patience(self._stalled_s)
+        left, stall = memoryview(cipher), StallTimer(self._stalled_s)
         while left:
             try:
                 sent = self._sock.send(left)
             except BlockingIOError:
                 sent = 0
-            due.count(sent)
+            stall.count(sent)
             left = left[sent:]

@@ -13,10 +13,10 @@ size limit is applied to each frame while it is read, and afterwards to their su
 strangers. So every few milliseconds the server checks how many bytes have come over unauthenticated connections, and
 cuts one that has sent more than a handshake, or taken too long.
 
-libzmq also does not report a message's progress, or push back: it reads ahead without limit. So both sides query Linux,
-and cut a connection that delivered no whole message and too few bytes, or whose peer accepts too few (`Flow`). A client
-sends no call while more than 16 MB of calls are outstanding; a server sends no answer while part of 16 MB has not left.
-A server also cuts a client whose calls exceed a message plus 16 MB.
+libzmq also does not report a message's progress, or push back: it reads ahead without limit. So both sides query Linux
+(`ConnectionMonitor`), and cut a connection that delivered no whole message and too few bytes, or whose peer accepts too
+few. A client sends no call while more than 16 MB of calls are outstanding; a server sends no answer while part of 16 MB
+has not left. A server also cuts a client whose calls exceed a message plus 16 MB.
 """
 
 import os
@@ -36,7 +36,7 @@ from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.framing import size, too_large
 from minips.stages.transports.inbox import InboxListener, InboxWire
 from minips.stages.transports.network import NetworkTransport, is_number, netloc
-from minips.stages.transports.patience import AT_ONCE, OUTSTANDING_BYTES, Flow, Limit, Patience
+from minips.stages.transports.patience import AT_ONCE, OUTSTANDING_BYTES, ConnectionMonitor, Limit, StallTimer
 from minips.stages.transports.wire import AUTH, CALL, Listener, Wire
 
 _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
@@ -115,8 +115,8 @@ class _Loop(threading.Thread):
         self.socket.maxmsgsize = max_message_bytes
         self.socket.reconnect_ivl = -1  # a channel is one connection and ends with it
         self.socket.ipv6 = True
-        self._twins: dict[int, _Twin] = {}
-        self._strangers: set[_Twin | None] = set()
+        self._connections: dict[int, _WatchedConnection] = {}
+        self._strangers: set[_WatchedConnection | None] = set()
         if self._is_server:
             self.socket.router_mandatory = True  # makes sending to a gone peer an error
         begins = zmq.EVENT_ACCEPTED if self._is_server else zmq.EVENT_CONNECTED
@@ -154,7 +154,7 @@ class _Loop(threading.Thread):
                     return
                 if time.monotonic() - probed > every_s:
                     probed = time.monotonic()
-                    self._look()
+                    self._cut_slow_peers()
                     for wire in list(self.wires.values()):
                         self._send(wire, [_PROBE])
         finally:
@@ -172,53 +172,53 @@ class _Loop(threading.Thread):
             while True:
                 event = recv_monitor_message(self._events, zmq.NOBLOCK)
                 number = event["value"]
-                self._forget(self._twins.get(number or -1))  # the number belonged to another connection, which has gone
+                self._forget(self._connections.get(number or -1))  # the number belonged to one that has gone
                 if event["event"] & (zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED):
                     if not self._is_server:
                         return True
-                elif sock := _twin(number, self._is_server and int(self.socket.last_endpoint.rpartition(b":")[2])):
-                    self._twins[number] = twin = _Twin(sock, self.stalled_s)
+                elif sock := _duplicate(number, self._is_server and int(self.socket.last_endpoint.rpartition(b":")[2])):
+                    self._connections[number] = connection = _WatchedConnection(sock, self.stalled_s)
                     if self._is_server:
-                        self._strangers.add(twin)
+                        self._strangers.add(connection)
                     elif wire := self.wires.get(None):
-                        wire.twin, twin.wire = twin, wire
-        for twin in filter(None, list(self._strangers)):
-            if twin.stranger.over() or twin.progress()[1] > _STRANGER_BYTES:
-                self._cut(twin)
+                        wire.connection, connection.wire = connection, wire
+        for connection in filter(None, list(self._strangers)):
+            if connection.stranger.over() or connection.progress()[1] > _STRANGER_BYTES:
+                self._cut(connection)
         return False
 
-    def _look(self) -> None:
+    def _cut_slow_peers(self) -> None:
         """Cut peers that stall and, if all together have too much unanswered, the one with the most."""
-        twins = [twin for twin in self._twins.values() if twin not in self._strangers]
-        for twin in twins:
+        connections = [connection for connection in self._connections.values() if connection not in self._strangers]
+        for connection in connections:
             try:
-                twin.look(not twin.heard)
-                twin.heard = False
+                connection.check_progress(not connection.heard)
+                connection.heard = False
             except ConnectionError:
-                self._cut(twin)
-        if sum(twin.waits for twin in twins) > AT_ONCE * self.max_message_bytes + OUTSTANDING_BYTES:
-            self._cut(max(twins, key=lambda twin: twin.waits))
+                self._cut(connection)
+        if sum(connection.waits for connection in connections) > AT_ONCE * self.max_message_bytes + OUTSTANDING_BYTES:
+            self._cut(max(connections, key=lambda connection: connection.waits))
 
-    def _cut(self, twin: "_Twin") -> None:
+    def _cut(self, connection: "_WatchedConnection") -> None:
         """End a connection immediately: a peer that continues to send gets a reset."""
         with suppress(OSError):
-            twin.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            twin.sock.shutdown(socket.SHUT_RDWR)
-        if twin.wire:
-            self.wires.pop(twin.wire.peer, None)
-            twin.wire.end()
-        self._forget(twin)
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sock.shutdown(socket.SHUT_RDWR)
+        if connection.wire:
+            self.wires.pop(connection.wire.peer, None)
+            connection.wire.end()
+        self._forget(connection)
 
-    def _forget(self, twin: "_Twin | None") -> None:
-        if twin:
-            self.trust(twin)
-            self._twins = {number: one for number, one in self._twins.items() if one is not twin}
-            twin.sock.close()
-            twin.wire = None
+    def _forget(self, connection: "_WatchedConnection | None") -> None:
+        if connection:
+            self.trust(connection)
+            self._connections = {number: one for number, one in self._connections.items() if one is not connection}
+            connection.sock.close()
+            connection.wire = None
 
-    def trust(self, twin: "_Twin | None") -> None:
+    def trust(self, connection: "_WatchedConnection | None") -> None:
         """Stop treating this connection as a stranger's. May be called from any thread."""
-        self._strangers.discard(twin)
+        self._strangers.discard(connection)
 
     def _send(self, wire: "_ZmqWire", message: list[Buffer]) -> None:
         import zmq
@@ -250,34 +250,34 @@ class _Loop(threading.Thread):
             except zmq.ZMQError:
                 return
             wire = self.wires.get(peer)
-            if wire and wire.twin:
-                wire.twin.heard = True
+            if wire and wire.connection:
+                wire.connection.heard = True
             if peer and tag == _HELLO and not wire:
                 self._meet_strangers()  # the connection may have begun meanwhile
-                self.wires[peer] = wire = _ZmqWire(self, peer, self._twins.get(number or -1))
+                self.wires[peer] = wire = _ZmqWire(self, peer, self._connections.get(number or -1))
                 self.incoming.put(wire)
             elif wire and (tag == _BYE or len(tag) != 1):
                 self.wires.pop(peer)
                 wire.end()
             elif wire and tag != _PROBE:
-                wire.came += _weight(frames)
+                wire.arrived += _weight(frames)
                 wire.inbox.put((tag[0], frames))
-                if peer and wire.twin and wire.twin.waits > self.max_message_bytes + OUTSTANDING_BYTES:
-                    self._cut(wire.twin)
+                if peer and wire.connection and wire.connection.waits > self.max_message_bytes + OUTSTANDING_BYTES:
+                    self._cut(wire.connection)
 
     def let_go(self) -> None:
         """Close the socket when its last messages have left, or after one second."""
         self.socket.disable_monitor()
         self._events.close(0)
-        for twin in list(self._twins.values()):
-            self._forget(twin)
+        for connection in list(self._connections.values()):
+            self._forget(connection)
         self.socket.close()
         self._context.term()
         self._bell.close()
         self._ear.close()
 
 
-class _Twin(Flow):
+class _WatchedConnection(ConnectionMonitor):
     """A duplicate descriptor of one of libzmq's connections, used to watch its progress."""
 
     wire: "_ZmqWire | None" = None
@@ -291,19 +291,19 @@ class _Twin(Flow):
     @property
     def waits(self) -> int:
         """The weight of the messages that have arrived but have not been received."""
-        return self.wire.came - self.wire.took if self.wire else 0
+        return self.wire.arrived - self.wire.received if self.wire else 0
 
 
-def _twin(number: int, port: int) -> socket.socket | None:
+def _duplicate(number: int, port: int) -> socket.socket | None:
     """Return a duplicate descriptor, safe from reuse, of a connection that libzmq accepted at this port (0: any); None
     if the connection has gone, so that its number may belong to another.
     """
     with suppress(OSError):
-        twin = socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
+        duplicate = socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)
         with suppress(OSError, IndexError):  # IndexError for a Unix socket's name
-            if port in (0, twin.getsockname()[1]):
-                return twin
-        twin.close()
+            if port in (0, duplicate.getsockname()[1]):
+                return duplicate
+        duplicate.close()
     return None
 
 
@@ -329,12 +329,12 @@ def _check_room() -> None:
 
 
 class _ZmqWire(InboxWire):
-    def __init__(self, loop: _Loop, peer: bytes | None, twin: _Twin | None = None) -> None:
+    def __init__(self, loop: _Loop, peer: bytes | None, connection: _WatchedConnection | None = None) -> None:
         super().__init__(queue.SimpleQueue())
-        self.peer, self.twin, self._loop, self._said = peer, twin, loop, 0
-        if twin:
-            twin.wire = self
-        self.came = self.took = 0
+        self.peer, self.connection, self._loop, self._said = peer, connection, loop, 0
+        if connection:
+            connection.wire = self
+        self.arrived = self.received = 0
         """The weights of all messages that have arrived, and of those received."""
         self._calls: deque[int] = deque()
         self._sent = self._taken = 0
@@ -350,17 +350,17 @@ class _ZmqWire(InboxWire):
         self._said += tag == AUTH
         if self._said == 2:  # the server's proof, sent after the peer has sent its own
             self._said += 1
-            self._loop.trust(self.twin)
+            self._loop.trust(self.connection)
         self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
 
     def _wait_for_room(self, weight: int) -> None:
         """Wait until enough earlier messages have been answered or, on a server, have left."""
-        due = Patience(self._loop.stalled_s)
+        stall = StallTimer(self._loop.stalled_s)
         while self._sent - self._taken > OUTSTANDING_BYTES and not self.ended:
-            if self.peer and not (self.twin and self.twin.progress()[2]):
+            if self.peer and not (self.connection and self.connection.progress()[2]):
                 self._taken = self._sent
             else:
-                due.count(0)
+                stall.count(0)
                 time.sleep(_LOOK_S)
         self._sent += weight
         if self.peer is None:
@@ -368,7 +368,7 @@ class _ZmqWire(InboxWire):
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         tag, frames = super().receive(timeout)
-        self.took += _weight(frames)
+        self.received += _weight(frames)
         if self._calls and tag != AUTH:
             self._taken += self._calls.popleft()
         limit = limit or self._loop.max_message_bytes

@@ -38,7 +38,7 @@ from minips.stages.transports.base import HANDSHAKE_S
 from minips.stages.transports.calls import Body, RemoteCaller, RemoteServer
 from minips.stages.transports.framing import LIMIT, TooLargeError, memory, size, too_large
 from minips.stages.transports.inbox import InboxListener
-from minips.stages.transports.patience import INCOMING, OUTSTANDING_BYTES, Flow, Limit
+from minips.stages.transports.patience import INCOMING, OUTSTANDING_BYTES, ConnectionMonitor, Limit
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ _Call = tuple[memoryview, Future[Body]]
 """A call's body, and the future of its answer's body."""
 
 
-class _Talk(Flow):
+class _PeerMonitor(ConnectionMonitor):
     """A connection on the server's side."""
 
     caller: _HttpCaller | None = None
@@ -271,7 +271,7 @@ class _Talk(Flow):
         self._stranger = Limit(HANDSHAKE_S)
         self._head, self._left = bytearray(), 0
 
-    def came(self, data: bytes) -> None:
+    def note(self, data: bytes) -> None:
         """Note received bytes: the heads of requests, and their bodies."""
         body = min(self._left, len(data))
         self._left -= body
@@ -289,7 +289,7 @@ class _Talk(Flow):
 
     def check(self) -> None:
         """Raise ConnectionError for a peer that stalls, or stays a stranger for too long."""
-        self.look(bool(self._head or self._left) and not self.ours)
+        self.check_progress(bool(self._head or self._left) and not self.ours)
         if self.caller and not self.caller.over.done():
             self._stranger = Limit(HANDSHAKE_S)
             late = self.caller.overdue()
@@ -301,14 +301,14 @@ class _Talk(Flow):
 
 @cache
 def _protocol() -> Any:
-    """Return the class of a server's connection for aiohttp; it reports received bytes to its talk."""
+    """Return the class of a server's connection for aiohttp; it reports received bytes to its monitor."""
     from aiohttp import web
 
     class Protocol(web.RequestHandler):  # type: ignore[misc, unused-ignore]
-        talk: _Talk
+        monitor: _PeerMonitor
 
         def data_received(self, data: bytes) -> None:
-            self.talk.came(data)
+            self.monitor.note(data)
             super().data_received(data)
 
     return Protocol
@@ -344,7 +344,7 @@ class HttpListener(InboxListener[RemoteCaller]):
                 keepalive_timeout=_IDLE_S + HANDSHAKE_S,  # longer than a client's; otherwise it could cut a call
                 read_bufsize=_SERVER_BUFFER_BYTES,
             )
-            made.talk = _Talk(connection, self._stalled_s)
+            made.monitor = _PeerMonitor(connection, self._stalled_s)
             return made
 
         while not self._closing:
@@ -360,22 +360,22 @@ class HttpListener(InboxListener[RemoteCaller]):
             await asyncio.sleep(min(Limit(self._stalled_s).tick, Limit(HANDSHAKE_S).tick))
             for protocol in self._http.connections:
                 try:
-                    protocol.talk.check()
+                    protocol.monitor.check()
                 except ConnectionError:
-                    if protocol.talk.caller:
-                        protocol.talk.caller.shutdown()
+                    if protocol.monitor.caller:
+                        protocol.monitor.caller.shutdown()
                     if protocol.transport:
                         protocol.transport.abort()
 
     async def _respond(self, request: Any) -> Any:
-        talk = request.protocol.talk
-        talk.ours = True
+        monitor = request.protocol.monitor
+        monitor.ours = True
         try:
-            return await (self._hold if request.method == "GET" else self._answer)(request, talk)
+            return await (self._hold if request.method == "GET" else self._answer)(request, monitor)
         finally:
-            talk.ours = False
+            monitor.ours = False
 
-    async def _answer(self, request: Any, talk: _Talk) -> Any:
+    async def _answer(self, request: Any, monitor: _PeerMonitor) -> Any:
         from aiohttp import web
 
         caller, length = self._callers.get(request.headers.get(_SESSION, "")), request.content_length
@@ -385,22 +385,22 @@ class HttpListener(InboxListener[RemoteCaller]):
             caller.shutdown()
             why = f"a message may have {caller.limit} bytes: {LIMIT}"
             return web.Response(status=411 if length is None else 413, reason=why)
-        talk.caller = caller
+        monitor.caller = caller
         try:
             number = int(request.headers.get(_CALL, ""))
             if not await caller.admit(number, length):
                 caller.shutdown()
                 return web.Response(status=429)
-            while not INCOMING.take(length, self._max):
+            while not INCOMING.reserve(length, self._max):
                 await asyncio.sleep(_TURN_S)
             try:
                 if request.headers.get("Expect", "").lower() == "100-continue":
                     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                talk.ours = False
+                monitor.ours = False
                 body = await _read(request.content, length)
             finally:
-                INCOMING.give(length)
-            talk.ours = True
+                INCOMING.release(length)
+            monitor.ours = True
             coming = caller.call(number, body)
             del body
             answer = await asyncio.wrap_future(coming)
@@ -423,11 +423,11 @@ class HttpListener(InboxListener[RemoteCaller]):
             caller.shutdown()
             raise
 
-    async def _hold(self, request: Any, talk: _Talk) -> Any:
+    async def _hold(self, request: Any, monitor: _PeerMonitor) -> Any:
         """Open a session and keep it for as long as its line is open."""
         from aiohttp import web
 
-        talk.caller = caller = _HttpCaller()
+        monitor.caller = caller = _HttpCaller()
         self._callers[caller.name] = caller
         self.incoming.put(caller)
         over = asyncio.wrap_future(caller.over)
