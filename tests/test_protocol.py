@@ -108,7 +108,7 @@ def test_the_rows_of_a_shard_are_told_as_the_page_says():
     config = ps.Config(workers=1, aggregator="weightedmean")
     with ps.Server({"w": np.float32([1, 2, 3, 4])}, config).serve(token="secret") as server:
         assert play(server, session()[:3] + session("weighed")) == 3
-        assert server._present[0].rows == 21
+        assert server._members[0].rows == 21
 
 
 def test_what_a_worker_leaves_has_the_keys_of_the_page():
