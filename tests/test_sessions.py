@@ -90,10 +90,10 @@ SERVED = {
     "a pull does not wait": Mutation(ServerProtocol._pull, "if not shard.may_pull(worker):", "if False:", EVERY_CLOCK),
     "an answer is one version old": Mutation(
         ServerProtocol._pull,
-        "call.version, call.params = self.read(worker)\n",
-        "call.version, call.params = self.read(worker); kept = self.__dict__.setdefault('kept', {}); "
-        "kept[call.version] = {name: x.copy() for name, x in call.params.items()}; "
-        "call.params = kept[max(min(kept), call.version - 1)]\n",
+        'reply.header["version"], reply.tensors = self.read(worker)\n',
+        "version, params = self.read(worker); kept = self.__dict__.setdefault('kept', {}); "
+        "kept[version] = {name: x.copy() for name, x in params.items()}; "
+        'reply.header["version"], reply.tensors = version, kept[max(min(kept), version - 1)]\n',
         COMPUTING,
     ),
     "a worker forgets to pull": Mutation(

@@ -27,8 +27,7 @@ from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unp
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
-from minips.core.liveness import ClientConnection
-from minips.core.membership import REJOIN_S, Membership
+from minips.core.membership import REJOIN_S, ClientConnection, Membership
 from minips.core.message import Header, Message
 from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
@@ -355,33 +354,27 @@ class WorkerRecord:
         """
         if not again:
             self.resumption = self.resumption.after("hello")
-        if self.resumption.due and not again:
-            return
-        if not self.resumption.due:
+        resumes = "resume" in self.resumption.row
+        if not resumes:
             self.kept = None
-        self.encoder = Encoder(self._config.pull, self._rng, self._trace)
-        if not again:
+        if again or not resumes:
+            self.encoder = Encoder(self._config.pull, self._rng, self._trace)
+        if not (again or resumes):
             self.decoder = Decoder(self._trace)
 
 
 @dataclass(eq=False, slots=True)
 class ServerCall:
-    """A worker's request at the server, and what its answer will hold."""
+    """A worker's request at the server, and its ``reply``. ``encode`` is not None if the reply has an own encoding."""
 
     worker: int
     header: Header
     packet: Any
-    encoder: Encoder
-    """That of the request's beginning: a later hello replaces it, and this request must not change the new one."""
+    reply: Message
     encode: Callable[[Message], Parcel] | None = None
-    """Encodes the answer; None: the link's encoder."""
     outcome: Outcome | None = None
     waited: float = 0.0
     """The seconds for which the request has waited."""
-    version: int | None = None
-    """The version of the parameters that a pull has read."""
-    params: Tensors | None = None
-    fields: Header | None = None
 
 
 class ServerProtocol:
@@ -492,9 +485,10 @@ class ServerProtocol:
         member.heard, member.busy = received_at, member.busy + 1
         member.received += sum(map(len, frames))
         try:
-            if record.resumption.due and (kind in PUSHES or kind in PULLS):
+            if "resume" in record.resumption.row and (kind in PUSHES or kind in PULLS):
                 record.resume()
-            call = ServerCall(worker, header, packet, record.encoder)
+            encoder = record.encoder  # a later hello replaces it, and this request must not change the new one
+            call = ServerCall(worker, header, packet, Message({"kind": "reply", "version": 0}))
             if kind in PUSHES:
                 yield from self._push(call)
             if kind in PULLS:
@@ -505,14 +499,14 @@ class ServerProtocol:
                 self._state(call)
             elif kind == "bye":
                 yield from self._bye(call)
-            version = shard.version if call.version is None else call.version
-            message = Message({"kind": "reply", "version": version, **(call.fields or {})}, call.params or {})
-            stamp = {"clock": shard.clocks[worker], "done": shard.run.done, "outcome": call.outcome}
+            if kind not in PULLS:
+                call.reply.header["version"] = shard.version
+            stamp = {"clock": shard.clocks[worker], "done": shard.run.final, "outcome": call.outcome}
             if kind in PULLS and self.config.pull.memory.stateless and not header.get("rows"):
-                answer = yield from self._encode_once(message, worker)
+                answer = yield from self._encode_once(call.reply, worker)
             else:
-                encode = call.encode or partial(self.encode, call.encoder)
-                answer = yield Do(SENDING, self.values, partial(encode, message))
+                encode = call.encode or partial(self.encode, encoder)
+                answer = yield Do(SENDING, self.values, partial(encode, call.reply))
             busy = shard.now() - received_at - call.waited
             answer = wrap_it({**stamp, "busy": busy, "waited": call.waited}, answer)
             member.informed, member.sent = stamp["done"], member.sent + sum(map(len, answer))
@@ -536,7 +530,8 @@ class ServerProtocol:
         self.shard.join(call.worker)
         self.records[call.worker].accept_hello(bool(call.header.get("again")))
         rank = {"worker": call.worker} if call.header["worker"] == -1 else {}
-        call.fields = {**self._hello_fields, "secret": self.membership.members[call.worker].secret, **rank}
+        secret = self.membership.members[call.worker].secret
+        call.reply.header |= {**self._hello_fields, "secret": secret, **rank}
         call.encode = partial(encode_plainly, codec=self._greeting)
 
     def _state(self, call: ServerCall) -> None:
@@ -544,9 +539,9 @@ class ServerProtocol:
         record = self.records[call.worker]
         record.resumption = record.resumption.after("fetch")
         self.membership.members[call.worker].leaves = True
-        call.fields = {"leave": self.shard.updates is not None, "applied": self._applied}
+        call.reply.header |= {"leave": self.shard.updates is not None, "applied": self._applied}
         if record.kept is not None:
-            call.params, call.encode = saved.to_arrays(record.kept), self._plain
+            call.reply.tensors, call.encode = saved.to_arrays(record.kept), self._plain
 
     def _bye(self, call: ServerCall) -> Session[None]:
         """Stop counting the worker, and keep its part of the run's state."""
@@ -565,7 +560,7 @@ class ServerProtocol:
 
     def _pull(self, call: ServerCall) -> Session[None]:
         """Wait until the worker may pull, and read the parameters."""
-        worker, header, shard = call.worker, call.header, self.shard
+        worker, header, reply, shard = call.worker, call.header, call.reply, self.shard
         try:
             if not shard.may_pull(worker):
                 began = shard.now()
@@ -577,9 +572,9 @@ class ServerProtocol:
             raise type(error)(
                 f"{error} The push was taken, with the outcome {call.outcome!r}: do not push it again."
             ) from None
-        call.version, call.params = self.read(worker)
+        reply.header["version"], reply.tensors = self.read(worker)
         if "names" in header or "rows" in header:
-            call.params = select_tensors(header, call.params, self.layout, self.config.pull)
+            reply.tensors = select_tensors(header, reply.tensors, self.layout, self.config.pull)
 
     def _encode_once(self, message: Message, worker: int) -> Session[Parcel]:
         """Encode an answer that all pulls of one version of the same tensors share: the first encodes, others wait."""
@@ -633,8 +628,10 @@ class ServerProtocol:
                     raise ValueError(f"Another session has become worker {worker} while this push of it waited.")
             call.waited = shard.now() - began
             gradients = yield Do(DECODE, self.values, partial(self.decode, call.packet, decoder))
-            if worker not in shard.live:
-                self._count_again(worker)
+            if worker not in shard.live:  # the worker was silent, or has left while this push waited
+                if "push" not in member.state.row:
+                    raise ValueError(f"Worker {worker} has left while this push of it waited.")
+                member.state = member.state.after("push")
             loss = math.nan if loss is None else float(loss)
             outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
@@ -650,14 +647,6 @@ class ServerProtocol:
         if outcome != "held":  # a held push cannot make a waiting session ready
             self._changed()
         call.outcome = outcome
-
-    def _count_again(self, worker: int) -> None:
-        """Note that a silent worker has pushed. ValueError if the worker has left while its push waited."""
-        member = self.membership.members[worker]
-        if member.state is MemberState.SILENT:
-            member.state = member.state.after("push")
-        elif member.state is not MemberState.PRESENT:
-            raise ValueError(f"Worker {worker} has left while this push of it waited.")
 
     def refusal(self, error: Exception) -> Exception:
         """The error to send to a peer: this one or, if unexpected, a general one; then its text goes to `events`."""

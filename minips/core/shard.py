@@ -186,7 +186,7 @@ class Shard:
     @property
     def done(self) -> bool:
         """True once the run is over: all its updates have been made, it has diverged, or `end` was called."""
-        return self.run.done
+        return self.run.final
 
     @property
     def paused(self) -> bool:
@@ -213,7 +213,7 @@ class Shard:
 
     def diverge(self, reason: str) -> None:
         """End the run as diverged, with the current parameters."""
-        if not self.run.done:
+        if not self.run.final:
             self.diverged = reason
         self.run = self.run.after("diverge")
 
@@ -250,7 +250,7 @@ class Shard:
     def may_push(self, clock: int) -> bool:
         """False while a push of this clock must wait for the previous round, or for the end of a pause."""
         run = self.run
-        return run.done or (run is not _PAUSED and (self.quorum is None or clock <= self.rounds))
+        return run.final or (run is not _PAUSED and (self.quorum is None or clock <= self.rounds))
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
         """Take a push, and make the update that it completes, if any. ValueError, with nothing changed, if the push
@@ -273,7 +273,7 @@ class Shard:
             raise RuntimeError(self.stuck)
         if worker not in self.live:
             self.join(worker)
-        if self.run.done:
+        if self.run.final:
             return self._record(contribution, "over")
         if self.quorum is None:
             self._due = [contribution], contribution
@@ -361,8 +361,8 @@ class Shard:
         During a pause with rounds, it may not answer any. Without rounds, a pause does not delay pulls: only pushes
         change the parameters, and other servers may need this worker's next push to reach their own pauses.
         """
-        if self.run.done or (self.quorum is not None and self.run is _PAUSED):
-            return self.run.done
+        if self.run.final or (self.quorum is not None and self.run is _PAUSED):
+            return self.run.final
         if not self.sees_time:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             return self.consistency.may_pull(self.clocks[worker], slowest)
@@ -372,7 +372,7 @@ class Shard:
 
     def pull(self, worker: int) -> Tensors:
         """Return the parameters to a worker that may pull."""
-        if not self.run.done:
+        if not self.run.final:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             self.grants.append(Grant(worker, self.clocks[worker], slowest))
         return self.parameters.lend()
@@ -418,7 +418,7 @@ class Shard:
     def _complete_round(self, last: Contribution | None) -> bool:
         """True if the round has its quorum, or a push of every live worker; ``last`` is the newest push."""
         assert self.quorum is not None
-        arrived = 0 if self.run is _FAILED or self.run.done else len(self._held)
+        arrived = 0 if self.run is _FAILED or self.run.final else len(self._held)
         if not arrived or (arrived < self.quorum and not self.live <= self._held.keys()):
             return False
         if arrived < self._least:

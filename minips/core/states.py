@@ -14,10 +14,10 @@ class TransitionError(Exception):
 
 
 class State(Enum):
-    """One of several states, with its row of the table: the next state for each event."""
+    """One of several states. ``row`` has the next state for each event; no event leads out of a ``final`` state."""
 
     def __init__(self, word: str, row: Mapping[str, str]) -> None:
-        self.word, self.row = word, row
+        self.word, self.row, self.final = word, row, {*row.values()} <= {word}
 
     def after(self, event: str) -> Self:
         """The state after this event. TransitionError if the event is not in this state's row."""
@@ -34,47 +34,35 @@ class MemberState(State):
     """
 
     NEW = "new", {"hello": "present"}
-    PRESENT = "present", {"hello": "present", "silence": "silent", "break": "lost", "bye": "parted"}
+    PRESENT = "present", {"hello": "present", "push": "present", "silence": "silent", "break": "lost", "bye": "parted"}
     SILENT = "silent", {"hello": "present", "push": "present", "break": "lost", "bye": "parted"}
     LOST = "lost", {"hello": "present"}
     PARTED = "parted", {"hello": "present"}
 
 
 _ENDS = {"diverge": "diverged", "end": "over"}
-_LATE = "pause", "go on", "strand", "fail", "diverge", "end"  # may come while a run ends, and then change nothing
+_CALLS = "pause", "go on", "strand"  # which may still come when they can change nothing
 
 
 class RunState(State):
-    """A run at a server. A stuck one can continue if a worker comes back; a failed one refuses all pushes."""
+    """A run at a server. A stuck one continues if a worker comes back; a failed one refuses all pushes."""
 
     RUNNING = "running", {"pause": "paused", "go on": "running", "strand": "stuck", "fail": "failed", **_ENDS}
     PAUSED = "paused", {"pause": "paused", "go on": "running", "strand": "stuck", "fail": "failed", **_ENDS}
-    STUCK = (
-        "stuck",
-        {"pause": "stuck", "go on": "stuck", "strand": "stuck", "update": "running", "fail": "failed"} | _ENDS,
-    )
-    FAILED = "failed", {"pause": "failed", "go on": "failed", "strand": "failed", **_ENDS}
-    DIVERGED = "diverged", dict.fromkeys(_LATE, "diverged")
-    OVER = "over", dict.fromkeys(_LATE, "over")
-
-    def __init__(self, word: str, row: Mapping[str, str]) -> None:
-        super().__init__(word, row)
-        self.done = word in ("diverged", "over")
-        """True once no update follows."""
+    STUCK = "stuck", dict.fromkeys(_CALLS, "stuck") | {"update": "running", "fail": "failed"} | _ENDS
+    FAILED = "failed", dict.fromkeys(_CALLS, "failed") | _ENDS
+    DIVERGED = "diverged", dict.fromkeys((*_CALLS, "fail", *_ENDS), "diverged")
+    OVER = "over", dict.fromkeys((*_CALLS, "fail", *_ENDS), "over")
 
 
 class Resumption(State):
-    """The use of a worker's state in a saved run: ``due`` until the worker's first push or pull."""
+    """The use of a worker's part of a saved run, up to its first push or pull: "resume" or "restart"."""
 
     FRESH = "fresh", {"hello": "fresh", "fetch": "fresh", "restore": "resuming"}
     RESUMING = "resuming", {"hello": "resuming", "fetch": "fetched", "resume": "resumed", "restart": "restarted"}
     FETCHED = "fetched", {"hello": "resuming", "fetch": "fetched", "resume": "resumed"}
     RESUMED = "resumed", {"hello": "resumed", "fetch": "resumed"}
     RESTARTED = "restarted", {"hello": "restarted", "fetch": "restarted"}
-
-    def __init__(self, word: str, row: Mapping[str, str]) -> None:
-        super().__init__(word, row)
-        self.due = word in ("resuming", "fetched")
 
 
 class Supervision(State):

@@ -20,8 +20,8 @@ from minips.core.codec import Decoder
 from minips.core.config import Config
 from minips.core.exchange import Hop
 from minips.core.limits import Expected
-from minips.core.liveness import ClientConnection
 from minips.core.loop import Compute, train_served, train_together
+from minips.core.membership import ClientConnection
 from minips.core.message import Header, Message
 from minips.core.protocol import PUSHES, ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.reduction import all_reduce

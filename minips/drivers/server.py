@@ -16,9 +16,8 @@ from typing import Any, Self, TypeVar
 
 from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
-from minips.core.liveness import ClientConnection, Member
 from minips.core.local import warn_of_outer
-from minips.core.membership import REJOIN_S
+from minips.core.membership import REJOIN_S, ClientConnection, Member
 from minips.core.partition import cut, layout_at, named_arrays
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until

@@ -81,7 +81,7 @@ def serve(
                 control.send("progress", (shard.applied, expected(shard) or 0, shard.made // shard.workers, rows))
             if state is RunState.PAUSED and state is not told:
                 control.send("paused", (server.params, server.layout))
-            if state.done and not told.done:
+            if state.final and not told.final:
                 if server.diverged:
                     control.send("diverged", server.diverged)
                 control.send("finished")

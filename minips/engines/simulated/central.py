@@ -8,8 +8,8 @@ import math
 from collections import deque
 from typing import Any
 
-from minips.core.liveness import ClientConnection
 from minips.core.loop import Compute, Seen, train_served
+from minips.core.membership import ClientConnection
 from minips.core.message import NonFiniteError
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
