@@ -428,14 +428,6 @@ MUTANTS = {
         *(MemberState.PRESENT, "bye", "present"),
         test_sessions.test_a_round_is_completed_without_a_worker_that_has_left_as_in_a_run,
     ),
-    "a worker that breaks off has said goodbye": (
-        *(MemberState.PRESENT, "break", "parted"),
-        test_server.test_a_worker_that_was_lost_is_given_away_last,
-    ),
-    "a worker does not come back from a goodbye": (
-        *(MemberState.PARTED, "hello", "parted"),
-        test_server.test_a_worker_that_returned_after_a_goodbye_and_vanishes_no_longer_counts,
-    ),
     "a server that continues a run forgets it": (
         *(Resumption.FRESH, "restore", "fresh"),
         partial(
@@ -443,6 +435,22 @@ MUTANTS = {
             fields={"pull": test_served.DELTA, "push": test_served.DELTA},
             engine="simulated",
         ),
+    ),
+    "a worker that fails takes the run with it": (
+        *(Supervision.RUNNING, "fail", "over"),
+        partial(test_interrupted.test_the_end_of_a_worker_carries_the_run, engine="threads", exchange=ps.PS()),
+    ),
+    "a run that is stopped before it begins runs": (
+        *(Supervision.CONNECTING, "end", "running"),
+        partial(test_train.test_a_run_that_is_stopped_before_it_begins_has_its_first_parameters, engine="threads"),
+    ),
+    "a worker that breaks off has said goodbye": (
+        *(MemberState.PRESENT, "break", "parted"),
+        test_server.test_a_worker_that_was_lost_is_given_away_last,
+    ),
+    "a worker does not come back from a goodbye": (
+        *(MemberState.PARTED, "hello", "parted"),
+        test_server.test_a_worker_that_returned_after_a_goodbye_and_vanishes_no_longer_counts,
     ),
     "the first hello resets what was restored": (
         *(Resumption.RESUMING, "hello", "fresh"),
@@ -456,19 +464,17 @@ MUTANTS = {
         *(Resumption.RESUMING, "restart", "resumed"),
         test_served.test_of_an_older_client_the_memory_begins_anew_and_the_run_says_so,
     ),
-    "a worker that fails takes the run with it": (
-        *(Supervision.RUNNING, "fail", "over"),
-        partial(test_interrupted.test_the_end_of_a_worker_carries_the_run, engine="threads", exchange=ps.PS()),
-    ),
-    "a run that is stopped before it begins runs": (
-        *(Supervision.CONNECTING, "end", "running"),
-        partial(test_train.test_a_run_that_is_stopped_before_it_begins_has_its_first_parameters, engine="threads"),
-    ),
 }
 """A state, an event, where it leads instead, and the test that has to notice it."""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+SOAK = [*MUTANTS][-4:]
+"""The slower ones."""
+
+
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(one, marks=pytest.mark.soak if one in SOAK else ()) for one in MUTANTS]
+)
 def test_a_mutant_of_a_table_is_noticed(mutant, monkeypatch, tmp_path):
     state, event, word, test = MUTANTS[mutant]
     fixtures = {"monkeypatch": monkeypatch, "tmp_path": tmp_path, "clock": test_patience.Clock()}
