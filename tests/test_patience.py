@@ -132,7 +132,7 @@ def test_an_answer_that_came_while_the_process_was_stopped_is_read(clock, ask):
 def liveness(clock, silence_s):
     config = ps.Config(workers=2)
     shard = Shard.of(config, {"w": np.zeros(2)}, now=clock.monotonic)
-    present, connections = Membership(shard, silence_s), [ClientConnection(), ClientConnection()]
+    present, connections = Membership(shard, silence_s, rejoin_s=0.25), [ClientConnection(), ClientConnection()]
     for worker, connection in enumerate(connections):
         present.connect(connection, worker, {})
     return present

@@ -72,9 +72,7 @@ class Membership:
     Callers hold the server's lock for each call, but not to read ``members``.
     """
 
-    def __init__(
-        self, shard: Shard, silence_s: float, rejoin_s: float = REJOIN_S, rank_secrets: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, shard: Shard, silence_s: float, rejoin_s: float, rank_secrets: Sequence[str] = ()) -> None:
         self.shard, self.silence_s, self.rejoin_s = shard, silence_s, rejoin_s
         self.members = [Member(shard.now()) for _ in range(shard.workers)]
         self.awaits = False

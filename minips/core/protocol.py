@@ -16,7 +16,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -363,20 +362,6 @@ class WorkerRecord:
             self.decoder = Decoder(self._trace)
 
 
-@dataclass(eq=False, slots=True)
-class ServerCall:
-    """A worker's request at the server, and its ``reply``. ``encode`` is not None if the reply has an own encoding."""
-
-    worker: int
-    header: Header
-    packet: Any
-    reply: Message
-    encode: Callable[[Message], Parcel] | None = None
-    outcome: Outcome | None = None
-    waited: float = 0.0
-    """The seconds for which the request has waited."""
-
-
 class ServerProtocol:
     """One server's side of the protocol. `answer` is a request's session, `leave` that of a worker's departure.
 
@@ -474,9 +459,9 @@ class ServerProtocol:
             default_stage("memory", header["memory"])  # ValueError for an unknown name
         if kind == "status":
             return (yield Do((), self.values, partial(self._answer_status, header), alone=True))
-        worker = header["worker"]
+        worker, pushes, pulls = header["worker"], kind in PUSHES, kind in PULLS
         if kind == "hello":
-            worker, wrap_it = (yield from self._admit(connection, header)), partial(wrap, self._greeting)
+            worker = yield from self._admit(connection, header)
         elif worker >= shard.workers:
             shard.validate_worker(worker)  # says how many there are
         member, record = self.membership.members[worker], self.records[worker]
@@ -485,30 +470,31 @@ class ServerProtocol:
         member.heard, member.busy = received_at, member.busy + 1
         member.received += sum(map(len, frames))
         try:
-            if "resume" in record.resumption.row and (kind in PUSHES or kind in PULLS):
+            if (pushes or pulls) and "resume" in record.resumption.row:
                 record.resume()
-            encoder = record.encoder  # a later hello replaces it, and this request must not change the new one
-            call = ServerCall(worker, header, packet, Message({"kind": "reply", "version": 0}))
-            if kind in PUSHES:
-                yield from self._push(call)
-            if kind in PULLS:
-                yield from self._pull(call)
+            reply, outcome, waited = Message({"kind": "reply", "version": 0}), None, 0.0
+            encode: Callable[[Message], Parcel] = partial(self.encode, record.encoder)  # a later hello replaces it
+            if pushes:
+                outcome, waited = yield from self._push(worker, header, packet)
+            if pulls:
+                waited += yield from self._pull(worker, header, reply, outcome)
             elif kind == "hello":
-                self._hello(call)
+                self._hello(worker, header, reply)
+                encode, wrap_it = partial(encode_plainly, codec=self._greeting), partial(wrap, self._greeting)
             elif kind == "state":
-                self._state(call)
+                self._state(worker, reply)
+                encode = self._plain if reply.tensors else encode
             elif kind == "bye":
-                yield from self._bye(call)
-            if kind not in PULLS:
-                call.reply.header["version"] = shard.version
-            stamp = {"clock": shard.clocks[worker], "done": shard.run.final, "outcome": call.outcome}
-            if kind in PULLS and self.config.pull.memory.stateless and not header.get("rows"):
-                answer = yield from self._encode_once(call.reply, worker)
+                yield from self._bye(worker, header, packet)
+            if not pulls:
+                reply.header["version"] = shard.version
+            stamp = {"clock": shard.clocks[worker], "done": shard.run.final, "outcome": outcome}
+            if pulls and self.config.pull.memory.stateless and not header.get("rows"):
+                answer = yield from self._encode_once(reply, worker)
             else:
-                encode = call.encode or partial(self.encode, encoder)
-                answer = yield Do(SENDING, self.values, partial(encode, call.reply))
-            busy = shard.now() - received_at - call.waited
-            answer = wrap_it({**stamp, "busy": busy, "waited": call.waited}, answer)
+                answer = yield Do(SENDING, self.values, partial(encode, reply))
+            busy = shard.now() - received_at - waited
+            answer = wrap_it({**stamp, "busy": busy, "waited": waited}, answer)
             member.informed, member.sent = stamp["done"], member.sent + sum(map(len, answer))
             return answer
         finally:
@@ -525,27 +511,25 @@ class ServerProtocol:
                 yield Until(lambda: not self.membership.free_soon(connection, header), -1)
         return self.membership.admit(connection, header)
 
-    def _hello(self, call: ServerCall) -> None:
-        """Count the worker, and prepare its codec. The answer has the layout and the session's secret."""
-        self.shard.join(call.worker)
-        self.records[call.worker].accept_hello(bool(call.header.get("again")))
-        rank = {"worker": call.worker} if call.header["worker"] == -1 else {}
-        secret = self.membership.members[call.worker].secret
-        call.reply.header |= {**self._hello_fields, "secret": secret, **rank}
-        call.encode = partial(encode_plainly, codec=self._greeting)
+    def _hello(self, worker: int, header: Header, reply: Message) -> None:
+        """Count the worker, and prepare its codec. The reply has the layout and the session's secret."""
+        self.shard.join(worker)
+        self.records[worker].accept_hello(bool(header.get("again")))
+        rank = {"worker": worker} if header["worker"] == -1 else {}
+        reply.header |= {**self._hello_fields, "secret": self.membership.members[worker].secret, **rank}
 
-    def _state(self, call: ServerCall) -> None:
-        """Answer with the worker's part of the saved run's state, if there is one."""
-        record = self.records[call.worker]
+    def _state(self, worker: int, reply: Message) -> None:
+        """Reply with the worker's part of the saved run's state, if there is one."""
+        record = self.records[worker]
         record.resumption = record.resumption.after("fetch")
-        self.membership.members[call.worker].leaves = True
-        call.reply.header |= {"leave": self.shard.updates is not None, "applied": self._applied}
+        self.membership.members[worker].leaves = True
+        reply.header |= {"leave": self.shard.updates is not None, "applied": self._applied}
         if record.kept is not None:
-            call.reply.tensors, call.encode = saved.to_arrays(record.kept), self._plain
+            reply.tensors = saved.to_arrays(record.kept)
 
-    def _bye(self, call: ServerCall) -> Session[None]:
+    def _bye(self, worker: int, header: Header, packet: Any) -> Session[None]:
         """Stop counting the worker, and keep its part of the run's state."""
-        worker, header, shard, member = call.worker, call.header, self.shard, self.membership.members[call.worker]
+        shard, member = self.shard, self.membership.members[worker]
         member.state = member.state.after("bye")
         if failed := header.get("failed"):
             self.events.append((shard.now(), f"worker {worker} has left: {failed}"))
@@ -554,27 +538,30 @@ class ServerProtocol:
         event = f"worker {worker} has left at clock {shard.clocks[worker]}"
         yield from self.leave(worker, "" if failed or shard.updates is None else event)
         if header.get("state"):
-            part = yield Do(DECODE, self.values, partial(self._read_part, call.packet))
+            part = yield Do(DECODE, self.values, partial(self._read_part, packet))
             if member.state is _PARTED:
                 self.records[worker].kept = part
 
-    def _pull(self, call: ServerCall) -> Session[None]:
-        """Wait until the worker may pull, and read the parameters."""
-        worker, header, reply, shard = call.worker, call.header, call.reply, self.shard
+    def _pull(self, worker: int, header: Header, reply: Message, outcome: Outcome | None) -> Session[float]:
+        """Wait until the worker may pull, and reply with the parameters. ``outcome``: that of the push before, if any.
+        Returns the seconds that the pull has waited.
+        """
+        shard, waited = self.shard, 0.0
         try:
             if not shard.may_pull(worker):
                 began = shard.now()
                 yield Until(partial(shard.may_pull, worker), worker)
-                call.waited += shard.now() - began
+                waited = shard.now() - began
         except (TimeoutError, RuntimeError) as error:
-            if call.outcome is None:
+            if outcome is None:
                 raise
             raise type(error)(
-                f"{error} The push was taken, with the outcome {call.outcome!r}: do not push it again."
+                f"{error} The push was taken, with the outcome {outcome!r}: do not push it again."
             ) from None
         reply.header["version"], reply.tensors = self.read(worker)
         if "names" in header or "rows" in header:
             reply.tensors = select_tensors(header, reply.tensors, self.layout, self.config.pull)
+        return waited
 
     def _encode_once(self, message: Message, worker: int) -> Session[Parcel]:
         """Encode an answer that all pulls of one version of the same tensors share: the first encodes, others wait."""
@@ -595,11 +582,12 @@ class ServerProtocol:
             self._changed()
         return answer
 
-    def _push(self, call: ServerCall) -> Session[None]:
-        """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile."""
-        worker, header, shard = call.worker, call.header, self.shard
-        record, began, clock = self.records[worker], shard.now(), header["clock"]
-        version, loss = header["version"], header.get("loss")
+    def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
+        """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile.
+        Returns the outcome and the seconds that the push has waited.
+        """
+        shard, record, began = self.shard, self.records[worker], self.shard.now()
+        clock, version, loss = header["clock"], header["version"], header.get("loss")
         if version > shard.version:
             raise ValueError(f"Worker {worker} pushed gradients of version {version}; the newest is {shard.version}.")
         member = self.membership.members[worker]
@@ -617,8 +605,7 @@ class ServerProtocol:
             finally:
                 record.queued -= 1
         if not shard.is_new(worker, clock):
-            call.outcome, call.waited = shard.repeated(worker, clock), shard.now() - began
-            return
+            return shard.repeated(worker, clock), shard.now() - began
         record.pushing, decoder = True, record.decoder
         mark, taken = None if header.get("memory") == "none" else decoder.mark(), False
         try:
@@ -626,8 +613,8 @@ class ServerProtocol:
                 yield Until(partial(shard.may_push, clock), worker)
                 if member.secret != secret:
                     raise ValueError(f"Another session has become worker {worker} while this push of it waited.")
-            call.waited = shard.now() - began
-            gradients = yield Do(DECODE, self.values, partial(self.decode, call.packet, decoder))
+            waited = shard.now() - began
+            gradients = yield Do(DECODE, self.values, partial(self.decode, packet, decoder))
             if worker not in shard.live:  # the worker was silent, or has left while this push waited
                 if "push" not in member.state.row:
                     raise ValueError(f"Worker {worker} has left while this push of it waited.")
@@ -646,7 +633,7 @@ class ServerProtocol:
                 self._changed()
         if outcome != "held":  # a held push cannot make a waiting session ready
             self._changed()
-        call.outcome = outcome
+        return outcome, waited
 
     def refusal(self, error: Exception) -> Exception:
         """The error to send to a peer: this one or, if unexpected, a general one; then its text goes to `events`."""

@@ -196,16 +196,13 @@ class Shard:
     def pause(self, at: float | None = None) -> float:
         """Pause at this count; for None, at the next clock of all the workers, unless sooner. Returns the count."""
         soon = (self._counted // self.workers + 1) * self.workers
-        self._pause_at(min(self.pause_at, soon) if at is None else at)
+        self.pause_at = min(self.pause_at, soon) if at is None else at
+        self.run = self.run.after("pause" if self._counted >= self.pause_at else "go on")
         return self.pause_at
 
     def go_on(self) -> None:
         """Leave a pause, until the next one."""
-        self._pause_at((self._counted // self.every + 1) * self.every)
-
-    def _pause_at(self, count: float) -> None:
-        self.pause_at = count
-        self.run = self.run.after("pause" if self._counted >= count else "go on")
+        self.pause((self._counted // self.every + 1) * self.every)
 
     def end(self) -> None:
         """End the run with the current parameters; the state keeps the pushes that wait for their round."""

@@ -9,10 +9,6 @@ from enum import Enum
 from typing import Self
 
 
-class TransitionError(Exception):
-    """An event that is not possible in this state: a mistake in minips, not in a peer's message."""
-
-
 class State(Enum):
     """One of several states. ``row`` has the next state for each event; no event leads out of a ``final`` state."""
 
@@ -20,17 +16,15 @@ class State(Enum):
         self.word, self.row, self.final = word, row, {*row.values()} <= {word}
 
     def after(self, event: str) -> Self:
-        """The state after this event. TransitionError if the event is not in this state's row."""
+        """The state after this event. AssertionError if the event is not in this state's row: a mistake in minips."""
         if event not in self.row:
-            raise TransitionError(f"{self} allows {' and '.join(self.row) or 'no event'}; got {event!r}.")
+            raise AssertionError(f"{self} allows {' and '.join(self.row) or 'no event'}; got {event!r}.")
         return type(self)[self.row[event].upper()]
 
 
 class MemberState(State):
-    """The session that holds a worker's number, or held it last, as the server sees it.
-
-    Whether the others wait for the worker is another question: `Shard.live`. They also wait for a new one, and for a
-    lost one until ``rejoin_s`` seconds have passed.
+    """The session that holds a worker's number, or held it last. `Shard.live` says whether others wait for the worker:
+    also for a new one and, for ``rejoin_s`` seconds, for a lost one.
     """
 
     NEW = "new", {"hello": "present"}
