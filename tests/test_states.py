@@ -290,6 +290,16 @@ def test_a_stuck_run_continues_once_a_worker_is_back():
     assert (shard.run, shard.stuck, shard.version) == (RunState.RUNNING, "", 1)
 
 
+def test_an_update_that_was_due_when_a_run_ended_does_not_reopen_it():
+    shard = test_shard.make(ps.BSP(), 2, updates=8)
+    for worker in (0, 1):
+        shard.take(ps.Contribution(worker, 0, 0, test_shard.gradients(worker, 0)), checked=True)
+    shard.diverge("Nothing is finite.")
+    shard.apply()
+    assert (shard.run, shard.done, shard.diverged) == (RunState.DIVERGED, True, "Nothing is finite.")
+    assert test_shard.push(shard, 0) == "over"
+
+
 # Resumptions
 
 PART = {"format": 1, "link": None, "seen": None}
