@@ -112,7 +112,7 @@ class Membership:
             )
         if not mine:
             member.connections.clear()  # of another session that is silent
-            member.secret, member.rows = secret or secrets.token_hex(16), 0.0
+            member.secret, member.rows, member.leaves = secret or secrets.token_hex(16), 0.0, False
         elif member.state is MemberState.PARTED and header.get("again"):
             raise ValueError(f"This session was worker {worker}, and has said goodbye.")
         self.connect(connection, worker, header)
