@@ -94,7 +94,7 @@ def setup(app: Sphinx) -> None:
     app.connect("missing-reference", elsewhere)
     app.connect("build-finished", index)
     app.add_html_math_renderer("mathml", (math, None), (math, None))
-    for language in ("arrays", "session", "words", "words3", "weighed"):  # of the protocol's page
+    for language in ("arrays", "session", "words", "words3", "weighed", "mermaid"):  # not known to Pygments
         app.add_lexer(language, TextLexer)
 
 

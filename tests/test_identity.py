@@ -55,9 +55,9 @@ def over(name, **changes):
 
 def standing(server):
     """All that a request could change."""
-    shard, present = server.shard, server._present
+    shard, members = server.shard, server._members
     rows = [
-        (one.rows, one.received, one.sent, one.secret, one.parted, one.leaves, len(one.connections)) for one in present
+        (one.rows, one.received, one.sent, one.secret, one.state, one.leaves, len(one.connections)) for one in members
     ]
     params = {name: x.tobytes() for name, x in server.params.items()}
     return shard.version, shard.applied, shard.clocks[:], {*shard.live}, shard.diverged, rows, params, server.events[:]
@@ -156,13 +156,13 @@ def test_a_connection_is_one_workers_at_a_time():
         raw.hello()
         with pytest.raises(ValueError, match=r"This connection is worker 0's\. Say hello as worker 1 over another one"):
             raw.say("hello", worker=1)
-        assert not server._present[1].connections
+        assert not server._members[1].connections
         raw.say("bye")
         with pytest.raises(ValueError, match="no longer that of worker 0"):
             raw.send(raw.frames("alive"))
         raw.worker = 1
         raw.hello()
-        assert server._present[1].connections
+        assert server._members[1].connections
 
 
 def test_status_is_for_all_who_have_the_token_and_names_no_secret():
@@ -194,7 +194,7 @@ def test_a_rank_whose_connection_broke_is_kept_and_then_free(name):
     with serve(over(name), rejoin_s=1.5) as server, Raw(server) as stranger:
         with Raw(server) as raw:
             raw.push()
-        while server._present[0].connections:
+        while server._members[0].connections:
             time.sleep(0.01)
         refusal(stranger, "hello")
         with Raw(server, worker=-1) as another:
@@ -214,9 +214,9 @@ def lost(server, worker=0):
     """Let a worker come, and its connection break. Returns when the server noticed that."""
     with Raw(server, worker=worker) as raw:
         raw.hello()
-    while server._present[worker].connections:
+    while server._members[worker].connections:
         time.sleep(0.001)
-    return server._present[worker].lost_at
+    return server._members[worker].lost_at
 
 
 @everywhere
@@ -231,7 +231,7 @@ def test_a_process_that_is_started_again_at_once_waits_for_its_rank(name, rank):
         lost_at = lost(server)
         answer = fresh.hello().header
         assert server.shard.now() - lost_at >= 0.2
-        assert (answer.get("worker", 0), len(server._present[0].connections)) == (0, 1)
+        assert (answer.get("worker", 0), len(server._members[0].connections)) == (0, 1)
 
 
 def test_the_first_free_rank_may_be_waited_for_beside_a_silent_worker():
@@ -270,7 +270,7 @@ def test_an_owner_that_returns_keeps_its_rank_before_a_hello_that_waits(name, mo
         lost(server)
         waiting = fresh.channel.call(fresh.frames("hello"))
         with Raw(server) as again:
-            again.hello(server._present[0].secret, again=True)
+            again.hello(server._members[0].secret, again=True)
             with pytest.raises(ValueError, match="Worker 0 is held by another session"):
                 waiting.result(WAIT_S)
 
@@ -296,7 +296,7 @@ def test_a_push_that_waits_is_not_that_of_the_session_which_has_the_rank_next():
         waiting = gone.channel.call(gone.frames("push", ONES, clock=1, version=0))
         while not server.status().workers[0].waits_for:
             time.sleep(0.01)
-        (connection,) = server._present[0].connections
+        (connection,) = server._members[0].connections
         server._connection_closed(connection)  # some transports notice that while a call waits
         fresh.hello()
         assert other.push().header["outcome"] == "applied"
@@ -474,7 +474,7 @@ def test_a_process_that_is_started_again_with_its_session_is_the_same_worker(tmp
                 refusal(stranger, "hello")
         assert os.stat(file).st_mode & 0o777 == 0o600
         kept = json.loads(file.read_text())
-        assert (kept["worker"], kept["secrets"]) == (0, [server._present[0].secret])
+        assert (kept["worker"], kept["secrets"]) == (0, [server._members[0].secret])
         assert (server.shard.applied, server.events) == (2, [])
 
 
@@ -489,7 +489,7 @@ def test_a_session_of_several_servers_has_a_secret_for_each(tmp_path):
             with ps.connect(addresses, config, worker=1, token=one.token, session=file) as client:
                 client.push(ONES).result(WAIT_S)
         kept = json.loads(file.read_text())
-        assert kept == {"worker": 1, "secrets": [one._present[1].secret, two._present[1].secret]}
+        assert kept == {"worker": 1, "secrets": [one._members[1].secret, two._members[1].secret]}
         assert len({*kept["secrets"]}) == 2
         for worker, wanted in ((0, addresses), (None, addresses[:1])):
             with pytest.raises(ValueError, match="is not a session file of"):

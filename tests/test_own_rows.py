@@ -79,7 +79,7 @@ def test_federated_averaging_with_one_that_leaves_and_one_that_is_late():
         workers.append(Working(CLIENTS[2], address, rank=2, own_rows=True))
         served.wait()
         assert [worker.result().pushes for worker in workers] == [LEFT, EXCHANGES, EXCHANGES]
-        assert [one.rows for one in served.servers[0]._present] == ROWS
+        assert [one.rows for one in served.servers[0]._members] == ROWS
         run = served.end()
     assert_federated(run, serial())
     assert run.validation_loss is None
@@ -151,7 +151,7 @@ def test_rows_of_the_servers_and_rows_of_ones_own_go_together():
         workers = [Working(problem, address, rank=0), Working(CLIENTS[2], address, rank=1, own_rows=True)]
         served.wait()
         assert [worker.result().pushes for worker in workers] == [4, 4]
-        assert [one.rows for one in served.servers[0]._present] == [20, 90]
+        assert [one.rows for one in served.servers[0]._members] == [20, 90]
         assert served.end().accuracy is None
 
 

@@ -19,8 +19,9 @@ from minips.results.run import Run
 
 MOST_BYTES = 12_000
 """Of the README."""
-LANGUAGES = {"python", "sh", "text", "toml", "pycon", "{eval-rst}"}
-"""Of blocks: `test_recipes` runs those of pycon, `test_cluster` prints what is text, Sphinx reads the last."""
+LANGUAGES = {"python", "sh", "text", "toml", "pycon", "mermaid", "{eval-rst}"}
+"""Of blocks: `test_recipes` runs those of pycon, `test_cluster` prints what is text, `test_states` draws those of
+mermaid, Sphinx reads the last."""
 LONG = {"docs/training.md", "docs/clusters.md", "docs/cost.md"}
 """Pages whose code takes more than some seconds."""
 FILES = {"docs/teachers.md"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.core.presence import Attendance, Attending
+from minips.core.membership import ClientConnection, Membership
 from minips.core.shard import Shard
 from minips.drivers import peer
 from minips.engines import supervisor
@@ -129,24 +129,24 @@ def test_an_answer_that_came_while_the_process_was_stopped_is_read(clock, ask):
     assert future.result() == "an answer"
 
 
-def attendance(clock, silence_s):
+def liveness(clock, silence_s):
     config = ps.Config(workers=2)
     shard = Shard.of(config, {"w": np.zeros(2)}, now=clock.monotonic)
-    attendance, connections = Attendance(shard, silence_s), [Attending(), Attending()]
+    present, connections = Membership(shard, silence_s, rejoin_s=0.25), [ClientConnection(), ClientConnection()]
     for worker, connection in enumerate(connections):
-        attendance.attend(connection, worker, {})
-    return attendance
+        present.connect(connection, worker, {})
+    return present
 
 
 def test_silence_counts_the_time_that_the_server_could_run(clock):
-    present = attendance(clock, silence_s=30.0)
+    present = liveness(clock, silence_s=30.0)
     for late_s in (7.0, 7.0, STOPPED_S, 7.0, 7.0, -0.1, -0.1):  # each look is due after 7.5 s
         clock.sleep(7.5 + late_s)
-        present.present[1].heard = clock.now
+        present.members[1].heard = clock.now
         assert present.silent() == []
-        assert all(presence.heard <= clock.now for presence in present.present)
+        assert all(member.heard <= clock.now for member in present.members)
     clock.sleep(7.4)
-    present.present[1].heard = clock.now
+    present.members[1].heard = clock.now
     assert present.silent() == [(0, "worker 0 has been silent for 37.2 s: it no longer counts")]
 
 

@@ -108,7 +108,7 @@ def test_the_rows_of_a_shard_are_told_as_the_page_says():
     config = ps.Config(workers=1, aggregator="weightedmean")
     with ps.Server({"w": np.float32([1, 2, 3, 4])}, config).serve(token="secret") as server:
         assert play(server, session()[:3] + session("weighed")) == 3
-        assert server._present[0].rows == 21
+        assert server._members[0].rows == 21
 
 
 def test_what_a_worker_leaves_has_the_keys_of_the_page():
@@ -154,8 +154,27 @@ def field_rows():
 def test_the_page_has_the_fields_of_the_code():
     told = re.findall(r"^\| field \| value \|.*\n\|.*\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
     assert "".join(told).splitlines() == [*field_rows()]
-    envelope = re.search(r"The envelope holds .*?\n\n((?:\|.*\n)+)", TEXT, re.DOTALL)
-    assert all(f"`{name}`" in envelope[0] for name in ENVELOPE)
+    first, stamp = re.findall(r"(?s)(The envelope holds .*?)\n\n((?:\|.*?\n)+)", TEXT)[0]
+    names = re.findall(r"`(\w)`, ", first.partition("The\nserver")[0]) + re.findall(
+        r"`(\w+)`(?=[^|\n]* \| \w+ )", stamp
+    )
+    assert names == [*ENVELOPE]
+
+
+def other_fields(kind):
+    """The fields of a request besides those of every request."""
+    return REQUESTS[kind].keys() - {"kind", "memory", *(["worker"] if kind == "status" else [])}
+
+
+def test_the_list_of_requests_has_their_fields():
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", TEXT[TEXT.index("### Requests") :], re.MULTILINE)
+    rows = rows[1 : 1 + len(REQUESTS)]  # after the heading
+    told = {kind: {*re.findall(r"`(\w+)`", said)} for kind, said, _ in rows}
+    told["push_pull"] = (told["push_pull"] - {"push", "pull"}) | told["push"]
+    assert told == {kind: other_fields(kind) for kind in REQUESTS}
+    answers = {kind: {*re.findall(r"`(\w+)`", answer)} for kind, _, answer in rows}
+    for kind in ("hello", "alive", "state", "bye"):
+        assert answers[kind] - {"worker"} == ANSWERS[kind].keys() - ANSWERS["alive"].keys()
 
 
 # Values that a field may have, and values that it may not
@@ -206,7 +225,10 @@ def test_the_list_of_messages_has_their_fields():
     }
     assert told.keys() == REQUESTS.keys() - {"push_pull"}
     for kind, fields in told.items():
-        assert {*fields} <= REQUESTS[kind].keys(), kind
+        assert {*fields} == other_fields(kind), kind
+    assert REQUESTS["push_pull"].keys() == REQUESTS["push"].keys() | REQUESTS["pull"].keys()
+    (stamp,) = re.findall(r"``{(clock, .*?)}``", message.__doc__)
+    assert stamp.split(", ") == [*ENVELOPE][3:]
 
 
 @pytest.mark.parametrize(("kind", "name", "good", "odd"), [*cases()])

@@ -416,7 +416,7 @@ def test_a_worker_with_another_connection_still_counts_when_one_closes():
         kept.hello()
         with Raw(server, worker=1) as other:
             other.hello(kept.secret)
-        while len(server._present[1].connections) > 1:
+        while len(server._members[1].connections) > 1:
             time.sleep(0.01)
         with Raw(server) as raw:
             raw.push()

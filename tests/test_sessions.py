@@ -87,15 +87,13 @@ SERVED = {
     "a round closes one push early": Mutation(
         Shard._complete_round, "arrived < self.quorum", "arrived < self.quorum - 1", EVERY_CLOCK
     ),
-    "a pull does not wait": Mutation(
-        ServerProtocol._answer, "if not shard.may_pull(worker):", "if False:", EVERY_CLOCK
-    ),
+    "a pull does not wait": Mutation(ServerProtocol._pull, "if not shard.may_pull(worker):", "if False:", EVERY_CLOCK),
     "an answer is one version old": Mutation(
-        ServerProtocol._answer,
-        "version, params = self.read(worker)\n",
+        ServerProtocol._pull,
+        'reply.header["version"], reply.tensors = self.read(worker)\n',
         "version, params = self.read(worker); kept = self.__dict__.setdefault('kept', {}); "
         "kept[version] = {name: x.copy() for name, x in params.items()}; "
-        "params = kept[max(min(kept), version - 1)]\n",
+        'reply.header["version"], reply.tensors = version, kept[max(min(kept), version - 1)]\n',
         COMPUTING,
     ),
     "a worker forgets to pull": Mutation(
@@ -258,7 +256,7 @@ def test_no_other_client_is_a_worker_in_virtual_time_before_that_has_fallen_sile
         protocol = WorkerProtocol(1, other._records)
         try:
             other.at_once(protocol.hello())
-            told.append(server.protocol.attendance.present[1].secret)
+            told.append(server.protocol.membership.members[1].secret)
             other.at_once(protocol.ask_all("bye"))
         except ValueError as error:
             told.append(str(error))

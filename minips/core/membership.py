@@ -1,7 +1,8 @@
-"""Membership: one session holds a rank, a worker's number.
+"""Membership: one session holds a rank, a worker's number, over one or more connections.
 
 A session is identified by its secret, from the answer to hello or from the engine. Another session can get the rank
 once this one has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
+The server accepts a worker's requests only over connections that said hello as that worker.
 """
 
 import hmac
@@ -10,8 +11,8 @@ import secrets
 from collections.abc import Sequence
 
 from minips.core.message import Header
-from minips.core.presence import Attendance, Attending, Presence
 from minips.core.shard import Shard
+from minips.core.states import MemberState
 
 REJOIN_S = 0.25
 """By default, the seconds for which a worker still counts after its last connection broke."""
@@ -27,20 +28,69 @@ def check_secret(secret: object) -> None:
         raise ValueError(f"A session's secret is the 32 hexadecimal digits in the answer to hello; got {got}.")
 
 
-class Membership(Attendance):
-    """The attendance, and the sessions that hold the ranks. ``rank_secrets`` reserve ranks for later sessions."""
+class ClientConnection:
+    """A connection over which a worker may say hello."""
+
+    worker = -1
+    """The worker in its last hello; -1 before any hello."""
+
+
+class Member:
+    """One worker as its server sees it: the connections on which it said hello, when the server last heard from it, the
+    bytes sent and received, and the rows of its shard, if its hello gave them.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.state = MemberState.NEW
+        self.connections: set[ClientConnection] = set()
+        """Not empty while it is present or silent, and until the server has read all of its goodbye."""
+        self.busy = 0
+        """The number of requests under way."""
+        self.heard = now
+        self.secret = ""
+        """The secret of the session that holds this rank or held it last."""
+        self.lost_at: float | None = None
+        """The time at which it was lost, while it is lost."""
+        self.informed = False
+        """True once an answer has told the worker that the run is over."""
+        self.leaves = False
+        """True if its goodbye will contain its part of the run's state."""
+        self.rows = 0.0
+        self.received = self.sent = 0
+        """The bytes of frames."""
+
+    def part(self) -> None:
+        """End all connections of a worker that has said goodbye, unless it has come back meanwhile."""
+        if self.state is MemberState.PARTED:
+            self.connections.clear()
+            self.leaves = False
+
+
+class Membership:
+    """All the workers, and the sessions that hold their ranks. ``rank_secrets`` reserve ranks for later sessions.
+
+    Callers hold the server's lock for each call, but not to read ``members``.
+    """
 
     def __init__(self, shard: Shard, silence_s: float, rejoin_s: float, rank_secrets: Sequence[str] = ()) -> None:
-        super().__init__(shard, silence_s)
-        self.rejoin_s, self.awaits = rejoin_s, False
-        """``awaits``: true if the server waits for all the workers before the run begins."""
+        self.shard, self.silence_s, self.rejoin_s = shard, silence_s, rejoin_s
+        self.members = [Member(shard.now()) for _ in range(shard.workers)]
+        self.awaits = False
+        """True if the server waits for all the workers before the run begins."""
+        self.waiting: set[int] = set()
+        """The workers whose requests wait for other workers."""
+        self.began_at: float | None = None
+        """The time at which all the workers were first connected or, until then, at which the first one connected."""
+        self._complete = False
+        self._clocks = [*shard.clocks]
+        self._looked = shard.now()
         if len(rank_secrets) not in (0, shard.workers):
             raise ValueError(f"rank_secrets are one for each of {shard.workers} workers; got {len(rank_secrets)}.")
-        for presence, secret in zip(self.present, rank_secrets, strict=False):
+        for member, secret in zip(self.members, rank_secrets, strict=False):
             check_secret(secret)
-            presence.secret = secret
+            member.secret = secret
 
-    def admit(self, connection: Attending, header: Header) -> int:
+    def admit(self, connection: ClientConnection, header: Header) -> int:
         """Admit a session that says hello over a connection: as the worker that it names or, for -1, as the first free
         one. Returns the worker. ValueError, with nothing changed, if another session holds that rank.
         """
@@ -48,72 +98,129 @@ class Membership(Attendance):
         if secret is not None:
             check_secret(secret)
         worker = self.shard.validate_worker(self._first_free(connection, secret) if worker == -1 else worker)
-        presence = self.present[worker]
-        if other != worker and connection in self.present[other].connections:
+        member = self.members[worker]
+        if other != worker and connection in self.members[other].connections:
             raise ValueError(f"This connection is worker {other}'s. Say hello as worker {worker} over another one.")
-        mine = self._is(presence, connection, secret)
+        mine = self._is(member, connection, secret)
         if not mine and self._is_held(worker):
-            came = presence.connections or presence.lost_at is not None
-            heard = f"was heard {self.shard.now() - presence.heard:.1f} s ago" if came else "has not come yet"
+            new = member.state is MemberState.NEW
+            heard = "has not come yet" if new else f"was heard {self.shard.now() - member.heard:.1f} s ago"
             raise ValueError(
                 f"Worker {worker} is held by another session, which {heard}, and this hello did not bring its secret. "
                 "Connect as another worker, or as the first that is free (worker=None, --rank auto). The rank is free "
                 f"after {self.silence_s:g} s of silence, or {self.rejoin_s:g} s after its last connection breaks."
             )
         if not mine:
-            presence.connections.clear()  # of another session that is silent
-            presence.secret, presence.rows = secret or secrets.token_hex(16), 0.0
-        elif presence.parted and header.get("again"):
+            member.connections.clear()  # of another session that is silent
+            member.secret, member.rows, member.leaves = secret or secrets.token_hex(16), 0.0, False
+        elif member.state is MemberState.PARTED and header.get("again"):
             raise ValueError(f"This session was worker {worker}, and has said goodbye.")
-        self.attend(connection, worker, header)
+        self.connect(connection, worker, header)
         return worker
 
     def awaited(self) -> list[int]:
         """The workers yet to connect, if the server ``awaits`` them: none once all were connected, or one pushed."""
         begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
-        absent = [worker for worker, presence in enumerate(self.present) if not presence.connections]
+        absent = [worker for worker, member in enumerate(self.members) if not member.connections]
         return absent if self.awaits and not begun else []
 
-    def free_soon(self, connection: Attending, header: Header) -> bool:
+    def free_soon(self, connection: ClientConnection, header: Header) -> bool:
         """True if a hello should wait: the rank that it names or, for -1, every rank is taken, and a lost session among
         the holders will free its rank within `SOON_S`.
         """
         worker, secret = header.get("worker"), header.get("secret")
         if secret is not None:
             check_secret(secret)
-        ranks = range(len(self.present)) if worker == -1 else [self.shard.validate_worker(worker)]
-        if any(self._is(self.present[rank], connection, secret) or not self._is_taken(rank) for rank in ranks):
+        ranks = range(len(self.members)) if worker == -1 else [self.shard.validate_worker(worker)]
+        if any(self._is(self.members[rank], connection, secret) or not self._is_taken(rank) for rank in ranks):
             return False
         latest = self.shard.now() + SOON_S - self.rejoin_s
-        lost = [self.present[rank].lost_at for rank in ranks]
+        lost = [self.members[rank].lost_at for rank in ranks]
         return any(at is not None and at <= latest for at in lost)
 
-    def stranger(self, connection: Attending, worker: int) -> ValueError:
+    @property
+    def connected(self) -> int:
+        """The number of connected workers."""
+        return sum(1 for member in self.members if member.connections)
+
+    def connect(self, connection: ClientConnection, worker: int, hello: Header) -> None:
+        """Note a connection over which a worker has said ``hello``."""
+        member, now = self.members[worker], self.shard.now()
+        member.rows = hello.get("rows", member.rows)
+        connection.worker = worker
+        member.connections.add(connection)
+        member.state, member.lost_at = member.state.after("hello"), None
+        self.began_at = now if self.began_at is None else self.began_at
+        if not self._complete and self.connected == self.shard.workers:
+            self.began_at, self._complete = now, True
+
+    def gone(self) -> bool:
+        """True if workers have pushed here and all have left; a lost worker may come back within ``silence_s``."""
+        latest = self.shard.now() - self.silence_s
+        here = any(
+            member.state is MemberState.PRESENT
+            or ((member.connections or member.state is MemberState.LOST) and member.heard > latest)
+            for member in self.members
+        )
+        return self.shard.clocks != self._clocks and not here
+
+    def silent(self) -> list[tuple[int, str]]:
+        """The workers that have become silent, for ``silence_s`` seconds, each with a sentence. The driver asks every
+        quarter of that time. If it asks later, this process itself was delayed, and the delay does not count; after a
+        delay of more than a quarter, the silence starts again from zero.
+        """
+        now, quarter = self.shard.now(), self.silence_s / 4
+        late, self._looked = max(now - self._looked - quarter, 0.0), now
+        gone = []
+        for worker, member in enumerate(self.members):
+            member.heard = now if late > quarter else min(member.heard + late, now)
+            silent = now - member.heard
+            if member.state is MemberState.PRESENT and not member.busy and silent > self.silence_s:
+                member.state = member.state.after("silence")
+                gone.append((worker, f"worker {worker} has been silent for {silent:.1f} s: it no longer counts"))
+        return gone
+
+    def lost(self, connection: ClientConnection) -> float | None:
+        """Drop a closed connection. Returns the time if its worker is now lost: the worker may come back."""
+        member = self.members[connection.worker]
+        last = member.connections == {connection}
+        member.connections.discard(connection)
+        if last and member.state is not MemberState.PARTED:
+            member.state, member.lost_at = member.state.after("break"), self.shard.now()
+        return member.lost_at if last else None
+
+    def behind(self, worker: int) -> list[int]:
+        """The other workers at the slowest clock."""
+        shard, slowest = self.shard, self.shard.slowest()
+        return [other for other in sorted(shard.live) if other != worker and shard.clocks[other] <= slowest]
+
+    def stranger(self, connection: ClientConnection, worker: int) -> ValueError:
         """The error for a request as this worker, over a connection of another session or of no session."""
         words = "is no longer that" if connection.worker == worker else "is not that"
         return ValueError(f"This connection {words} of worker {worker}: say hello first, with the session's secret.")
 
     def _is_held(self, worker: int) -> bool:
         """True if a session holds this rank and so keeps others out."""
-        presence = self.present[worker]
-        if presence.connections:
-            return worker in self.shard.live  # otherwise it is silent
-        lost = presence.lost_at is not None and self.shard.now() - presence.lost_at >= self.rejoin_s
-        return bool(presence.secret) and not (presence.parted or lost)
+        member = self.members[worker]
+        if member.state is MemberState.NEW:
+            return bool(member.secret)  # a reserved rank
+        if member.lost_at is not None:
+            return self.shard.now() - member.lost_at < self.rejoin_s
+        return member.state is MemberState.PRESENT
 
     def _is_taken(self, worker: int) -> bool:
         """True if a session holds this rank, or a silent session is still connected."""
-        return bool(self.present[worker].connections) or self._is_held(worker)
+        return bool(self.members[worker].connections) or self._is_held(worker)
 
-    def _first_free(self, connection: Attending, secret: str | None) -> int:
+    def _first_free(self, connection: ClientConnection, secret: str | None) -> int:
         """This session's rank, else the first free one, lost workers' ranks last. ValueError if none is free."""
-        ranks = sorted(enumerate(self.present), key=lambda pair: pair[1].lost_at is not None)
-        mine = [worker for worker, presence in ranks if self._is(presence, connection, secret)]
+        ranks = sorted(enumerate(self.members), key=lambda pair: pair[1].state is MemberState.LOST)
+        mine = [worker for worker, member in ranks if self._is(member, connection, secret)]
         free = [worker for worker, _ in ranks if not self._is_taken(worker)]
         if not (mine or free):
             raise ValueError(f"All {len(ranks)} workers are connected already. Config.workers says how many there are.")
         return (mine or free)[0]
 
-    def _is(self, presence: Presence, connection: Attending, secret: str | None) -> bool:
+    def _is(self, member: Member, connection: ClientConnection, secret: str | None) -> bool:
         """True if a hello with this secret, or without a secret over this connection, is from the rank's session."""
-        return connection in presence.connections if secret is None else hmac.compare_digest(presence.secret, secret)
+        return connection in member.connections if secret is None else hmac.compare_digest(member.secret, secret)

@@ -3,13 +3,13 @@
 A **Message** is a header of plain values and named arrays. The client says
 
     hello      {worker, secret, again, rows}              takes a rank; the answer has its secret and the layout
-    push       {worker, clock, version, loss} + gradients   the answer has its outcome, perhaps before its round ends
+    push       {worker, clock, version, loss, of} + gradients  the answer has its outcome, perhaps before its round ends
     pull       {worker, names, rows}                      the answer has parameters, once consistency allows it
     push_pull  a push, and the pull after it, in one message
     alive      {worker}                                   shows that the worker is still connected
     state      {worker}                                   asks for the state that this worker left in the resumed run
     bye        {worker, diverged, failed, state} + arrays   leaves, with a reason or its part of the run's state
-    status     {}                                         asks for the progress of the run and its workers
+    status     {config}                                   asks for the progress of the run and its workers
 
 and the server answers each message but the last with ``{version}`` and, for a pull, the parameters. An answer's
 envelope has a stamp for one worker, ``{clock, done, outcome, busy, waited}``, so that the rest can be encoded once for

@@ -27,14 +27,14 @@ from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unp
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
-from minips.core.membership import REJOIN_S, Membership
+from minips.core.membership import REJOIN_S, ClientConnection, Membership
 from minips.core.message import Header, Message
 from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
-from minips.core.presence import Attending
 from minips.core.rows import TablePart
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, nothing
 from minips.core.shard import Outcome, Shard, check_gradients
+from minips.core.states import MemberState, Resumption
 from minips.core.tables import Wanted, add_row_numbers, decode_rows, layout_of, rows_at, select_tensors, tables_of
 from minips.results import saved
 from minips.results.status import Status
@@ -46,6 +46,7 @@ from minips.words import message_of, public_message
 PUSHES, PULLS = ("push", "push_pull"), ("pull", "push_pull")
 KEPT_ROWS = 10_000
 """A server without an end keeps the last losses, grants and events: at least this many, at most twice this many."""
+_PARTED = MemberState.PARTED  # read for each message
 RECEIVING, SENDING = ("transfer", *DECODE), (*ENCODE, "transfer")
 """The spans of an incoming message, and of an outgoing one."""
 
@@ -324,8 +325,7 @@ class WorkerRecord:
         self.pushing, self.queued = False, 0
         self.kept: Mapping[str, Any] | None = None
         """The state that the worker left with its goodbye, until the worker resumes."""
-        self.resuming = self.fetched = False
-        """``resuming``: from `restore` until the worker resumes. ``fetched``: once it has fetched its part."""
+        self.resumption = Resumption.FRESH
 
     def state(self) -> dict[str, Any]:
         """The codec's state for a saved run, for `restore`."""
@@ -337,15 +337,14 @@ class WorkerRecord:
         """
         self.decoder.restore(state["decoder"])
         self.encoder.restore(state["encoder"])
-        self.resuming, self.kept = True, kept
+        self.resumption, self.kept = self.resumption.after("restore"), kept
 
-    def resume(self) -> bool:
-        """Accept the worker's first push or pull. False if it has not fetched its part: then both sides restart."""
-        restarts = self.kept is not None and not self.fetched
-        self.resuming, self.kept = False, None
+    def resume(self) -> None:
+        """Accept the worker's first push or pull. If it has not fetched its part, both sides restart."""
+        restarts = self.kept is not None and self.resumption is Resumption.RESUMING
+        self.resumption, self.kept = self.resumption.after("restart" if restarts else "resume"), None
         if restarts:
             self.accept_hello(again=False)
-        return not restarts
 
     def accept_hello(self, again: bool) -> None:
         """Reset the codec for a worker that says hello on a new connection and remembers nothing of earlier ones.
@@ -353,13 +352,14 @@ class WorkerRecord:
         ``again``: the worker has only lost its connection, so its push memories stay. Its pull memories are reset,
         since the last answer may not have arrived.
         """
-        self.fetched = self.fetched and again
-        if self.resuming and not again:
-            return
-        if not self.resuming:
-            self.kept = None
-        self.encoder = Encoder(self._config.pull, self._rng, self._trace, self._worker)
         if not again:
+            self.resumption = self.resumption.after("hello")
+        resumes = "resume" in self.resumption.row
+        if not resumes:
+            self.kept = None
+        if again or not resumes:
+            self.encoder = Encoder(self._config.pull, self._rng, self._trace, self._worker)
+        if not (again or resumes):
             self.decoder = Decoder(self._trace)
 
 
@@ -367,7 +367,7 @@ class ServerProtocol:
     """One server's side of the protocol. `answer` is a request's session, `leave` that of a worker's departure.
 
     ``layout`` describes this server's part of the parameters. The protocol calls ``changed()`` when waiting sessions
-    may be ready, and ``updated()`` after each update. The driver asks ``attendance`` for workers that have been silent
+    may be ready, and ``updated()`` after each update. The driver asks ``membership`` for workers that have been silent
     for ``silence_s`` seconds of ``shard.now()``, or lost for ``rejoin_s``, and carries out `leave` for each.
     """
 
@@ -390,11 +390,11 @@ class ServerProtocol:
         self.tables = tables_of(layout)
         self.values: float = sum(part.values for part in layout.values())
         """The number of this server's values; the time of each `Do` depends on it."""
-        self._attend = partial(Membership, shard, silence_s, rejoin_s, rank_secrets)
-        self.attendance = self._attend()
+        self._new_membership = partial(Membership, shard, silence_s, rejoin_s, rank_secrets)
+        self.membership = self._new_membership()
         self._greeting = Codec(serializer=config.pull.serializer)
         self.records = [WorkerRecord(config, index, worker, trace) for worker in range(config.workers)]
-        self._hello = {
+        self._hello_fields = {
             "layout": {name: [list(shape), *rest] for name, (shape, *rest) in layout.items()},
             "index": index,
             "servers": config.servers,
@@ -409,8 +409,6 @@ class ServerProtocol:
         self.changed_at, self._version = shard.now(), shard.version
         self._applied = 0
         """The number of pushes applied before this server began."""
-        self.restarted: list[int] = []
-        """Workers that rejoined a resumed run without their saved state."""
         self._encoder = Encoder(config.pull, seeds.shared_pull(config.seed, index), trace)
         self.unpack: Callable[..., Any] = partial(
             unpack, codec=config.push, trace=trace, plan=Plan(), limits=limits or of_anything(config.transport)
@@ -438,17 +436,17 @@ class ServerProtocol:
         """
         self.shard.restore(state["shard"])
         self._applied, self._version = self.shard.applied, self.shard.version
-        self.attendance = self._attend()
+        self.membership = self._new_membership()
         self._encoder.restore(state["encoder"])
         left = state.get("left") or [None] * len(self.records)
         for record, codecs, part in zip(self.records, state["links"], left, strict=True):
             if codecs is not None:
                 record.restore(codecs, part)
 
-    def answer(self, frames: Parcel, connection: Attending, received_at: float) -> Session[Parcel]:
+    def answer(self, frames: Parcel, connection: ClientConnection, received_at: float) -> Session[Parcel]:
         """Answer one request from this connection as PROTOCOL.md describes. Returns the answer."""
         packet, _, *spans = yield Do(RECEIVING[:1], self.values, partial(self.unpack, frames))
-        header, kind = packet.header, packet.header.get("kind")
+        header, kind, shard, wrap_it = packet.header, packet.header.get("kind"), self.shard, self.wrap
         try:
             fields = REQUESTS[kind]
             for name, value in header.items():
@@ -466,103 +464,128 @@ class ServerProtocol:
             self.trace.laps(names, moments, kind, header.get("worker"), header.get("clock"), nbytes)
         if kind == "status":
             return (yield Do((), self.values, partial(self._answer_status, header), alone=True))
-        said, wrap_it = header.get("worker"), self.wrap
+        worker, pushes, pulls = header["worker"], kind in PUSHES, kind in PULLS
         if kind == "hello":
-            if self.attendance.free_soon(connection, header):
-                with suppress(TimeoutError):  # `admit` says that the rank is held
-                    yield Until(lambda: not self.attendance.free_soon(connection, header), -1)
-            said, wrap_it = self.attendance.admit(connection, header), partial(wrap, self._greeting)
-        worker = self.shard.validate_worker(said)
-        presence = self.attendance.present[worker]
-        if connection not in presence.connections:
-            raise self.attendance.stranger(connection, worker)
-        presence.heard, presence.busy = received_at, presence.busy + 1
-        presence.received += nbytes
+            worker = yield from self._admit(connection, header)
+        elif worker >= shard.workers:
+            shard.validate_worker(worker)  # says how many there are
+        member, record = self.membership.members[worker], self.records[worker]
+        if connection not in member.connections or member.state is _PARTED:
+            raise self.membership.stranger(connection, worker)
+        member.heard, member.busy = received_at, member.busy + 1
+        member.received += nbytes
         try:
-            stamp, waited, answer = yield from self._answer(kind, worker, header, packet)
-            busy = self.shard.now() - received_at - waited
+            if (pushes or pulls) and "resume" in record.resumption.row:
+                record.resume()
+            reply, outcome, waited = Message({"kind": "reply", "version": 0}), None, 0.0
+            encode: Callable[[Message], Parcel] = partial(self.encode, record.encoder)  # a later hello replaces it
+            if pushes:
+                outcome, waited = yield from self._push(worker, header, packet)
+            if pulls:
+                waited += yield from self._pull(worker, header, reply, outcome)
+            elif kind == "hello":
+                self._hello(worker, header, reply)
+                encode, wrap_it = partial(encode_plainly, codec=self._greeting), partial(wrap, self._greeting)
+            elif kind == "state":
+                self._state(worker, reply)
+                encode = self._plain if reply.tensors else encode
+            elif kind == "bye":
+                yield from self._bye(worker, header, packet)
+            if not pulls:
+                reply.header["version"] = shard.version
+            stamp = {"clock": shard.clocks[worker], "done": shard.run.final, "outcome": outcome}
+            if pulls and self.config.pull.memory.stateless and not header.get("rows"):
+                answer = yield from self._encode_once(reply, worker)
+            else:
+                answer = yield Do(SENDING, self.values, partial(encode, reply))
+            busy = shard.now() - received_at - waited
             answer = wrap_it({**stamp, "busy": busy, "waited": waited}, answer)
-            presence.informed, presence.sent = stamp["done"], presence.sent + sum(map(len, answer))
+            member.informed, member.sent = stamp["done"], member.sent + sum(map(len, answer))
             return answer
         finally:
-            presence.heard, presence.busy = self.shard.now(), presence.busy - 1
-            if self.shard.updates is None:
+            member.heard, member.busy = shard.now(), member.busy - 1
+            if shard.updates is None:
                 self._forget()
             if kind == "bye":  # after the server has kept the worker's part
-                presence.leave()
+                member.part()
 
-    def _answer(self, kind: Any, worker: int, header: Header, packet: Any) -> Session[tuple[Header, float, Parcel]]:
-        """Answer a worker's request. Returns the stamp for this worker's envelope, the seconds that the request has
-        waited, and the answer's frames.
+    def _admit(self, connection: ClientConnection, header: Header) -> Session[int]:
+        """Admit the session that says hello, which may wait for a rank that will soon be free. Returns the worker."""
+        if self.membership.free_soon(connection, header):
+            with suppress(TimeoutError):  # `admit` says that the rank is held
+                yield Until(lambda: not self.membership.free_soon(connection, header), -1)
+        return self.membership.admit(connection, header)
+
+    def _hello(self, worker: int, header: Header, reply: Message) -> None:
+        """Count the worker, and prepare its codec. The reply has the layout and the session's secret."""
+        self.shard.join(worker)
+        self.records[worker].accept_hello(bool(header.get("again")))
+        rank = {"worker": worker} if header["worker"] == -1 else {}
+        reply.header |= {**self._hello_fields, "secret": self.membership.members[worker].secret, **rank}
+
+    def _state(self, worker: int, reply: Message) -> None:
+        """Reply with the worker's part of the saved run's state, if there is one."""
+        record = self.records[worker]
+        record.resumption = record.resumption.after("fetch")
+        self.membership.members[worker].leaves = True
+        reply.header |= {"leave": self.shard.updates is not None, "applied": self._applied}
+        if record.kept is not None:
+            reply.tensors = saved.to_arrays(record.kept)
+
+    def _bye(self, worker: int, header: Header, packet: Any) -> Session[None]:
+        """Stop counting the worker, and keep its part of the run's state."""
+        shard, member = self.shard, self.membership.members[worker]
+        member.state = member.state.after("bye")
+        if failed := header.get("failed"):
+            self.events.append((shard.now(), f"worker {worker} has left: {failed}"))
+        if diverged := header.get("diverged"):
+            shard.diverge(str(diverged))
+        event = f"worker {worker} has left at clock {shard.clocks[worker]}"
+        yield from self.leave(worker, "" if failed or shard.updates is None else event)
+        if header.get("state"):
+            part = yield Do(DECODE, self.values, partial(self._read_part, packet))
+            if member.state is _PARTED:
+                self.records[worker].kept = part
+
+    def _pull(self, worker: int, header: Header, reply: Message, outcome: Outcome | None) -> Session[float]:
+        """Wait until the worker may pull, and reply with the parameters. ``outcome``: that of the push before, if any.
+        Returns the seconds that the pull has waited.
         """
-        record, shard = self.records[worker], self.shard
-        outcome: Outcome | None = None
-        fields: Header = {}
-        if kind == "hello":
-            shard.join(worker)
-            record.accept_hello(bool(header.get("again")))
-            rank = {"worker": worker} if header["worker"] == -1 else {}
-            fields = {**self._hello, "secret": self.attendance.present[worker].secret, **rank}
-        elif kind == "state":
-            record.fetched = self.attendance.present[worker].leaves = True
-            fields = {"leave": shard.updates is not None, "applied": self._applied}
-        elif kind == "bye":
-            if failed := header.get("failed"):
-                self.events.append((shard.now(), f"worker {worker} has left: {failed}"))
-            if diverged := header.get("diverged"):
-                shard.diverge(str(diverged))
-            event = f"worker {worker} has left at clock {shard.clocks[worker]}"
-            yield from self.leave(worker, "" if failed or shard.updates is None else event)
-            if header.get("state"):
-                record.kept = yield Do(DECODE, self.values, partial(self._read_part, packet))
-        if record.resuming and (kind in PUSHES or kind in PULLS) and not record.resume():
-            self.restarted.append(worker)
-        encoder = record.encoder  # a later hello replaces it, and this request must not change the new one
-        waited = 0.0
-        if kind in PUSHES:
-            outcome, waited = yield from self._push(worker, header, packet)
-        version = shard.version
-        params: Tensors = {}
-        if kind in PULLS:
-            try:
-                if not shard.may_pull(worker):
-                    began = shard.now()
-                    yield Until(partial(shard.may_pull, worker), worker)
-                    waited += shard.now() - began
-            except (TimeoutError, RuntimeError) as error:
-                if outcome is None:
-                    raise
-                raise type(error)(
-                    f"{error} The push was taken, with the outcome {outcome!r}: do not push it again."
-                ) from None
-            version, params = self.read(worker)
-            if "names" in header or "rows" in header:
-                params = select_tensors(header, params, self.layout, self.config.pull)
-        message = Message({"kind": "reply", "version": version, **fields}, params)
-        stamp = {"clock": shard.clocks[worker], "done": shard.done, "outcome": outcome}
-        if kind == "state" and record.kept is not None:
-            message.tensors = saved.to_arrays(record.kept)
-            answer = yield Do(SENDING, self.values, partial(self._plain, message))
-        elif kind == "hello":
-            answer = yield Do(SENDING, self.values, partial(encode_plainly, message, self._greeting))
-        elif kind not in PULLS or header.get("rows") or not self.config.pull.memory.stateless:
-            answer = yield Do(SENDING, self.values, partial(self.encode, encoder, message))
-        else:  # all pulls of one version of the same tensors share the frames: the first encodes, the others wait
-            key = version, *params
-            while self._encoding:
-                yield Until(lambda: not self._encoding, worker)
-            known, answer = self._encoded
-            if known == key:
-                return stamp, waited, (yield Do(SENDING[-1:], self.values, lambda: answer))
-            self._encoding = True
-            try:
-                answer = yield Do(SENDING, self.values, partial(self.encode, self._encoder, message))
-                if version == shard.version:  # older frames would only hold memory that the next update needs
-                    self._encoded = key, answer
-            finally:
-                self._encoding, self.encodings = False, self.encodings + 1
-                self._changed()
-        return stamp, waited, answer
+        shard, waited = self.shard, 0.0
+        try:
+            if not shard.may_pull(worker):
+                began = shard.now()
+                yield Until(partial(shard.may_pull, worker), worker)
+                waited = shard.now() - began
+        except (TimeoutError, RuntimeError) as error:
+            if outcome is None:
+                raise
+            raise type(error)(
+                f"{error} The push was taken, with the outcome {outcome!r}: do not push it again."
+            ) from None
+        reply.header["version"], reply.tensors = self.read(worker)
+        if "names" in header or "rows" in header:
+            reply.tensors = select_tensors(header, reply.tensors, self.layout, self.config.pull)
+        return waited
+
+    def _encode_once(self, message: Message, worker: int) -> Session[Parcel]:
+        """Encode an answer that all pulls of one version of the same tensors share: the first encodes, others wait."""
+        version = message.header["version"]
+        key = version, *message.tensors
+        while self._encoding:
+            yield Until(lambda: not self._encoding, worker)
+        known, answer = self._encoded
+        if known == key:
+            return (yield Do(SENDING[-1:], self.values, lambda: answer))
+        self._encoding = True
+        try:
+            answer = yield Do(SENDING, self.values, partial(self.encode, self._encoder, message))
+            if version == self.shard.version:  # older frames would only hold memory that the next update needs
+                self._encoded = key, answer
+        finally:
+            self._encoding, self.encodings = False, self.encodings + 1
+            self._changed()
+        return answer
 
     def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
         """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile.
@@ -572,8 +595,8 @@ class ServerProtocol:
         clock, version, loss = header["clock"], header["version"], header.get("loss")
         if version > shard.version:
             raise ValueError(f"Worker {worker} pushed gradients of version {version}; the newest is {shard.version}.")
-        presence = self.attendance.present[worker]
-        rows, secret = presence.rows, presence.secret
+        member = self.membership.members[worker]
+        rows, secret = member.rows, member.secret
         if shard.aggregator.weighs and not rows > 0:
             words = f"{shard.aggregator!r} weights each worker by the rows in its shard; worker {worker} sent {rows!r}."
             raise ValueError(f"{words} Send their number, above 0, in hello: connect(…, rows=…).")
@@ -593,10 +616,14 @@ class ServerProtocol:
         try:
             if not shard.may_push(clock):
                 yield Until(partial(shard.may_push, clock), worker)
-                if presence.secret != secret:
+                if member.secret != secret:
                     raise ValueError(f"Another session has become worker {worker} while this push of it waited.")
             waited = shard.now() - began
             gradients = yield Do(DECODE, self.values, partial(self.decode, packet, decoder))
+            if worker not in shard.live:  # the worker was silent, or has left while this push waited
+                if "push" not in member.state.row:
+                    raise ValueError(f"Worker {worker} has left while this push of it waited.")
+                member.state = member.state.after("push")
             loss = math.nan if loss is None else float(loss)
             outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
@@ -623,8 +650,11 @@ class ServerProtocol:
         return RuntimeError("The server could not answer this request; its events say why.")
 
     def leave(self, worker: int, event: str = "", lost_at: float | None = None) -> Session[None]:
-        """Stop counting a worker, unless it is back since ``lost_at``. Keeps ``event`` if the run counted on it."""
-        if self.attendance.present[worker].lost_at != lost_at:
+        """Stop counting a worker that is silent, lost since ``lost_at`` or parted, unless it has come back meanwhile.
+        Keeps ``event`` if the run counted on the worker.
+        """
+        member = self.membership.members[worker]
+        if member.state is MemberState.PRESENT or member.lost_at != lost_at:
             return
         if event and worker in self.shard.live and not self.shard.done:
             self.events.append((self.shard.now(), event))
@@ -635,7 +665,7 @@ class ServerProtocol:
         self._changed()
 
     def status(self) -> Status:
-        """The current progress of the run, and the presence of its workers."""
+        """The current progress of the run, and its workers."""
         return Status.of(self)
 
     def read(self, worker: int) -> tuple[int, Tensors]:

@@ -29,6 +29,7 @@ from minips.core.message import ADVICE, AT_FIRST, NonFiniteError, check_finite, 
 from minips.core.parameters import Parameters
 from minips.core.partition import native
 from minips.core.rows import TableParameters
+from minips.core.states import RunState
 from minips.stage import ONE_THREAD, Array, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
@@ -42,6 +43,7 @@ it came after the end of the run, or its update would have made parameters NaN o
 OUTSTANDING = 64
 """The number of late pushes that the shard remembers for each worker, so that a repetition gets the same outcome."""
 
+_PAUSED, _STUCK, _FAILED = RunState.PAUSED, RunState.STUCK, RunState.FAILED  # read at each push
 _STATE = ("version", "rounds", "applied", "made", "clocks", "recent_losses", "policy_state")
 
 
@@ -124,11 +126,9 @@ class Shard:
         self.staleness: Counter[int] = Counter()
         self.grants: list[Grant] = []
         self.losses: list[tuple[int, float]] = []
+        self.run = RunState.RUNNING
         self.stuck = ""
         """The reason why no further round can be completed: too few workers, or an error in a stage."""
-        self._failed = False
-        self.done = False
-        """True once the run is over: all its updates have been made, it has diverged, or `end` was called."""
         self.diverged: str | None = None
         """The reason why the run ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
@@ -177,35 +177,47 @@ class Shard:
             self.clocks = [self.rounds] * self.workers
         self._counted = self.applied if self.quorum is None else self.rounds * self.workers
         self.parameters.restore(state["optimizer"])
-        self.done = self.updates is not None and self.made >= self.updates
+        if self.updates is not None and self.made >= self.updates:
+            self.end()
         for contribution in state.get("held", ()):
             self.push(Contribution(*contribution), checked=True)
         self.go_on()
 
     @property
+    def done(self) -> bool:
+        """True once the run is over: all its updates have been made, it has diverged, or `end` was called."""
+        return self.run.final
+
+    @property
     def paused(self) -> bool:
         """True while pushes, and with rounds also pulls, wait for `go_on`."""
-        return self._counted >= self.pause_at and not self.done
+        return self.run is RunState.PAUSED
 
     def pause(self, at: float | None = None) -> float:
         """Pause at this count; for None, at the next clock of all the workers, unless sooner. Returns the count."""
         soon = (self._counted // self.workers + 1) * self.workers
         self.pause_at = min(self.pause_at, soon) if at is None else at
+        self.run = self.run.after("pause" if self._counted >= self.pause_at else "go on")
         return self.pause_at
 
     def go_on(self) -> None:
         """Leave a pause, until the next one."""
-        self.pause_at = (self._counted // self.every + 1) * self.every
+        self.pause((self._counted // self.every + 1) * self.every)
 
     def end(self) -> None:
         """End the run with the current parameters; the state keeps the pushes that wait for their round."""
-        self.done = True
+        self.run = self.run.after("end")
 
     def diverge(self, reason: str) -> None:
         """End the run as diverged, with the current parameters."""
-        if not self.done:
+        if not self.run.final:
             self.diverged = reason
-            self.end()
+        self.run = self.run.after("diverge")
+
+    def strand(self, reason: str) -> None:
+        """Note the reason why no round can be completed, unless a worker comes back."""
+        self.stuck = reason
+        self.run = self.run.after("strand")
 
     def slowest(self) -> int:
         """The clock for which other workers wait: the complete rounds or, without rounds, the slowest live worker's."""
@@ -234,7 +246,8 @@ class Shard:
 
     def may_push(self, clock: int) -> bool:
         """False while a push of this clock must wait for the previous round, or for the end of a pause."""
-        return self.done or (self._counted < self.pause_at and (self.quorum is None or clock <= self.rounds))
+        run = self.run
+        return run.final or (run is not _PAUSED and (self.quorum is None or clock <= self.rounds))
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
         """Take a push, and make the update that it completes, if any. ValueError, with nothing changed, if the push
@@ -253,11 +266,11 @@ class Shard:
             if not self.may_push(clock):
                 raise ValueError(f"Worker {worker} pushed at clock {clock}, but round {self.rounds} is not complete.")
             self.check(contribution.gradients)
-        if self._failed:
+        if self.run is _FAILED:
             raise RuntimeError(self.stuck)
         if worker not in self.live:
             self.join(worker)
-        if self.done:
+        if self.run.final:
             return self._record(contribution, "over")
         if self.quorum is None:
             self._due = [contribution], contribution
@@ -281,7 +294,7 @@ class Shard:
         try:
             lost = self.parameters.update(aged, 1.0 if rounds else 1 / self.workers, self.made // self.workers)
         except Exception as error:
-            self._failed = True
+            self.run = self.run.after("fail")
             self.stuck = (
                 f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {message_of(error)} "
                 f"(with {self.aggregator!r} and {self.optimizer!r})."
@@ -309,7 +322,12 @@ class Shard:
             if lacking := max(self.quorum - len(aged), 0):
                 self.made += lacking
                 self.recent_losses += [sum(self.recent_losses[-len(aged) :]) / len(aged)] * lacking
-        self.done = self.updates is not None and self.made >= self.updates
+        if self.run is _STUCK:
+            self.stuck, self.run = "", self.run.after("update")
+        if self.updates is not None and self.made >= self.updates:
+            self.end()
+        elif self._counted >= self.pause_at:
+            self.run = self.run.after("pause")
         while len(self.recent_losses) >= self.workers:
             mean = sum(self.recent_losses[: self.workers]) / self.workers
             self.losses.append((self.made // self.workers, mean))
@@ -340,8 +358,8 @@ class Shard:
         During a pause with rounds, it may not answer any. Without rounds, a pause does not delay pulls: only pushes
         change the parameters, and other servers may need this worker's next push to reach their own pauses.
         """
-        if self.done or (self.quorum is not None and self._counted >= self.pause_at):
-            return self.done
+        if self.run.final or (self.quorum is not None and self.run is _PAUSED):
+            return self.run.final
         if not self.sees_time:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             return self.consistency.may_pull(self.clocks[worker], slowest)
@@ -351,7 +369,7 @@ class Shard:
 
     def pull(self, worker: int) -> Tensors:
         """Return the parameters to a worker that may pull."""
-        if not self.done:
+        if not self.run.final:
             slowest = self.rounds if self.quorum is not None else self.slowest()
             self.grants.append(Grant(worker, self.clocks[worker], slowest))
         return self.parameters.lend()
@@ -397,11 +415,11 @@ class Shard:
     def _complete_round(self, last: Contribution | None) -> bool:
         """True if the round has its quorum, or a push of every live worker; ``last`` is the newest push."""
         assert self.quorum is not None
-        arrived = 0 if self._failed or self.done else len(self._held)
+        arrived = 0 if self.run is _FAILED or self.run.final else len(self._held)
         if not arrived or (arrived < self.quorum and not self.live <= self._held.keys()):
             return False
         if arrived < self._least:
-            self.stuck = (
+            self.strand(
                 f"{len(self.live)} workers are left, and {self.aggregator!r} needs {self.aggregator.least} "
                 "contributions at once, so no round can be completed any more."
             )

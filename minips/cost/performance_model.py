@@ -21,8 +21,8 @@ from minips.core.config import Config
 from minips.core.exchange import Hop
 from minips.core.limits import Expected
 from minips.core.loop import Compute, train_served, train_together
+from minips.core.membership import ClientConnection
 from minips.core.message import Header, Message
-from minips.core.presence import Attending
 from minips.core.protocol import PUSHES, ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.reduction import all_reduce
 from minips.core.sessions import Receive, Send, Session, Until
@@ -367,13 +367,13 @@ class _Worker(ServedNode, _Trainer):
         who = f"worker {number}"
         rest_s = calibration.worker_rest.at(model.share) / 2 * model.contention(calibration.worker_crowd, who)
         super().__init__(model, who, number, calibration.worker, rest_s)
-        self._flight_s, self._connection = calibration.idle.at(model.share) / 2, Attending()
+        self._flight_s, self._connection = calibration.idle.at(model.share) / 2, ClientConnection()
         self._trips: list[deque[Signal]] = [deque() for _ in model.servers]
         self._protocol = WorkerProtocol(
             number, [_DeclaredRecord(model, number, index) for index in range(config.servers)]
         )
         for server in model.servers:
-            server.protocol.attendance.admit(self._connection, {"worker": number})
+            server.protocol.membership.admit(self._connection, {"worker": number})
 
     @property
     def clock(self) -> int | None:

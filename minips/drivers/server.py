@@ -17,12 +17,12 @@ from typing import Any, Self, TypeVar
 from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
 from minips.core.local import warn_of_outer
-from minips.core.membership import REJOIN_S
+from minips.core.membership import REJOIN_S, ClientConnection, Member
 from minips.core.partition import cut, layout_at, named_arrays
-from minips.core.presence import Attending, Presence
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
+from minips.core.states import Resumption
 from minips.core.tables import rows_pushed
 from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
@@ -120,7 +120,7 @@ class Server(Closable):
         if state is not None:
             with saved.restoring("The state for Server"):
                 protocol.restore(state)
-        self._attendance, self._present = protocol.attendance, protocol.attendance.present
+        self._membership, self._members = protocol.membership, protocol.membership.members
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
         self.start = ServerStart(protocol, start_timeout_s)
@@ -230,33 +230,34 @@ class Server(Closable):
         """Wait for up to ``timeout`` seconds until all workers know that the run is over, and a little longer for their
         goodbyes.
         """
-        phases: list[tuple[float, Callable[[Presence], bool]]] = [
+        phases: list[tuple[float, Callable[[Member], bool]]] = [
             (timeout, lambda worker: not worker.informed),
             (min(timeout, FAREWELL_S), lambda worker: True),
             (LEAVE_S, lambda worker: worker.leaves),
         ]
         for seconds, waited_for in phases:
             left = Limit(seconds)
-            while any(worker.connections and waited_for(worker) for worker in self._present):
+            while any(worker.connections and waited_for(worker) for worker in self._members):
                 if left.over() or self._closing.wait(min(LOOK_S, left.tick)):
                     break
 
     @property
     def connected(self) -> int:
         """The number of connected workers."""
-        return self._attendance.connected
+        return self._membership.connected
 
     def status(self) -> Status:
-        """The current progress of the run, and the presence of its workers."""
+        """The current progress of the run, and its workers."""
         with self._lock:
             return self._protocol.status()
 
     def report(self) -> dict[str, Any]:
         """The server's part of the run's report."""
-        shard, protocol, began_at = self.shard, self._protocol, self._attendance.began_at
+        shard, protocol, began_at = self.shard, self._protocol, self._membership.began_at
         began_at = protocol.changed_at if began_at is None else began_at
         words = "did not fetch its saved state: its memories begin anew"
-        events = [*((began_at, f"worker {worker} {words}") for worker in protocol.restarted), *self.events]
+        restarted = [n for n, record in enumerate(protocol.records) if record.resumption is Resumption.RESTARTED]
+        events = [*((began_at, f"worker {worker} {words}") for worker in restarted), *self.events]
         counts = {"applied": shard.applied, "late": shard.late, "staleness": shard.staleness, "grants": shard.grants}
         times = {"losses": self.losses, "changed_at": protocol.changed_at, "events": events, "trace": self.trace}
         return {
@@ -270,8 +271,8 @@ class Server(Closable):
             "missing": shard.missing,
             **times,
             "began_at": began_at,
-            "bytes_sent": sum(worker.received for worker in self._present),  # as the workers count them
-            "bytes_received": sum(worker.sent for worker in self._present),
+            "bytes_sent": sum(worker.received for worker in self._members),  # as the workers count them
+            "bytes_received": sum(worker.sent for worker in self._members),
             "stopped": shard.updates is not None and shard.made < shard.updates and not shard.diverged,
             "diverged": shard.diverged,
         }
@@ -319,7 +320,7 @@ class Server(Closable):
         It counts the wait in short turns, so that a suspended process does not blame its workers for that time.
         """
         left, shard = self.config.timeout_s, self.shard
-        self._attendance.waiting.add(need.worker)
+        self._membership.waiting.add(need.worker)
         try:
             while not need.ready():
                 if self._closing.is_set():
@@ -327,7 +328,7 @@ class Server(Closable):
                 if shard.stuck:
                     return RuntimeError(shard.stuck)
                 if left <= 0:
-                    late = [f"worker {other}" for other in self._attendance.behind(need.worker)]
+                    late = [f"worker {other}" for other in self._membership.behind(need.worker)]
                     behind = ", ".join(late) or "the others"
                     return TimeoutError(
                         f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
@@ -343,7 +344,7 @@ class Server(Closable):
                     left -= min(time.monotonic() - began, turn)
             return None
         finally:
-            self._attendance.waiting.discard(need.worker)
+            self._membership.waiting.discard(need.worker)
 
     def _wake(self) -> None:
         """Let the waiting sessions check their conditions; call it with the lock held."""
@@ -357,12 +358,12 @@ class Server(Closable):
                 return True
             if self.shard.stuck:
                 raise RuntimeError(self.shard.stuck)
-            return self._attendance.gone()
+            return self._membership.gone()
 
-    def _connection_closed(self, connection: Attending) -> None:
+    def _connection_closed(self, connection: ClientConnection) -> None:
         """Handle a closed connection, with or without a goodbye. Its worker may come back for a while."""
         with self._lock:
-            lost_at, worker = self._attendance.lost(connection), connection.worker
+            lost_at, worker = self._membership.lost(connection), connection.worker
         if lost_at is not None and outlasts(self.rejoin_s, self._closing):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
 
@@ -373,12 +374,12 @@ class Server(Closable):
         """Stop counting connected workers that are silent."""
         while not self._closing.wait(self.silence_s / 4):
             with self._lock:
-                silent = self._attendance.silent()
+                silent = self._membership.silent()
             for worker, event in silent:
                 self._leave(worker, event)
 
 
-class _WorkerConnection(Connection, Attending):
+class _WorkerConnection(Connection, ClientConnection):
     """A connection of a worker to this server."""
 
     def __init__(self, server: Server) -> None:

@@ -67,9 +67,9 @@ class ServerStart(StartWait):
         """Check the wait. After the first call, the server's status names the workers that it awaits. TimeoutError if a
         worker has not connected in time; the run is then stuck, and clients that ask or wait learn why.
         """
-        shard, attendance = self._protocol.shard, self._protocol.attendance
-        attendance.awaits = shard.updates is not None
-        if late := self.look(attendance.awaited()):
-            shard.stuck = late
+        shard, membership = self._protocol.shard, self._protocol.membership
+        membership.awaits = shard.updates is not None
+        if late := self.look(membership.awaited()):
+            shard.strand(late)
             self._protocol.events.append((shard.now(), late))
             raise TimeoutError(late)

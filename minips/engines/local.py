@@ -12,6 +12,7 @@ from typing import Any
 
 from minips.core.exchange import PS
 from minips.core.partition import join
+from minips.core.states import Supervision
 from minips.engines import roles
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_replicas, requantization_error
@@ -58,9 +59,9 @@ class RunSupervisor(Supervisor):
         self.losses: Rows = []
         self.events: list[tuple[float, str]] = []
         self.began = time.monotonic()
-        self.stopped = self.going = False
-        self.ending = self.hopeless = False
-        """``ending``: children may leave. ``hopeless``: a server has left, so its parameters are lost."""
+        self.state = Supervision.BRIEFING
+        self.stopped = False
+        """True if the run was asked to end early, or failed."""
         self.lost_peer: tuple[float, str] | None = None
         """The time at which a worker first found another one gone, and its error."""
         self.diverged: str | None = None
@@ -74,10 +75,10 @@ class RunSupervisor(Supervisor):
         except _StoppedError:
             self._end_at_a_clock()
         except Exception as error:  # from a child or a callback
-            if self.going and not self.hopeless:
+            if self.state in (Supervision.RUNNING, Supervision.ENDING):  # not if the parameters are lost
                 with suppress(Exception):
                     self.stopped, self.watch = True, lambda progress: None  # the callback may have raised the error
-                    if not self.ending:
+                    if self.state is Supervision.RUNNING:
                         self._end_at_a_clock()
                     error.run = self._ended()  # type: ignore[attr-defined]
             raise
@@ -85,20 +86,24 @@ class RunSupervisor(Supervisor):
 
     def _ended(self) -> Run:
         """Collect the reports of all children, and return the results."""
-        limit = FAREWELL_S if self.servers or self.ending else REPORT_S
-        self.ending = True
+        limit = FAREWELL_S if self.servers or self.state is Supervision.ENDING else REPORT_S
+        self._on("end")
         send_all(self.servers, "end")  # so no worker waits for another; sent before a goodbye can complete a round
         self.wait(lambda: all("finished" in server.received or server.gone for server in self.servers), limit)
         self._collect(self.workers, limit)
         self._collect(self.servers, REPORT_S)
+        self._on("report")
         return self._results()
+
+    def _on(self, event: str) -> None:
+        self.state = self.state.after(event)
 
     def _end_at_a_clock(self) -> None:
         """End all holders at one clock, unless the workers take too long to reach it."""
         if not self.servers:
             self._halt()
-        elif self.going:
-            self.ending = True
+        elif self.state is Supervision.RUNNING:
+            self._on("end")
             send_all(self.servers, "pause")
             if self.wait(lambda: all("pausing" in server.received for server in self.servers), FAREWELL_S):
                 send_all(self.servers, "pause", max(server.received["pausing"] for server in self.servers))
@@ -127,6 +132,7 @@ class RunSupervisor(Supervisor):
             role, parts = (roles.run_ps_worker, known) if self.servers else (roles.run_allreduce_worker, meeting)
             kept = state and state["workers"][worker]
             child.assign(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
+        self._on("brief")
 
     def _connect(self) -> None:
         """Connect the workers to the holders of parameters, and send go."""
@@ -134,7 +140,8 @@ class RunSupervisor(Supervisor):
         self._all(self.holders, "ready", START_S, words)
         send_all(self.workers, "connect", [holder.received["ready"] for holder in self.holders])
         self._all(self.workers, "connected", START_S, words)
-        self.began, self.going = time.monotonic(), True
+        self.began = time.monotonic()
+        self._on("go")
         send_all(self.workers, "go")
 
     def _halt(self) -> None:
@@ -158,11 +165,13 @@ class RunSupervisor(Supervisor):
 
     def _check_end(self) -> None:
         """Raise if the run was stopped, or if a worker found another one gone and no failure report has arrived."""
-        if not (self.stopped or self.ending) and self.job.stop():
+        if self.state is Supervision.ENDING:
+            return
+        if not self.stopped and self.job.stop():
             self.stopped = True
             raise _StoppedError
-        if self.lost_peer and not self.ending and time.monotonic() > self.lost_peer[0] + GRACE_S:
-            self.ending = True
+        if self.lost_peer and time.monotonic() > self.lost_peer[0] + GRACE_S:
+            self._on("fail")
             raise RuntimeError(self.lost_peer[1])
 
     def handle(self, child: Child, word: str, value: Any) -> None:
@@ -193,18 +202,18 @@ class RunSupervisor(Supervisor):
         send_all(self.holders, "end" if self.stopped else "go on")
 
     def failed(self, child: Child, text: str, details: str) -> None:
-        if not self.ending:
-            self.ending, self.hopeless = True, child in self.servers
+        if self.state is not Supervision.ENDING:
+            self._on("lose a server" if child in self.servers else "fail")
             super().failed(child, text, details)
         self._note(f"{child.who}, while it was ending: {text}")
 
     def lost(self, child: Child) -> None:
-        if self.ending:
+        if self.state is Supervision.ENDING:
             return
         how = f"{child.who} ended before its work was done: {child.end(FAREWELL_S)}."
         self._note(how)
         if child in self.holders or "connected" not in child.received or all(worker.gone for worker in self.workers):
-            self.ending, self.hopeless = True, child in self.servers
+            self._on("lose a server" if child in self.servers else "fail")
             raise RuntimeError(how)
 
     def _progress(self, child: Child, applied: int, expected: int, clock: int, rows: Rows) -> None:

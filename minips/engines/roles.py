@@ -21,6 +21,7 @@ from minips.core.config import MOST_S, Config
 from minips.core.loop import Seen
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import partition
+from minips.core.states import RunState
 from minips.drivers.client import Client
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
@@ -55,7 +56,7 @@ def serve(
     **more: Any,
 ) -> Report:
     """Run one server on the engine's network until the supervisor sends stop. Return its report."""
-    rows_sent, ticks, finished, paused, ending = 0, 0, False, False, False
+    rows_sent, ticks, told, ending = 0, 0, RunState.RUNNING, False
     updates, tick_s = config.workers * config.clocks, TICK_S * max(1.0, config.servers / CROWD)
     server = Server(params, config, index=index, updates=updates, **more)
     with server.serve(address, token, private=True):
@@ -65,27 +66,26 @@ def serve(
                 server.diverge(message[1])
             elif message[0] in ("go on", "end"):
                 server.go_on(end=message[0] == "end")
-                paused = False
+                told = RunState.RUNNING if told is RunState.PAUSED else told
             elif message[0] == "pause":
                 control.send("pausing", server.pause(message[1]))
                 ending = message[1] is not None
             if ending and server.paused:
                 server.stop()
             ticks += 1
-            pausing, over = server.paused and not paused, server.shard.done and not finished
-            if pausing or over or ticks % NEWS_TICKS == 0:
+            state = server.shard.run
+            if state is not told or ticks % NEWS_TICKS == 0:
                 rows = server.losses[rows_sent:]
                 rows_sent += len(rows)
                 shard = server.shard
                 control.send("progress", (shard.applied, expected(shard) or 0, shard.made // shard.workers, rows))
-            if pausing:
-                paused = True
+            if state is RunState.PAUSED and state is not told:
                 control.send("paused", (server.params, server.layout))
-            if over:
-                finished = True
+            if state.final and not told.final:
                 if server.diverged:
                     control.send("diverged", server.diverged)
                 control.send("finished")
+            told = state
     return server.report()
 
 

@@ -1,4 +1,4 @@
-"""A server's status as a value that it can send: the run's progress and the workers' presence."""
+"""A server's status as a value that it can send: the run's progress and its workers."""
 
 import dataclasses
 import math
@@ -32,19 +32,19 @@ class WorkerStatus:
     """Bytes of frames that this server has sent to the worker."""
 
     @classmethod
-    def of(cls, worker: int, attendance: Any) -> Self:
+    def of(cls, worker: int, membership: Any) -> Self:
         """One worker's status, from a server's `minips.core.membership.Membership`."""
-        presence, shard = attendance.present[worker], attendance.shard
-        waits_for = attendance.awaited() if presence.connections else []
+        member, shard = membership.members[worker], membership.shard
+        waits_for = membership.awaited() if member.connections else []
         return cls(
             worker=worker,
-            connected=bool(presence.connections),
+            connected=bool(member.connections),
             counts=worker in shard.live,
             clock=shard.clocks[worker],
-            heard_s=shard.now() - presence.heard,
-            waits_for=attendance.behind(worker) if worker in attendance.waiting else waits_for,
-            received=presence.received,
-            sent=presence.sent,
+            heard_s=shard.now() - member.heard,
+            waits_for=membership.behind(worker) if worker in membership.waiting else waits_for,
+            received=member.received,
+            sent=member.sent,
         )
 
 
@@ -82,16 +82,16 @@ class Status:
     @classmethod
     def of(cls, protocol: Any) -> Self:
         """The status of the server with this `minips.core.protocol.ServerProtocol`."""
-        shard, attendance, losses = protocol.shard, protocol.attendance, protocol.losses
-        loss, began_at = losses[-1][2] if losses else math.nan, attendance.began_at
+        shard, membership, losses = protocol.shard, protocol.membership, protocol.losses
+        loss, began_at = losses[-1][2] if losses else math.nan, membership.began_at
         return cls(
             index=protocol.index,
             servers=protocol.config.servers,
-            workers=[WorkerStatus.of(worker, attendance) for worker in range(shard.workers)],
+            workers=[WorkerStatus.of(worker, membership) for worker in range(shard.workers)],
             applied=shard.applied,
             updates=expected(shard),
             missing=shard.missing,
-            awaited=attendance.awaited(),
+            awaited=membership.awaited(),
             late=shard.late,
             duplicates=shard.duplicates,
             version=shard.version,

@@ -9,9 +9,9 @@ from collections import deque
 from typing import Any
 
 from minips.core.loop import Compute, Seen, train_served
+from minips.core.membership import ClientConnection
 from minips.core.message import NonFiniteError
 from minips.core.partition import cut, join, native, partition
-from minips.core.presence import Attending
 from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.sessions import Receive, Send, Session, Until, carry_out
 from minips.core.shard import Shard
@@ -50,7 +50,7 @@ class ServerTeam:
         """Return the results at the run's end."""
         simulation, servers, workers = self.simulation, self.servers, self.workers
         for worker in workers if not simulation.failure else ():
-            if not worker.gone and servers[0].protocol.attendance.present[worker.rank].connections:
+            if not worker.gone and servers[0].protocol.membership.members[worker.rank].connections:
                 worker.at_once(worker.protocol.ask_all("bye"))
         shard, losses = servers[0].shard, servers[0].losses
         simulation.report(shard.applied, expected(shard) or 0, losses, last=True)
@@ -119,19 +119,19 @@ class SimServer(SimNode):
         """Drop silent workers until none of them counts. Meanwhile the other workers send heartbeats."""
         if self._watching:
             return
-        self._watching, attendance = True, self.protocol.attendance
+        self._watching, membership = True, self.protocol.membership
         while not self.shard.done and any(map(self._misses, self._workers)):
             for worker in self._workers:
                 if not worker.gone:
                     worker.at_once(worker.protocol.ask_one(self.index, "alive"))
-            for silent, event in attendance.silent():
+            for silent, event in membership.silent():
                 yield from self.carry_out(self.protocol.leave(silent, event), self.shard.clocks[silent])
-            yield attendance.silence_s / 4
+            yield membership.silence_s / 4
         self._watching = False
 
     def _misses(self, worker: "SimWorker") -> bool:
         """Return True if this worker counts and has fallen silent without a goodbye."""
-        connections = self.protocol.attendance.present[worker.rank].connections
+        connections = self.protocol.membership.members[worker.rank].connections
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
@@ -218,7 +218,7 @@ class SimWorker(ServedNode, Trainer):
             record.secret = f"{rank:032x}"  # as long as in a real run
         self.protocol = WorkerProtocol(rank, self._records, rows)
         self._trips: list[deque[Signal]] = [deque() for _ in self._records]
-        self._connection = Attending()
+        self._connection = ClientConnection()
         self._seen: Seen | None = None
         self._inner = Inner() if config.local else None
         self._gave_up = self._over = False
