@@ -29,6 +29,7 @@ from minips.core.message import ADVICE, AT_FIRST, NonFiniteError, check_finite, 
 from minips.core.parameters import Parameters
 from minips.core.partition import native
 from minips.core.rows import TableParameters
+from minips.results.state import ShardState
 from minips.stage import ONE_THREAD, Array, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
@@ -41,8 +42,6 @@ it came after the end of the run, or its update would have made parameters NaN o
 
 OUTSTANDING = 64
 """The number of late pushes that the shard remembers for each worker, so that a repetition gets the same outcome."""
-
-_STATE = ("version", "rounds", "applied", "made", "clocks", "recent_losses", "policy_state")
 
 
 class Grant(NamedTuple):
@@ -158,20 +157,29 @@ class Shard:
         """The current parameters, read-only. Updates write to other arrays."""
         return self.parameters.lend()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ShardState:
         """The state for a saved run, without the parameters; see `restore`. It contains the pushes that wait for their
         round, but none that arrived after the end.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
-        kept = {name: getattr(self, name) for name in _STATE}
-        held = [tuple(contribution) for contribution in self._held.values()]
-        return {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states}
+        return ShardState(
+            version=self.version,
+            rounds=self.rounds,
+            applied=self.applied,
+            made=self.made,
+            clocks=clocks,
+            recent_losses=self.recent_losses,
+            policy_state=self.policy_state,
+            held=[tuple(contribution) for contribution in self._held.values()],
+            optimizer=self.parameters.states,
+        )
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ShardState) -> None:
         """Resume from the state of a saved run. ValueError if the optimizer's state has other blocks."""
-        state = {"made": state["applied"], **state}  # earlier files lack it
-        for name in _STATE:
-            setattr(self, name, copy.deepcopy(state[name]))
+        self.version, self.rounds, self.applied = state["version"], state["rounds"], state["applied"]
+        self.made = state.get("made", self.applied)
+        self.clocks, self.recent_losses = [*state["clocks"]], [*state["recent_losses"]]
+        self.policy_state = copy.deepcopy(state["policy_state"])
         if self.quorum is not None:  # workers begin at the current round; a run without rounds has counted none
             self.rounds = max(self.rounds, self.made // self.workers)
             self.clocks = [self.rounds] * self.workers

@@ -17,7 +17,8 @@ from minips.engines.base import Engine, TrainingJob
 from minips.engines.replica import check_replicas, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, send_all
 from minips.engines.worker import shards_of
-from minips.results.run import Progress, Rows, Run, State, state_of
+from minips.results.run import Progress, Rows, Run
+from minips.results.state import RunState, state_of
 from minips.results.trace import Trace
 
 START_S = 60.0
@@ -225,12 +226,13 @@ class RunSupervisor(Supervisor):
     def _note(self, text: str) -> None:
         self.events.append((time.monotonic() - self.began, text))
 
-    def _state(self) -> State:
+    def _state(self) -> RunState:
         workers: list[Any] = [(child.received.get("result") or {}).get("state") for child in self.workers]
         if self.servers:
             return state_of([child.received["result"]["state"] for child in self.servers], workers)
         shard = self.workers[0].received["result"]["shard"]  # the same at all replicas
-        return state_of([], [{**worker, "replica": shard} for worker in workers])
+        ranks: list[Any] = [{**worker, "replica": shard} for worker in workers]
+        return state_of([], ranks)
 
     def _results(self) -> Run:
         reports, work, counts, everybody = (
