@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until, noth
 from minips.core.shard import Outcome, Shard, check_gradients
 from minips.core.tables import Wanted, add_row_numbers, decode_rows, layout_of, rows_at, select_tensors, tables_of
 from minips.results import saved
-from minips.results.state import LeftState, LinkState, ServerState, check
+from minips.results.state import LeftState, LinkState, ServerState, checked
 from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors, default_stage
@@ -679,9 +679,9 @@ class ServerProtocol:
         """The part of the state that a worker leaves with its goodbye. ValueError if it could not resume from it."""
         words = "The state that this worker leaves"
         check_plain(packet)
-        part: Any = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
+        values = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
         try:
-            check(LeftState, part, "the part")
+            part: LeftState = checked(LeftState, values, "it")
             ServerRecord(self.config, 0, 0, UNTIMED).restore(part["link"])
             params, _, arrived = part["seen"] or ({}, (), None)
             for tensors in filter(None, (params, arrived)):
@@ -689,4 +689,4 @@ class ServerProtocol:
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             why = public_message(error, "It lacks a key, or has other tensors.")
             raise ValueError(f"{words} is not one to continue from: {why}") from error
-        return cast(LeftState, part)
+        return part

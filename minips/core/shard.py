@@ -20,7 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from math import inf, isfinite
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -42,6 +42,8 @@ it came after the end of the run, or its update would have made parameters NaN o
 
 OUTSTANDING = 64
 """The number of late pushes that the shard remembers for each worker, so that a repetition gets the same outcome."""
+
+_STATE = [name for name in ShardState.__annotations__ if name not in ("held", "optimizer")]  # attributes of these names
 
 
 class Grant(NamedTuple):
@@ -162,24 +164,15 @@ class Shard:
         round, but none that arrived after the end.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
-        return ShardState(
-            version=self.version,
-            rounds=self.rounds,
-            applied=self.applied,
-            made=self.made,
-            clocks=clocks,
-            recent_losses=self.recent_losses,
-            policy_state=self.policy_state,
-            held=[tuple(contribution) for contribution in self._held.values()],
-            optimizer=self.parameters.states,
-        )
+        kept = {name: getattr(self, name) for name in _STATE}
+        held = [tuple(contribution) for contribution in self._held.values()]
+        return cast(ShardState, {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states})
 
     def restore(self, state: ShardState) -> None:
         """Resume from the state of a saved run. ValueError if the optimizer's state has other blocks."""
-        self.version, self.rounds, self.applied = state["version"], state["rounds"], state["applied"]
-        self.made = state.get("made", self.applied)
-        self.clocks, self.recent_losses = [*state["clocks"]], [*state["recent_losses"]]
-        self.policy_state = copy.deepcopy(state["policy_state"])
+        kept: Any = {"made": state["applied"], **state}  # earlier files lack it
+        for name in _STATE:
+            setattr(self, name, copy.deepcopy(kept[name]))
         if self.quorum is not None:  # workers begin at the current round; a run without rounds has counted none
             self.rounds = max(self.rounds, self.made // self.workers)
             self.clocks = [self.rounds] * self.workers

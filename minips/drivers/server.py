@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
@@ -28,7 +28,7 @@ from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.run import Progress, Run, Watch, gather_run
-from minips.results.state import ServerState, check
+from minips.results.state import ServerState, checked
 from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -120,8 +120,7 @@ class Server(Closable):
         )
         if state is not None:
             with saved.restoring("The state for Server"):
-                check(ServerState, state, "the server")
-                protocol.restore(cast(ServerState, state))
+                protocol.restore(checked(ServerState, state, "the server"))
         self._attendance, self._present = protocol.attendance, protocol.attendance.present
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin

@@ -37,8 +37,7 @@ no more than ``SAMPLE_BYTES`` bytes. The exchange's error is computed from them 
 class Replica:
     """A `Shard` that holds all the parameters and receives one push per step, the mean of all the workers' gradients.
 
-    ``trace`` records its steps. The shard pauses every ``every`` steps. ``inner`` makes local steps, if the config has
-    any.
+    ``trace`` records its steps. The shard pauses every ``every`` steps. With local steps, ``inner`` makes them.
     """
 
     def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace, every: int | None = None) -> None:

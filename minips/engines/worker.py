@@ -96,9 +96,7 @@ def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerP
 
 
 def worker_state(config: Config, links: list[LinkState], seen: Seen | None, inner: Any = None) -> WorkerState:
-    """Return a worker's part of a run's state, without the parameters that it has ``seen`` if a pull returns them
-    again. The state of local steps is stored with the link to the first server.
-    """
+    """Return a worker's part of a run's state, from its links' states and, with local steps, its `Inner`."""
     pulled_again = not config.overlap and config.pull.lossless
     if inner:
         links = [{**links[0], "inner": inner.state()}, *links[1:]]

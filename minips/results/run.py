@@ -21,7 +21,7 @@ from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
-from minips.results.state import RunState, ServerState, check, state_of
+from minips.results.state import RunState, ServerState, checked, state_of
 from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
@@ -228,11 +228,8 @@ class Run:
         """Join this run and the run ``before`` it, which it resumed, into one run."""
         began, config = before.seconds, self.config
         remembers = config.local or not (config.push.lossless and config.pull.lossless)
-        restarted = [
-            worker
-            for worker, kept in enumerate(before.state["workers"] if before.state else ())
-            if remembers and not kept and before.updates
-        ]
+        workers = before.state["workers"] if before.state and remembers and before.updates else ()
+        restarted = [worker for worker, kept in enumerate(workers) if not kept]
         notes = [f"worker {worker} has no saved state: its memories begin anew" for worker in restarted]
         rows = {run.origin["rows"] for run in (before, self) if run.origin and run.origin["rows"]}
         notes += ["its rows differ from those of the run that it resumed"] if len(rows) > 1 else []
@@ -400,8 +397,7 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
         raise ValueError(f"A run that has diverged cannot resume: {before.diverged}")
     if differing := [*_differing(before, config, origin)]:
         raise ValueError(" ".join(differing))
-    check(RunState, before.state, "the run")
-    return before.params, before.state
+    return before.params, checked(RunState, before.state, "the run")
 
 
 def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:

@@ -7,17 +7,14 @@ the servers are None.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
-
-Kept = dict[str, Any]
-"""What a stage keeps, under keys of its own."""
+from typing import Any, NotRequired, TypedDict, get_args, get_type_hints, is_typeddict
 
 
 class CodecState(TypedDict):
     """One end of a codec (`Encoder`, `Decoder`)."""
 
-    memory: dict[str, Kept]  # for each tensor
-    draws: NotRequired[Kept]  # an encoder's random generator
+    memory: dict[str, dict[str, Any]]  # for each tensor
+    draws: NotRequired[dict[str, Any]]  # an encoder's random generator
 
 
 class LinkState(TypedDict):
@@ -26,7 +23,7 @@ class LinkState(TypedDict):
     encoder: CodecState
     decoder: CodecState
     version: NotRequired[int]  # at the worker: of the parameters pulled last
-    inner: NotRequired[dict[int, Kept]]  # at the worker, of the first server: local steps (`Inner`)
+    inner: NotRequired[dict[int, dict[str, Any]]]  # at the worker, of the first server: local steps (`Inner`)
 
 
 class ShardState(TypedDict):
@@ -38,9 +35,9 @@ class ShardState(TypedDict):
     made: NotRequired[int]  # equal to ``applied`` in earlier files, which lack it
     clocks: list[int]
     recent_losses: list[float]
-    policy_state: Kept
+    policy_state: dict[str, Any]
     held: NotRequired[list[Any]]  # pushes that wait, each with the fields of `Contribution`; earlier files lack it
-    optimizer: list[Kept]  # for each block of the parameters
+    optimizer: list[dict[str, Any]]  # for each block of the parameters
 
 
 class LeftState(TypedDict):
@@ -65,7 +62,7 @@ class WorkerState(TypedDict):
     links: NotRequired[list[LinkState]]  # to each server
     hops: NotRequired[dict[str, list[Any]]]  # of an all-reduce (`AllReduceState`)
     seen: list[Any] | None  # the fields of `Seen`, unless the worker gets the same parameters again
-    inner: NotRequired[dict[int, Kept]]  # with an all-reduce: local steps (`Inner`)
+    inner: NotRequired[dict[int, dict[str, Any]]]  # with an all-reduce: local steps (`Inner`)
     replica: NotRequired[ShardState]  # with an all-reduce
 
 
@@ -77,18 +74,17 @@ class RunState(TypedDict):
     index: NotRequired[int]  # of the only server, if the run is that of one of several
 
 
-def check(kind: Any, value: Any, where: str) -> None:
-    """ValueError, with the place, if this value, a part of this ``kind`` or a list of such parts, lacks a key."""
-    if not is_typeddict(kind):
-        for item in value if get_origin(kind) is list else get_args(kind) and [value]:
-            if item is not None:
-                check(get_args(kind)[0], item, where)
-        return
-    for key, inner in get_type_hints(kind).items():
+def checked(kind: Any, value: Any, where: str) -> Any:
+    """Return this value, a part of this ``kind`` or parts in a list. ValueError, with the place, if one lacks a key."""
+    for key, inner in get_type_hints(kind).items() if is_typeddict(kind) else ():
         if isinstance(value, Mapping) and key in value:
-            check(inner, value[key], f"{where}/{key}")
+            checked(inner, value[key], f"{where}/{key}")
         elif key in kind.__required_keys__:
             raise ValueError(f"This is not from a saved run: {where} lacks {key!r}.")
+    for inner in () if is_typeddict(kind) or value is None else get_args(kind)[:1]:
+        for item in value if isinstance(value, list) else [value]:
+            checked(inner, item, where)
+    return value
 
 
 def state_of(servers: list[ServerState], workers: Sequence[WorkerState | None]) -> RunState:

@@ -47,9 +47,8 @@ class Team:
         """Return the results at the run's end."""
         simulation, workers = self.simulation, self.workers
         reports = [worker.replica.report() for worker in workers]
-        shard = reports[0]["shard"]
         states = [worker.replica.state(worker.reduction, worker.seen) for worker in workers]
-        digests = [report["digest"] for report in reports]
+        digests, shard = [report["digest"] for report in reports], reports[0]["shard"]
         check_replicas(digests)
         simulation.report(self.applied, self.updates, self.losses, last=True)
         return Run(
