@@ -28,6 +28,7 @@ from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_declared, check_shape, check_stages, compress, decompress, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
 from minips.core.plan import Plan
+from minips.results.state import CodecState
 from minips.results.trace import DECODE, ENCODE, UNTIMED, Moments, Names, Trace
 from minips.stage import DEFAULTS, Array, Buffer, Frames, StageField, Tensors, Value, default_stage, option
 from minips.stages.compressors import Compressor, NoCompression
@@ -123,11 +124,11 @@ class _End:
         """Set the memories back to the mark."""
         self._states = defaultdict(dict, {name: {**state} for name, state in mark.items()})
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> CodecState:
         """The state for a saved run, for `restore`."""
-        return {"memory": self.mark()}
+        return CodecState(memory=self.mark())
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: CodecState) -> None:
         """Resume from the state of a saved run."""
         self.go_back(state["memory"])
 
@@ -173,10 +174,10 @@ class Encoder(_End):
         moments = began, began + self._compensating, quantized, serialized, now()
         return [self._envelope, *frames], self._spans, moments
 
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "draws": self.rng.bit_generator.state}
+    def state(self) -> CodecState:
+        return CodecState(memory=self.mark(), draws=dict(self.rng.bit_generator.state))
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: CodecState) -> None:
         super().restore(state)
         self.rng.bit_generator.state = state["draws"]
 

@@ -7,13 +7,14 @@ each server. A tensor within one range keeps its shape; a tensor that is cut is 
 import math
 import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from minips.core.rows import Rows, TablePart, put
 from minips.intake import as_array
+from minips.results.state import LeftState, WorkerState
 from minips.stage import Array, Tensors
 from minips.stages.serializers.base import dtype_name
 from minips.words import check_name
@@ -115,19 +116,19 @@ def cut(tensors: Tensors, layout: Layouts) -> Tensors:
     return {name: part.cut(tensors[name]) for name, part in layout.items()}
 
 
-def cut_state(state: Mapping[str, Any], index: int, layout: Layouts) -> dict[str, Any]:
-    """One server's part of a worker's state: encoder and decoder (``link``), and its pieces of the arrays in `Seen`."""
-    seen = state["seen"] and [cut(part, layout) if isinstance(part, dict) else part for part in state["seen"]]
-    return {"link": state["links"][index], "seen": seen}
+def cut_state(state: WorkerState, index: int, layout: Layouts | None) -> LeftState:
+    """One server's part of a worker's state. Without a ``layout``, the state is that of one server alone."""
+    seen = state["seen"] and [cut(x, layout) if layout and isinstance(x, dict) else x for x in state["seen"]]
+    return LeftState(link=state["links"][index], seen=seen)
 
 
-def join_state(parts: Sequence[Mapping[str, Any]], layouts: Sequence[Layouts]) -> dict[str, Any]:
-    """Join the parts of all the servers into a worker's state."""
+def join_state(parts: Sequence[LeftState], layouts: Sequence[Layouts] | None) -> WorkerState:
+    """Join the parts of all the servers into a worker's state. Without ``layouts``, that of one server alone."""
     seen = [
-        join([*pieces], layouts) if isinstance(pieces[0], dict) else pieces[0]
+        join([*pieces], layouts) if layouts and isinstance(pieces[0], dict) else pieces[0]
         for pieces in zip(*(part["seen"] or () for part in parts), strict=True)
     ]
-    return {"links": [part["link"] for part in parts], "seen": seen or None}
+    return WorkerState(links=[part["link"] for part in parts], seen=seen or None)
 
 
 def join(pieces: list[Tensors], layouts: Sequence[Layouts], rows: Mapping[str, Sequence[int]] | None = None) -> Tensors:

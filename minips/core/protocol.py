@@ -37,6 +37,7 @@ from minips.core.shard import Outcome, Shard, check_gradients
 from minips.core.states import MemberState, Resumption
 from minips.core.tables import Wanted, add_row_numbers, decode_rows, layout_of, rows_at, select_tensors, tables_of
 from minips.results import saved
+from minips.results.state import LeftState, LinkState, ServerState, checked
 from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors, default_stage
@@ -113,14 +114,14 @@ class ServerRecord:
         while self._marks and self._marks[0][0] < clock and not self._over:
             self._marks.popleft()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> LinkState:
         """The codec's state for a saved run, as it was before any push that the server has not taken: for `restore`."""
         encoder = self.encoder.state()
         if self._marks:
             encoder["memory"] = self._marks[0][1]
-        return {"encoder": encoder, "decoder": self.decoder.state(), "version": self.version}
+        return LinkState(encoder=encoder, decoder=self.decoder.state(), version=self.version)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: LinkState) -> None:
         """Resume from the state of a saved run, at the clock in the server's answer to hello."""
         self.encoder.restore(state["encoder"])
         self.decoder.restore(state["decoder"])
@@ -323,15 +324,15 @@ class WorkerRecord:
         self._rng = seeds.pull(config.seed, worker, index)
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace, worker)
         self.pushing, self.queued = False, 0
-        self.kept: Mapping[str, Any] | None = None
+        self.kept: LeftState | None = None
         """The state that the worker left with its goodbye, until the worker resumes."""
         self.resumption = Resumption.FRESH
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> LinkState:
         """The codec's state for a saved run, for `restore`."""
-        return {"decoder": self.decoder.state(), "encoder": self.encoder.state()}
+        return LinkState(decoder=self.decoder.state(), encoder=self.encoder.state())
 
-    def restore(self, state: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> None:
+    def restore(self, state: LinkState, kept: LeftState | None = None) -> None:
         """Resume from the state of a saved run. The worker resumes too, so its first hello changes nothing. ``kept`` is
         the worker's part, which the worker fetches, unless its engine provides it.
         """
@@ -425,23 +426,21 @@ class ServerProtocol:
         self._encoding, self.encodings = False, 0
         """``_encoding``: true while a session encodes a shared answer. ``encodings``: the number encoded so far."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ServerState:
         """The server's state for a saved run, without the parameters. See `restore`."""
-        records = [record.state() for record in self.records]
-        return {"shard": self.shard.state(), "links": records, "encoder": self._encoder.state()}
+        links: list[LinkState | None] = [record.state() for record in self.records]
+        return ServerState(shard=self.shard.state(), links=links, encoder=self._encoder.state())
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Resume from the state of a saved run, in which a lost worker's record is None. ``left`` in the state holds
-        the workers' parts, unless an engine provides them.
-        """
+    def restore(self, state: ServerState) -> None:
+        """Resume from the state of a saved run."""
         self.shard.restore(state["shard"])
         self._applied, self._version = self.shard.applied, self.shard.version
         self.membership = self._new_membership()
         self._encoder.restore(state["encoder"])
         left = state.get("left") or [None] * len(self.records)
-        for record, codecs, part in zip(self.records, state["links"], left, strict=True):
-            if codecs is not None:
-                record.restore(codecs, part)
+        for record, link, part in zip(self.records, state["links"], left, strict=True):
+            if link is not None:
+                record.restore(link, part)
 
     def answer(self, frames: Parcel, connection: ClientConnection, received_at: float) -> Session[Parcel]:
         """Answer one request from this connection as PROTOCOL.md describes. Returns the answer."""
@@ -711,12 +710,13 @@ class ServerProtocol:
     def _plain(self, message: Message) -> Parcel:
         return encode_plainly(message, self.config.pull)
 
-    def _read_part(self, packet: Any) -> Mapping[str, Any]:
+    def _read_part(self, packet: Any) -> LeftState:
         """The part of the state that a worker leaves with its goodbye. ValueError if it could not resume from it."""
         words = "The state that this worker leaves"
         check_plain(packet)
-        part = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
+        values = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
         try:
+            part: LeftState = checked(LeftState, values, "it")
             ServerRecord(self.config, 0, 0, UNTIMED).restore(part["link"])
             params, _, arrived = part["seen"] or ({}, (), None)
             for tensors in filter(None, (params, arrived)):

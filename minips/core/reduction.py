@@ -80,7 +80,7 @@ class AllReduceState:
         self._values = [cut(gradients, layout) for layout in self._layouts]
         self._complete, self._came = {}, defaultdict(list)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, list[Any]]:
         """The memories and the random draws for a saved run, for `restore`."""
         encoders = [[*where, encoder.state()] for where, encoder in self._encoders.items()]
         decoders = [[*where, decoder.state()] for where, decoder in self._decoders.items()]

@@ -20,7 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from math import inf, isfinite
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from minips.core.parameters import Parameters
 from minips.core.partition import native
 from minips.core.rows import TableParameters
 from minips.core.states import RunState
+from minips.results.state import ShardState
 from minips.stage import ONE_THREAD, Array, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
@@ -44,7 +45,7 @@ OUTSTANDING = 64
 """The number of late pushes that the shard remembers for each worker, so that a repetition gets the same outcome."""
 
 _PAUSED, _STUCK, _FAILED = RunState.PAUSED, RunState.STUCK, RunState.FAILED  # read at each push
-_STATE = ("version", "rounds", "applied", "made", "clocks", "recent_losses", "policy_state")
+_STATE = [name for name in ShardState.__annotations__ if name not in ("held", "optimizer")]  # attributes of these names
 
 
 class Grant(NamedTuple):
@@ -158,20 +159,20 @@ class Shard:
         """The current parameters, read-only. Updates write to other arrays."""
         return self.parameters.lend()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ShardState:
         """The state for a saved run, without the parameters; see `restore`. It contains the pushes that wait for their
         round, but none that arrived after the end.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
         kept = {name: getattr(self, name) for name in _STATE}
         held = [tuple(contribution) for contribution in self._held.values()]
-        return {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states}
+        return cast(ShardState, {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states})
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: ShardState) -> None:
         """Resume from the state of a saved run. ValueError if the optimizer's state has other blocks."""
-        state = {"made": state["applied"], **state}  # earlier files lack it
+        kept: Any = {"made": state["applied"], **state}  # earlier files lack it
         for name in _STATE:
-            setattr(self, name, copy.deepcopy(state[name]))
+            setattr(self, name, copy.deepcopy(kept[name]))
         if self.quorum is not None:  # workers begin at the current round; a run without rounds has counted none
             self.rounds = max(self.rounds, self.made // self.workers)
             self.clocks = [self.rounds] * self.workers

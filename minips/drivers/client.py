@@ -27,6 +27,7 @@ from minips.core.tables import Gradients, Wanted, check_rows, wanted_rows
 from minips.drivers.reconnecting import Reconnecting
 from minips.intake import as_number
 from minips.results import saved
+from minips.results.state import LinkState, WorkerState
 from minips.results.trace import ANSWER, Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.compressors.base import BombError
@@ -190,7 +191,7 @@ class Client(Closable):
         counts = {"bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received}
         return {**counts, "trace": self.trace, "links": codecs}
 
-    def resume(self) -> dict[str, Any] | None:
+    def resume(self) -> WorkerState | None:
         """Fetch the state that this worker left in the run that the servers resume; call it before any push or pull.
         Restores the worker's codecs. Returns the state, or None if it left none or the servers do not know this
         message.
@@ -203,7 +204,7 @@ class Client(Closable):
             return None
         self._leaves = all(answer.header["leave"] for answer in answers)
         self.resumed_at = int(answers[0].header["applied"])
-        parts = []
+        parts: list[Any] = []
         for server, answer in zip(self._servers, answers, strict=True):
             if answer.tensors:
                 parts.append(saved.from_arrays(answer.tensors, "The state that this worker left"))
@@ -211,13 +212,13 @@ class Client(Closable):
         whole = len(parts) == len(answers)
         return join_state(parts, [server.layout for server in self._servers]) if whole else None
 
-    def restore(self, codecs: Sequence[Mapping[str, Any]]) -> None:
-        """Resume from a saved run's codecs, one for each server; the servers resume, too. ValueError for others."""
+    def restore(self, links: Sequence[LinkState]) -> None:
+        """Resume from a saved run's links, one for each server; the servers resume, too. ValueError for others."""
         with saved.restoring("What Client.restore got"):
-            for server, state in zip(self._servers, codecs, strict=True):
-                server.restore(state)
+            for server, link in zip(self._servers, links, strict=True):
+                server.restore(link)
 
-    def close(self, *, diverged: str = "", failed: str = "", state: Mapping[str, Any] | None = None) -> None:
+    def close(self, *, diverged: str = "", failed: str = "", state: WorkerState | None = None) -> None:
         """Say goodbye and close the connections. A reason as ``diverged`` ends the run; a reason as ``failed`` goes to
         the run's events. ``state`` is the worker's part of a saved run, for servers that keep it.
         """

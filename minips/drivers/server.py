@@ -28,6 +28,7 @@ from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.run import Progress, Run, Watch, gather_run
+from minips.results.state import ServerState, checked
 from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -119,7 +120,7 @@ class Server(Closable):
         )
         if state is not None:
             with saved.restoring("The state for Server"):
-                protocol.restore(state)
+                protocol.restore(checked(ServerState, state, "the server"))
         self._membership, self._members = protocol.membership, protocol.membership.members
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin

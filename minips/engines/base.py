@@ -6,7 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 from minips.core.config import Config
 from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
-from minips.results.run import Run, State, Stop, Watch
+from minips.results.run import Run, Stop, Watch
+from minips.results.state import SavedState
 from minips.stage import Stage, Tensors, names, stage_class
 
 REACHES = ("process", "machine", "network")
@@ -26,7 +27,7 @@ class TrainingJob(NamedTuple):
     """Returns True to end the run early."""
     evaluation: Evaluation | None
     """Called when the run pauses."""
-    state: State | None
+    state: SavedState | None
     """A saved run's state, for the same numbers of workers and servers; its updates count too. None for a fresh run."""
 
 

@@ -13,6 +13,7 @@ from minips.core.message import NonFiniteError, check_finite
 from minips.core.shard import check_gradients
 from minips.engines.worker import compute
 from minips.problems import Problem
+from minips.results.state import WorkerState
 from minips.stage import Tensors
 
 
@@ -26,9 +27,10 @@ class Inner:
         """
 
     @classmethod
-    def of(cls, state: Mapping[str, Any] | None) -> Self:
+    def of(cls, state: WorkerState | None) -> Self:
         """Build the inner optimizer of a worker that has this ``state`` in a saved run."""
-        return cls({**(state or {}), **((state or {}).get("links") or [{}])[0]}.get("inner"))
+        first: Any = state and state.get("links", [state])[0]
+        return cls(first and first.get("inner"))
 
     def state(self) -> dict[int, Any]:
         """Return the state for a saved run."""

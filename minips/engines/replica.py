@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 from typing import Any
@@ -22,6 +22,7 @@ from minips.engines.inner import Inner
 from minips.engines.worker import at_step, before_updates, compute, has_moved
 from minips.problems import Problem
 from minips.results.run import Rows
+from minips.results.state import WorkerState
 from minips.results.trace import UPDATE, Trace
 from minips.stage import Tensors
 from minips.stages.aggregators import Contribution
@@ -36,25 +37,14 @@ no more than ``SAMPLE_BYTES`` bytes. The exchange's error is computed from them 
 class Replica:
     """A `Shard` that holds all the parameters and receives one push per step, the mean of all the workers' gradients.
 
-    ``trace`` records its steps. The shard pauses every ``every`` steps. ``state`` is the worker's state in a saved run.
-    ``inner`` makes local steps, if the config has any.
+    ``trace`` records its steps. The shard pauses every ``every`` steps. With local steps, ``inner`` makes them.
     """
 
-    def __init__(
-        self,
-        params: Tensors,
-        config: Config,
-        rank: int,
-        trace: Trace,
-        every: int | None = None,
-        state: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, params: Tensors, config: Config, rank: int, trace: Trace, every: int | None = None) -> None:
         self._trace = trace
         self.shard = Shard.of(config, params, workers=1, now=time.monotonic, every=math.inf if every is None else every)
-        if state:
-            self.shard.restore(state["replica"])
-        self.inner = Inner.of(state) if config.local else None
-        self._each = config.local_steps
+        self.inner = Inner() if config.local else None
+        self._each, self._overlap = config.local_steps, config.overlap
         self.losses: Rows = []
         self.changed_at = time.monotonic()
         self.rank = rank
@@ -103,9 +93,17 @@ class Replica:
         self.changed_at = time.monotonic()
         self.losses.append((self.changed_at, self.shard.version * self._each, contribution.loss))
 
-    def kept(self) -> dict[str, Any]:
-        """Return the part of the worker's state that only this replica holds."""
-        return {"inner": self.inner.state()} if self.inner else {}
+    def state(self, reduction: AllReduceState, seen: tuple[Tensors, int] | None) -> WorkerState:
+        """Return this rank's part of a run's state, but for its shard, which is the same at all ranks."""
+        kept = WorkerState(hops=reduction.state(), seen=[*seen] if seen and self._overlap else None)
+        return {**kept, "inner": self.inner.state()} if self.inner else kept
+
+    def restore(self, state: WorkerState, reduction: AllReduceState) -> tuple[Tensors, int] | None:
+        """Let the rank resume from its part of a run's state. Return what `train_allreduce` takes as ``seen``."""
+        self.shard.restore(state["replica"])
+        reduction.restore(state["hops"])
+        self.inner = self.inner and Inner.of(state)
+        return (state["seen"][0], state["seen"][1]) if state["seen"] else None
 
     def report(self) -> dict[str, Any]:
         """Return the replica's part of a run's report: the parameters only at rank 0, their digest at every rank."""

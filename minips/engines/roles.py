@@ -140,8 +140,7 @@ def run_allreduce_worker(
     The worker stays reachable until then, so that no rank finds it gone in the middle of a hop. If another rank is
     gone, the worker sends ``alone``, and the supervisor finds the cause.
     """
-    rows_sent, state = 0, state or {}
-    seen = state.get("seen") and tuple(state["seen"])
+    rows_sent = 0
     resumed, decision = threading.Event(), [False]
 
     def report_progress() -> None:
@@ -166,9 +165,8 @@ def run_allreduce_worker(
 
     with Peer(config, worker, params, token, address) as peer:
         computing = Trace(peer.trace.who)
-        replica = Replica(params, config, worker, peer.trace, every, state)
-        if state:
-            peer.reduction.restore(state["hops"])
+        replica = Replica(params, config, worker, peer.trace, every)
+        seen = replica.restore(state, peer.reduction) if state else None
         control.send("ready", peer.address)
         word, addresses = control.wait("connect", "halt")
         try:
@@ -188,7 +186,7 @@ def run_allreduce_worker(
             control.send("alone", str(error))
         control.wait()
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
-    state = {"hops": peer.reduction.state(), "seen": [*seen] if seen and config.overlap else None, **replica.kept()}
+    state = replica.state(peer.reduction, seen)
     return {**replica.report(), **counts, "trace": peer.trace + computing, "state": state}
 
 

@@ -24,6 +24,7 @@ from minips.drivers.client import Client
 from minips.halves import as_dtype, widen
 from minips.intake import as_array, as_number
 from minips.problems import Problem
+from minips.results.state import LinkState, WorkerState
 from minips.stage import Array, Tensors
 from minips.stages.shards import Contiguous
 
@@ -94,14 +95,12 @@ def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerP
     return cast(WorkerProtocol, TableWorker(worker, rows_at, config.overlap))
 
 
-def worker_state(config: Config, links: list[Any], seen: Any, inner: Any = None) -> dict[str, Any]:
-    """Return a worker's part of a run's state, without the parameters that it has ``seen`` if a pull returns them
-    again. The state of local steps is stored with the link to the first server.
-    """
+def worker_state(config: Config, links: list[LinkState], seen: Seen | None, inner: Any = None) -> WorkerState:
+    """Return a worker's part of a run's state, from its links' states and, with local steps, its `Inner`."""
     pulled_again = not config.overlap and config.pull.lossless
     if inner:
         links = [{**links[0], "inner": inner.state()}, *links[1:]]
-    return {"links": links, "seen": None if pulled_again or seen is None else [*seen]}
+    return WorkerState(links=links, seen=None if pulled_again or seen is None else [*seen])
 
 
 def at_step(clock: int, worker: int, error: NonFiniteError) -> str:

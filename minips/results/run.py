@@ -21,6 +21,7 @@ from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
+from minips.results.state import SavedState, ServerState, checked, state_of
 from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
@@ -51,32 +52,6 @@ class Progress(NamedTuple):
 
 Watch = Callable[[Progress], None]
 Stop = Callable[[], bool]
-
-
-State = dict[str, Any]
-"""The state from which a run can resume: ``servers`` and ``workers`` list each party's state as plain values and
-arrays, with None for a lost worker. If the run is that of only one of several servers, ``index`` is its number."""
-
-
-def state_of(servers: list[Any], workers: list[Any]) -> State:
-    """A run's state, made from its parties' states. A lost worker begins anew, so the servers forget its state.
-
-    The servers also forget a waiting push that reached another server only after that server had ended. Its worker
-    pushes again; otherwise two workers could each wait at one server for the other's push.
-    """
-    shards = [server["shard"] for server in servers]
-    waiting = [{(worker, clock) for worker, clock, *_ in shard["held"]} for shard in shards]
-
-    def everywhere(worker: int, clock: int, *_: Any) -> bool:
-        return all(
-            (worker, clock) in held or clock < shard["rounds"] for shard, held in zip(shards, waiting, strict=True)
-        )
-
-    for shard in shards:
-        shard["held"] = [push for push in shard["held"] if everywhere(*push)]
-    for server in servers:
-        server["links"] = [codec if worker else None for codec, worker in zip(server["links"], workers, strict=True)]
-    return {"servers": servers, "workers": workers}
 
 
 @dataclass(repr=False)
@@ -130,7 +105,7 @@ class Run:
     """With an all-reduce, the SHA-256 of each worker's final parameters. They are equal, or the run fails."""
     problem: Problem | None = None
     """The trained problem. In a loaded run: the argument ``problem`` of `load`, or the problem made without rows."""
-    state: State | None = field(default=None, repr=False)
+    state: SavedState | None = field(default=None, repr=False)
     """Optimizer state, clocks, random generators, and the memories of all codecs, for ``train(…, resume=…)``."""
     origin: Origin | None = field(default=None, repr=False)
     """A description of the problem, for `save`: class, labels, parameters, SHA-256 of rows, attributes to predict."""
@@ -253,11 +228,8 @@ class Run:
         """Join this run and the run ``before`` it, which it resumed, into one run."""
         began, config = before.seconds, self.config
         remembers = config.local or not (config.push.lossless and config.pull.lossless)
-        restarted = [
-            worker
-            for worker, kept in enumerate((before.state or {}).get("workers", ()))
-            if remembers and not kept and before.updates
-        ]
+        workers = before.state["workers"] if before.state and remembers and before.updates else ()
+        restarted = [worker for worker, kept in enumerate(workers) if not kept]
         notes = [f"worker {worker} has no saved state: its memories begin anew" for worker in restarted]
         rows = {run.origin["rows"] for run in (before, self) if run.origin and run.origin["rows"]}
         notes += ["its rows differ from those of the run that it resumed"] if len(rows) > 1 else []
@@ -345,18 +317,13 @@ def gather_run(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
     """
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
-    left = [all(parts) and list(parts) for parts in zip(*(report["left"] for report in reports), strict=True)]
-    if len(reports) == config.servers:
-        workers = [join_state(parts, layouts) if parts else None for parts in left]
-        state = state_of([report["state"] for report in reports], workers)
-    else:
-        workers = [{"links": [parts[0]["link"]], "seen": parts[0]["seen"]} if parts else None for parts in left]
-        state = {**state_of([first["state"]], workers), "index": first["index"]}
+    alone = len(reports) < config.servers
+    left = zip(*(report["left"] for report in reports), strict=True)
+    workers = [join_state(parts, None if alone else layouts) if all(parts) else None for parts in left]
+    state = state_of([report["state"] for report in reports], workers)
     return Run(
         config=config,
-        params=join([report["params"] for report in reports], layouts)
-        if len(reports) == config.servers
-        else first["params"],
+        params=first["params"] if alone else join([report["params"] for report in reports], layouts),
         losses=[(at - began, step, loss) for at, step, loss in first["losses"]],
         seconds=max(max(report["changed_at"] for report in reports) - began, 0.0),
         updates=first["applied"],
@@ -373,21 +340,20 @@ def gather_run(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
             for at, text in report["events"]
         ),
         server_rows=[rows for report in reports if (rows := report["rows"]) is not None],
-        state=state,
+        state={**state, "index": first["index"]} if alone else state,
         stopped=any(report["stopped"] for report in reports),
         diverged=next((report["diverged"] for report in reports if report["diverged"]), None),
     )
 
 
-def server_state(state: State, index: int, layout: Layouts) -> dict[str, Any]:
+def server_state(state: SavedState, index: int, layout: Layouts) -> ServerState:
     """One server's state, with its workers' state there. Raises ValueError if the run is that of another server."""
-    kept, alone = state["servers"], state.get("index")
+    alone = state.get("index")
     if alone not in (None, index):
         raise ValueError(f"The run is only that of server {alone}: resume server {alone} from it, not server {index}.")
-    if alone is None:
-        return {**kept[index], "left": [worker and cut_state(worker, index, layout) for worker in state["workers"]]}
-    left = [worker and {"link": worker["links"][0], "seen": worker["seen"]} for worker in state["workers"]]
-    return {**kept[0], "left": left}
+    place, whole = (index, layout) if alone is None else (0, None)
+    left = [worker and cut_state(worker, place, whole) for worker in state["workers"]]
+    return {**state["servers"][place], "left": left}
 
 
 _FITTING = ("workers", "servers", "placement", "exchange", "optimizer.name", "push.memory.name", "pull.memory.name")
@@ -419,7 +385,7 @@ def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
         yield message_of(error)
 
 
-def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, State]:
+def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensors, SavedState]:
     """The parameters and the state of ``before``, to resume with this ``config`` and parameters of this ``origin``.
     Raises ValueError if these are not compatible.
     """
@@ -431,7 +397,7 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
         raise ValueError(f"A run that has diverged cannot resume: {before.diverged}")
     if differing := [*_differing(before, config, origin)]:
         raise ValueError(" ".join(differing))
-    return before.params, before.state
+    return before.params, checked(SavedState, before.state, "the run")
 
 
 def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:

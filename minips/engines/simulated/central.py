@@ -23,7 +23,8 @@ from minips.engines.simulated.simulation import SimNode, Simulation, Trainer
 from minips.engines.worker import at_step, before_updates, by_rows, compute, has_moved, worker_state
 from minips.machines.calibration import update_lines
 from minips.machines.fit import Line
-from minips.results.run import Run, State, state_of
+from minips.results.run import Run
+from minips.results.state import ServerState, WorkerState, state_of
 from minips.results.status import expected
 from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
@@ -52,7 +53,7 @@ class ServerTeam:
         for worker in workers if not simulation.failure else ():
             if not worker.gone and servers[0].protocol.membership.members[worker.rank].connections:
                 worker.at_once(worker.protocol.ask_all("bye"))
-        shard, losses = servers[0].shard, servers[0].losses
+        shard, losses, states = servers[0].shard, servers[0].losses, [worker.state() for worker in workers]
         simulation.report(shard.applied, expected(shard) or 0, losses, last=True)
         return Run(
             config=simulation.config,
@@ -62,7 +63,7 @@ class ServerTeam:
             updates=shard.applied,
             missing=shard.missing,
             late=shard.late,
-            state=None if simulation.failure else self._state(),
+            state=None if simulation.failure else state_of([one.protocol.state() for one in servers], states),
             stopped=simulation.ended or not all(server.shard.done for server in servers),
             diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
             bytes_sent=sum(worker.bytes_sent for worker in workers),
@@ -72,11 +73,6 @@ class ServerTeam:
             trace=simulation.trace,
             server_rows=[n for server in servers if (n := rows_pushed(server.shard)) is not None],
             events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.protocol.events),
-        )
-
-    def _state(self) -> State:
-        return state_of(
-            [server.protocol.state() for server in self.servers], [worker.state() for worker in self.workers]
         )
 
 
@@ -102,7 +98,7 @@ class SimServer(SimNode):
         self._state: tuple[Any, ...] = ()
         self._watching = False
 
-    def begin(self, state: Any) -> None:
+    def begin(self, state: ServerState | None) -> None:
         """Begin, from the ``state`` of a saved run if one is given."""
         if state:
             self.protocol.restore(state)
@@ -226,15 +222,15 @@ class SimWorker(ServedNode, Trainer):
         self.gone = False
         """True if the worker's loop ended before the run: the worker has left or fallen silent."""
 
-    def begin(self, state: Any) -> None:
+    def begin(self, state: WorkerState | None) -> None:
         """Restore the ``state`` of a saved run, if one is given. Called after hello."""
         if state:
-            for record, kept in zip(self._records, state["links"], strict=True):
-                record.restore(kept)
-            self._seen = state["seen"] and Seen(*state["seen"])
+            for record, link in zip(self._records, state["links"], strict=True):
+                record.restore(link)
+            self._seen = Seen(*state["seen"]) if state["seen"] else None
             self._inner = self._inner and Inner.of(state)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> WorkerState:
         """Return the worker's part of the run's state."""
         return worker_state(self.config, [record.state() for record in self._records], self._seen, self._inner)
 

@@ -4,8 +4,8 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 from minips.core.loop import Compute, train_together
 from minips.core.reduction import AllReduceState
@@ -16,7 +16,8 @@ from minips.engines.replica import Replica, check_replicas, contribute, requanti
 from minips.engines.simulated.simulation import Simulation, Trainer
 from minips.machines.calibration import rank_lines
 from minips.machines.fit import Line
-from minips.results.run import Rows, Run, state_of
+from minips.results.run import Rows, Run
+from minips.results.state import WorkerState, state_of
 from minips.results.trace import UNTIMED
 from minips.stage import Frames
 from minips.stages.aggregators import Contribution
@@ -31,7 +32,7 @@ class Team:
 
     def __init__(self, simulation: Simulation) -> None:
         job, count = simulation.job, simulation.config.workers
-        kept = job.state["workers"] if job.state else [{}] * count
+        kept = job.state["workers"] if job.state else [None] * count
         self.simulation, self.changed_at = simulation, 0.0
         self.losses: Rows = []
         self.workers = [SimRank(self, rank, kept[rank]) for rank in range(count)]
@@ -46,8 +47,8 @@ class Team:
         """Return the results at the run's end."""
         simulation, workers = self.simulation, self.workers
         reports = [worker.replica.report() for worker in workers]
-        states = [{**worker.state(), "replica": reports[0]["shard"]} for worker in workers]
-        digests = [report["digest"] for report in reports]
+        states = [worker.replica.state(worker.reduction, worker.seen) for worker in workers]
+        digests, shard = [report["digest"] for report in reports], reports[0]["shard"]
         check_replicas(digests)
         simulation.report(self.applied, self.updates, self.losses, last=True)
         return Run(
@@ -56,7 +57,7 @@ class Team:
             seconds=self.changed_at,
             losses=self.losses,
             updates=self.applied,
-            state=None if simulation.failure else state_of([], states),
+            state=None if simulation.failure else state_of([], [{**kept, "replica": shard} for kept in states]),
             stopped=simulation.diverged is None and reports[0]["applied"] < simulation.config.clocks,
             diverged=simulation.diverged,
             bytes_sent=sum(worker.bytes_sent for worker in workers),
@@ -92,39 +93,31 @@ class Team:
 class SimRank(Trainer):
     """A worker with its replica of the parameters, and a box for each hop's message."""
 
-    def __init__(self, team: Team, rank: int, state: Mapping[str, Any]) -> None:
+    def __init__(self, team: Team, rank: int, state: WorkerState | None) -> None:
         simulation, config, params = team.simulation, team.simulation.config, team.simulation.job.params
         calibration = simulation.engine.calibration
         rest = {"transfer": calibration.hop_rest.times(1 / 2)} if calibration else {}
         super().__init__(simulation, rank, {**rank_lines(calibration, config), **rest} if calibration else {})
         self._team = team
         self._idle = calibration.hop_idle if calibration else Line()
-        self._reduction = AllReduceState(config, rank, params, UNTIMED)
+        self.reduction = AllReduceState(config, rank, params, UNTIMED)
         self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
-        self.replica = Replica(params, config, rank, UNTIMED, simulation.every, state)
-        self._seen = state.get("seen")
-        if state:
-            self._reduction.restore(state["hops"])
-
-    def state(self) -> dict[str, Any]:
-        """Return the rank's part of the run's state, without the replica's part."""
-        seen = self._seen if self.config.overlap else None
-        return {"hops": self._reduction.state(), "seen": seen, **self.replica.kept()}
+        self.replica = Replica(params, config, rank, UNTIMED, simulation.every)
+        self.seen = self.replica.restore(state, self.reduction) if state else None
 
     def greet(self, workers: "Sequence[SimRank]") -> None:
         """Count the bytes of this worker's greetings to its targets. They take no time: the clock has not started."""
         nbytes = size(greeting_of(self.rank))
-        for rank in self._reduction.targets:
+        for rank in self.reduction.targets:
             self.bytes_sent += nbytes
             workers[rank].bytes_received += nbytes
 
     def train(self) -> Task[None]:
-        seen = tuple(self._seen) if self._seen and self.config.overlap else None
+        seen = self.seen if self.config.overlap else None
         clocks = range(self.replica.shard.version, self.config.clocks)
-        last = yield from self.carry_out_loop(
+        self.seen = yield from self.carry_out_loop(
             train_together(self.replica.copy, self._exchange, clocks, self.config.overlap, seen)
         )
-        self._seen = [*last]
 
     def compute(self, need: Compute) -> Task[tuple[Contribution, str]]:
         yield from self.compute_delay(need.clock)
@@ -135,7 +128,7 @@ class SimRank(Trainer):
 
     def _exchange(self, clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
         return self.replica.exchange(
-            self._reduction, *computed, self.simulation.halt, self._team.paused, self._team.stepped
+            self.reduction, *computed, self.simulation.halt, self._team.paused, self._team.stepped
         )
 
     def wait(self, wanted: Until, step: int) -> Task[None]:
