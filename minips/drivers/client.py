@@ -408,7 +408,7 @@ class _Call(CallFuture[Any]):
 
     def drive(self, deadline: float | None) -> None:
         while (source := self._source) is not None:
-            self.client._connections[source].channel.read(lambda source=source: self._source != source, deadline)
+            self.client._connections[source].channel.read(partial(self._has_used, source), deadline)
             if self._source == source:  # it is too late, or another thread reads here or reconnects
                 break
         if not self.completed():  # the next answer may arrive from a server that no thread reads
@@ -417,6 +417,10 @@ class _Call(CallFuture[Any]):
     def attend(self) -> None:
         for connection in self.client._connections:
             connection.channel.attend()
+
+    def _has_used(self, source: int) -> bool:
+        """Return True once the session has the answer that it needed from this server."""
+        return self._source != source
 
     def _advance(self, answer: Any, error: Exception | None) -> None:
         """Give the session an answer, and carry out the session until it needs an answer that has not arrived."""
