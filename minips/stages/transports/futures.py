@@ -4,6 +4,7 @@ Handing an answer from one thread to another takes longer than reading a small a
 call also reads its answer. If no thread waits, as after ``done`` or ``add_done_callback``, a background thread reads.
 """
 
+import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -12,6 +13,8 @@ from typing import Any, TypeVar
 from minips.stages.transports.patience import TICK_S
 
 T = TypeVar("T")
+_CREATING = threading.Lock()
+"""Held while a future's lock is created."""
 
 
 class CallFuture(Future[T]):
@@ -19,6 +22,40 @@ class CallFuture(Future[T]):
 
     Subclasses define two ways to that end: ``drive``, in the thread that waits, and ``attend``, in the background.
     """
+
+    def __init__(self) -> None:
+        self._state = "PENDING"
+        self._result: T | None = None
+        self._exception: BaseException | None = None
+        self._waiting: list[Any] = []
+        self._done_callbacks: list[Callable[[Any], object]] = []
+        self._lock: threading.Condition | None = None
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        """The lock of `Future`, for waits of other threads and for callbacks. Most calls never need it, and it would
+        take some 2 % of a small message's round trip. So it is created when it is first used.
+        """
+        if self._lock is None:
+            with _CREATING:
+                self._lock = self._lock or threading.Condition()
+        return self._lock
+
+    def set_result(self, result: T) -> None:
+        self._complete(result, None)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        self._complete(None, exception)
+
+    def _complete(self, result: T | None, error: BaseException | None) -> None:
+        self._result, self._exception = result, error
+        self._state = "FINISHED"
+        if self._lock is not None:  # a thread that creates it after this check finds the state
+            with self._lock:
+                for waiter in self._waiting:
+                    (waiter.add_result if error is None else waiter.add_exception)(self)
+                self._lock.notify_all()
+            self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def drive(self, deadline: float | None) -> None:
         """Read until it is completed, or ``deadline`` (``time.monotonic``) has passed. Return immediately if another
@@ -35,11 +72,15 @@ class CallFuture(Future[T]):
         return self._state == "FINISHED"  # it is never cancelled
 
     def result(self, timeout: float | None = None) -> T:
-        self._wait(timeout)
+        if self._state != "FINISHED":
+            self._wait(timeout)
+        if self._exception is None:
+            return self._result  # type: ignore[return-value]
         return super().result()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._wait(timeout)
+        if not self.completed():
+            self._wait(timeout)
         return super().exception()
 
     def _wait(self, timeout: float | None) -> None:
@@ -47,6 +88,8 @@ class CallFuture(Future[T]):
         deadline = None if timeout is None else time.monotonic() + max(timeout, 0.0)
         while not self.completed():
             self.drive(deadline)
+            if self.completed():
+                return
             left = TICK_S if deadline is None else min(max(deadline - time.monotonic(), 0.0), TICK_S)
             with self._condition:
                 if self._condition.wait_for(self.completed, left) or timeout is None or deadline is None:
