@@ -10,15 +10,15 @@ import pytest
 
 import minips as ps
 from minips.stages.transports.framing import pieces
-from minips.stages.transports.futures import Driven
-from minips.stages.transports.streams import StreamChannel
+from minips.stages.transports.futures import CallFuture
+from minips.stages.transports.streams import StreamChannel, _Answer
 from minips.stages.transports.tcp import _TcpWire
 from minips.stages.transports.wire import CALL
 
 WAIT_S = 20.0
 
 
-class ByHand(Driven):
+class ByHand(CallFuture):
     """Completed by who waits for it, with the name of the thread that did it."""
 
     attended = False
@@ -29,6 +29,14 @@ class ByHand(Driven):
 
     def attend(self):
         self.attended = True
+
+
+class Noted(_Answer):
+    """Notes the thread that read it."""
+
+    def arrived(self, frames):
+        self.reader = threading.current_thread()
+        self.set_result(frames)
 
 
 @pytest.fixture
@@ -52,7 +60,6 @@ def test_who_waits_does_the_work():
     assert not future.completed()
     assert future.result() == threading.current_thread().name
     assert not future.attended
-    assert future._made is None, "where no other thread waits, there is no lock"
 
 
 def test_a_wait_that_is_too_short_is_a_time_out_once():
@@ -78,20 +85,20 @@ def test_an_answer_that_comes_through_a_link_is_read_by_the_thread_that_waits():
     shaped = ps.Link(bandwidth_bps=1e12, latency_s=0).around(ps.Tcp())
     with shaped.serve(lambda frames: frames) as endpoint, shaped.connect(endpoint.address) as channel:
         for _ in range(3):
-            assert bytes(channel.call([b"a"]).result(WAIT_S)[0]) == b"a"
-        assert channel._channel._background is None
+            answer = Noted(channel)
+            channel.ask([b"a"], answer)
+            assert bytes(answer.result(WAIT_S)[0]) == b"a"
+            assert answer.reader is threading.current_thread()
 
 
 def test_the_callers_thread_reads_its_own_answer(ends):
     channel, there = ends
-    answer = channel.call([b"question"])
+    answer = Noted(channel)
+    channel.ask([b"question"], answer)
     assert bytes(there.receive(WAIT_S)[1][0]) == b"question"
     there.send(CALL, [b"answer"])
-    readers = []
-    answer.then(lambda done: readers.append(threading.current_thread()))
     assert bytes(answer.result(WAIT_S)[0]) == b"answer"
-    # Where this thread was kept from it for long, the background may have come first.
-    assert readers[0] in (threading.current_thread(), channel._background)
+    assert answer.reader is threading.current_thread()
 
 
 def test_an_answer_that_nobody_waits_for_comes_all_the_same(ends):
@@ -165,3 +172,87 @@ def test_two_who_wait_are_both_answered(ends):
     for thread in threads:
         thread.join(WAIT_S)
     assert sorted(got) == [bytes([65 + i]) for i in range(8)]
+
+
+def test_a_wait_has_words_and_an_answer_that_is_a_time_out_keeps_its_own(ends):
+    channel, _ = ends
+    for wait_for in (CallFuture.result, CallFuture.exception):
+        for seconds in (0.05, 0, -1.0):
+            with pytest.raises(TimeoutError, match=f"No answer came within {seconds:g} seconds"):
+                wait_for(channel.call([b"question"]), seconds)
+    future = CallFuture()
+    future.set_exception(TimeoutError("the handler's own"))
+    with pytest.raises(TimeoutError, match=r"^the handler's own$"):
+        future.result(WAIT_S)
+
+
+def test_a_callback_may_wait_for_a_later_answer(ends):
+    """It waits in the thread that would read that answer."""
+    channel, there = ends
+    got, ended = [], threading.Event()
+
+    def waits(first):
+        for ask in (channel.call, channel.call):
+            got.append(bytes(ask([first.result()[0], b"again"]).result(WAIT_S)[1]))
+        ended.set()
+
+    channel.call([b"1"]).add_done_callback(waits)
+    second = channel.call([b"2"])
+    for _ in range(4):
+        there.send(CALL, there.receive(WAIT_S)[1])
+    assert ended.wait(WAIT_S)
+    assert (got, bytes(second.result(WAIT_S)[0])) == ([b"again"] * 2, b"2")
+    assert bytes(_echoed(channel, there, b"3")) == b"3"
+    channel.close()
+    assert not channel._background.is_alive()
+
+
+def _echoed(channel, there, word):
+    answer = channel.call([word])
+    there.send(CALL, there.receive(WAIT_S)[1])
+    return answer.result(WAIT_S)[0]
+
+
+def test_a_callback_of_a_broken_call_may_wait_for_the_next_one(ends):
+    channel, there = ends
+    errors, calls = [], []
+    reached = threading.Event()
+
+    def waits(first):
+        reached.wait(WAIT_S)
+        errors.append(calls[1].exception(WAIT_S))
+
+    calls.append(channel.call([b"1"]))
+    calls[0].add_done_callback(waits)
+    calls.append(channel.call([b"2"]))
+    there.close()
+    reached.set()
+    assert isinstance(calls[1].exception(WAIT_S), ConnectionError)
+    channel.close()
+    assert errors == [calls[1].exception(0)]
+
+
+def test_a_call_over_a_closed_channel_fails_and_so_do_those_that_wait(ends):
+    channel, _ = ends
+    waiting = [channel.call([b"%d" % number]) for number in range(3)]
+    channel.close()
+    for answer in waiting:
+        with pytest.raises(ConnectionError, match="channel to tcp://test is closed"):
+            answer.result(0)
+    with pytest.raises(ConnectionError, match="channel to tcp://test is closed"):
+        channel.call([b"later"])
+
+
+def test_a_channel_that_finds_no_thread_closes_its_wire(monkeypatch):
+    here, there = (_TcpWire(sock, 2**24) for sock in _sockets())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            StreamChannel(here, "tcp://test")
+    with pytest.raises(EOFError):
+        there.receive(WAIT_S)
+    there.close()
+
+
+def _refuse(thread):
+    raise RuntimeError("can't start new thread")

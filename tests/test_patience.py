@@ -13,7 +13,7 @@ from minips.core.shard import Shard
 from minips.drivers import peer
 from minips.engines import supervisor
 from minips.stages.transports import futures, patience, pools
-from minips.stages.transports.futures import Driven
+from minips.stages.transports.futures import CallFuture
 from minips.stages.transports.inbox import InboxWire
 from minips.stages.transports.patience import LOOKS, TICK_S, Limit, StallTimer, receive_within
 from minips.stages.transports.wire import CALL
@@ -104,7 +104,7 @@ def test_a_message_that_came_while_the_process_was_stopped_is_read(clock):
         receive_within(5.0, Late(clock, turns=2 * LOOKS))
 
 
-class Stopped(Driven):
+class Stopped(CallFuture):
     """A future whose answer is read in the second turn, since the process was stopped in the first."""
 
     def __init__(self, clock):

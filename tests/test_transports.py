@@ -185,15 +185,18 @@ def test_a_server_that_can_start_no_thread_says_so_and_serves_the_next(monkeypat
         assert ask(channel, b"a") == [b"a"]
 
 
-@pytest.mark.parametrize("transport", [ps.Tcp(), ps.Pipe()], ids=lambda t: t.name)
-def test_a_call_that_finds_no_thread_is_not_sent_and_the_next_gets_its_own_answer(transport, monkeypatch):
-    with talking(transport) as (_, channel):
-        with no_thread_for("minips-read", monkeypatch):
-            first = channel.call([b"1"])
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                channel.call([b"2"])
-        third = channel.call([b"3"])
-        assert [[*map(bytes, one.result(WAIT_S))] for one in (first, third)] == [[b"1"], [b"3"]]
+@every_wire
+def test_a_channel_that_can_start_no_thread_leaves_nothing_behind_and_the_next_is_answered(transport, monkeypatch):
+    with talking(transport) as (endpoint, _):
+        before = {*threading.enumerate()}
+        with no_thread_for("minips-read", monkeypatch), pytest.raises(RuntimeError, match="can't start new thread"):
+            transport.connect(endpoint.address, TOKEN)
+        with transport.connect(endpoint.address, TOKEN) as other:
+            assert ask(other, b"other") == [b"other"]
+        left = {*threading.enumerate()} - before
+        for thread in left:
+            thread.join(WAIT_S)
+        assert not [thread for thread in left if thread.is_alive()]
 
 
 @every_wire

@@ -34,7 +34,7 @@ from minips.stages.compressors.base import BombError
 from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
 from minips.stages.transports.framing import TooLargeError
-from minips.stages.transports.futures import Driven
+from minips.stages.transports.futures import CallFuture
 from minips.stages.transports.patience import Limit
 from minips.words import message_of
 
@@ -127,7 +127,7 @@ class Client(Closable):
         """For each server, the version of the parameters pulled last."""
         return self.protocol.versions
 
-    def push(self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None) -> "Driven[str]":
+    def push(self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None) -> CallFuture[str]:
         """Send gradients. The future's result is the outcome: applied, held (for its round), late, duplicate or over.
 
         ``loss`` is the training loss of the gradients. ``versions`` are those of the parameters from which the
@@ -138,7 +138,7 @@ class Client(Closable):
 
     def pull(
         self, names: Sequence[str] | None = None, rows: Mapping[str, Sequence[int]] | None = None
-    ) -> "Driven[Tensors]":
+    ) -> CallFuture[Tensors]:
         """Fetch all parameters, or those with these ``names``. The future waits as the consistency model says.
 
         ``rows`` maps a tensor's name to the rows to fetch, in order; the servers send only those. ValueError for names
@@ -152,7 +152,7 @@ class Client(Closable):
 
     def push_pull(
         self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None, rows: Wanted = None
-    ) -> "Driven[Tensors]":
+    ) -> CallFuture[Tensors]:
         """Push and then pull, with one message each way: one round trip, not two. For ``rows`` see `pull`."""
         if rows is None:
             return self._push(gradients, loss, versions, True, self.protocol.join)
@@ -166,7 +166,7 @@ class Client(Closable):
         *,
         timed: bool = True,
         last: bool = False,
-    ) -> "Driven[Any]":
+    ) -> CallFuture[Any]:
         """Carry out a session of this worker until it has sent all its messages. Returns a future; its result is
         ``finish`` of the session's result.
 
@@ -265,7 +265,7 @@ class Client(Closable):
         pulls: bool,
         finish: Callable[[list[Message]], Any],
         rows: Wanted = None,
-    ) -> "Driven[Any]":
+    ) -> CallFuture[Any]:
         if type(gradients) is not dict and not isinstance(gradients, Mapping):
             raise TypeError(
                 f"A push takes a mapping of names to gradients, here of {', '.join(self.protocol.like)}; "
@@ -361,25 +361,21 @@ class _Request:
     def last(self) -> bool:
         return self.call.last
 
-    def arrived(self, frames: Frames, error: Exception | None = None) -> None:
-        call = self.call
-        with call.client._stepping:
-            call.client._servers[self.index].outstanding -= 1
-            call._answers[self.index] = (frames, self.sent_at), error
-        if not call._driving:
-            call._proceed()
+    def arrived(self, frames: Frames) -> None:
+        self.call.answered(self.index, (frames, self.sent_at), None)
 
     def failed(self, error: Exception) -> None:
         if isinstance(error, ConnectionError):
             self.breaks += 1
             error = error_after_breaks(error, self.frames, self.breaks, self.call.client.config.transport)
         if not self.call.client._connections[self.index].retries(self, error):
-            self.arrived([], error)
+            self.call.answered(self.index, None, error)
 
 
-class _Call(Driven[Any]):
-    """A call as a future. The thread that waits for it carries out its session; if no thread waits, the thread that
-    reads the answer does. Errors before the session has sent a message are raised immediately.
+class _Call(CallFuture[Any]):
+    """A call as a future, which carries out a session. The calling thread begins: it sends the messages. Whenever the
+    session then needs an answer, the thread that reads this answer continues: the one that waits for the call or, if
+    none waits, a channel's background thread. Errors before a message is sent are raised immediately.
     """
 
     def __init__(
@@ -390,55 +386,51 @@ class _Call(Driven[Any]):
         timed: bool = False,
         last: bool = False,
     ) -> None:
+        super().__init__()
         self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
         self._source: int | None = None
         """The server whose answer the session needs; None while a thread carries out the session."""
-        self._answers: dict[int, tuple[_Answer, Exception | None]] = {}
-        """Answers, or errors instead, by server; several servers may answer in any order."""
-        self._driving = self._sent = False
+        self._early: dict[int, tuple[_Answer | None, Exception | None]] = {}
+        """Answers, or errors instead, that arrived before the session needs them, by server."""
+        self._sent = False
         self._advance(None, None)
         if not self._sent:
             self.result(0)
 
-    def drive(self, deadline: float | None) -> None:
+    def answered(self, index: int, answer: _Answer | None, error: Exception | None) -> None:
+        """Continue with a server's answer; if the session needs another one first, keep it."""
         with self.client._stepping:
-            if self._driving:
+            self.client._servers[index].outstanding -= 1
+            if self._source != index:
+                self._early[index] = answer, error
                 return
-            self._driving = True
-        try:
-            while (source := self._source) is not None:
-                answered = partial(self._answers.__contains__, source)
-                self.client._connections[source].channel.read(answered, deadline)
-                if not answered():  # another thread reads here, or reconnects; the next answer that the session
-                    self.attend()  # needs may arrive from another server, which no thread reads
-                    break
-                self._proceed()
-        finally:
-            self._driving = False
-            if self._answers:  # an answer has arrived since the last look
-                self._proceed()
+            self._source = None
+        self._advance(answer, error)
+
+    def drive(self, deadline: float | None) -> None:
+        while (source := self._source) is not None:
+            self.client._connections[source].channel.read(partial(self._has_used, source), deadline)
+            if self._source == source:  # it is too late, or another thread reads here or reconnects
+                break
+        if not self.completed():  # the next answer may arrive from a server that no thread reads
+            self.attend()
 
     def attend(self) -> None:
         for connection in self.client._connections:
             connection.channel.attend()
 
-    def _proceed(self) -> None:
-        """Advance the session if its next answer has arrived and no other thread has used it."""
-        with self.client._stepping:
-            if self._source is None or self._source not in self._answers:
-                return
-            answer, error = self._answers.pop(self._source)
-            self._source = None
-        self._advance(answer, error)
+    def _has_used(self, source: int) -> bool:
+        """Return True once the session has the answer that it needed from this server."""
+        return self._source != source
 
     def _advance(self, answer: Any, error: Exception | None) -> None:
         """Pass the answer to the session, and run it until it needs an answer that has not arrived yet."""
-        session, answers = self._session, self._answers
+        session, early = self._session, self._early
         try:
             while True:
                 with self.client._stepping:
                     need = session.send(answer) if error is None else session.throw(error)
-                    if type(need) is Receive and need.source not in answers:
+                    if type(need) is Receive and need.source not in early:
                         self._source = need.source
                         return
                 answer, error = None, None
@@ -454,16 +446,22 @@ class _Call(Driven[Any]):
                 elif type(need) is Send:
                     error = self._send(need.to, need.parcel)
                 elif type(need) is Receive:
-                    answer, error = answers.pop(need.source)
+                    answer, error = early.pop(need.source)
                 else:
-                    error = self._wait(need)
+                    error = self._wait_until(need)
         except StopIteration as end:
-            try:
-                self._complete(self._finish(end.value), None)
-            except Exception as raised:
-                self._complete(None, raised)
+            self._end(end.value)
         except Exception as raised:
-            self._complete(None, raised)
+            self.set_exception(raised)
+
+    def _end(self, value: Any) -> None:
+        """Complete the future with what ``finish`` makes of the session's result."""
+        try:
+            result = self._finish(value)
+        except Exception as raised:
+            self.set_exception(raised)
+        else:
+            self.set_result(result)
 
     def _send(self, index: int, frames: Frames) -> Exception | None:
         """Send a message. Returns the error if that is impossible."""
@@ -480,7 +478,7 @@ class _Call(Driven[Any]):
         self._sent = True
         return None
 
-    def _wait(self, need: Until) -> Exception | None:
+    def _wait_until(self, need: Until) -> Exception | None:
         """Wait until ``need.ready()``. Returns an error after a time-out."""
         left = Limit(self.client.config.timeout_s)
         while True:

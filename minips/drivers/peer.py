@@ -9,7 +9,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
@@ -20,7 +19,7 @@ from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.results.trace import Trace
 from minips.stage import Frames, Tensors
 from minips.stages.transports import Channel, Connection, Service
-from minips.stages.transports.base import Closable, then
+from minips.stages.transports.base import Closable
 from minips.stages.transports.framing import too_large
 from minips.stages.transports.patience import Limit
 from minips.words import message_of
@@ -90,11 +89,6 @@ class Peer(Closable):
 
     def _send(self, message: Send) -> None:
         to = message.to
-
-        def answered(call: "Future[Frames]") -> None:
-            if error := call.exception():
-                self._lose(to, message_of(error))
-
         with self.trace.span("transfer"):
             frames: Frames = [_SENT.pack(time.monotonic()), *message.parcel]
             sent, most = sum(map(len, frames)), most_bytes(self._node)
@@ -102,10 +96,9 @@ class Peer(Closable):
                 raise too_large([sent], most)
             self.bytes_sent += sent
             try:
-                call = self._channels[to].call(frames)
+                self._channels[to].ask(frames, _Sent(self, to))
             except ConnectionError as error:
                 raise LostError(f"Worker {to} is gone: {message_of(error)}") from error
-        then(call, answered)
 
     def _receive(self, wanted: Receive) -> Frames:
         """The next message from this sender. The time until the sender sent it is a wait; the rest is its transfer."""
@@ -140,6 +133,19 @@ class Peer(Closable):
         with self._changed:
             self._gone.setdefault(rank, why)
             self._changed.notify_all()
+
+
+class _Sent:
+    """The caller of a message to another rank, whose answer is empty."""
+
+    def __init__(self, peer: Peer, to: int) -> None:
+        self._peer, self._to = peer, to
+
+    def arrived(self, frames: Frames) -> None:
+        """Do nothing: the rank has the message."""
+
+    def failed(self, error: Exception) -> None:
+        self._peer._lose(self._to, message_of(error))
 
 
 class _PeerConnection(Connection):

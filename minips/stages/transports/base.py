@@ -4,7 +4,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import ClassVar, Protocol, Self, cast
 
 from minips.stage import Frames, Stage
 
@@ -53,11 +53,6 @@ def service_of(handler: Handler | Service) -> Service:
     return Service(lambda: connection)
 
 
-def then(future: "Future[Any]", fn: Callable[["Future[Any]"], object]) -> None:
-    """Call ``fn`` with the future when it is done, without starting a thread."""
-    getattr(future, "then", future.add_done_callback)(fn)
-
-
 class Caller(Protocol):
     """The receiver of a call's outcome. Exactly one of its two methods is called, once."""
 
@@ -101,7 +96,7 @@ class Channel(Closable):
             else:
                 caller.failed(cast(Exception, error))
 
-        then(self.call(frames), pass_on)
+        self.call(frames).add_done_callback(pass_on)
 
     def read(self, until: Callable[[], bool], deadline: float | None) -> None:
         """Read answers in this thread until ``until()`` holds or the ``deadline`` of ``time.monotonic`` has passed.

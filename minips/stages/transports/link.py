@@ -126,7 +126,7 @@ class _ShapedChannel(Channel):
         self._channel.close()
 
     def call(self, frames: Frames) -> "Future[Frames]":
-        answer = _Answer(self)  # type: ignore[arg-type]
+        answer = _Answer(self)
         self.ask(frames, answer)
         return answer
 

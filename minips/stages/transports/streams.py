@@ -8,13 +8,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 
 from minips.stage import Frames
 from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, remote_error
 from minips.stages.transports.framing import MOST_FRAMES, TooLargeError, check_count
-from minips.stages.transports.futures import Driven
+from minips.stages.transports.futures import CallFuture
 from minips.stages.transports.wire import CALL, ERROR, Wire
 from minips.words import message_of
 
@@ -37,22 +36,30 @@ def refusal(error: Exception) -> tuple[int, Frames]:
 
 
 class StreamChannel(Channel):
-    """Calls are sent under a lock, and their answers come back in the same order.
+    """Calls are sent under a lock. Their answers arrive in the same order, and are read by one thread at a time.
 
-    A thread that waits for an answer reads the wire itself, and delivers the answers that arrive before its own, so no
-    thread has to wake another. A background thread, started when first needed, reads if several calls are outstanding
-    or if no thread waits for an answer.
+    A thread that waits for an answer reads the wire until that answer has arrived, and passes those before it to their
+    callers. The background thread reads when it is asked to (`attend`): if several calls are outstanding, so that
+    answers arrive while calls are being sent, and if no thread waits for an answer.
     """
 
     def __init__(self, wire: Wire, address: str) -> None:
         self._wire, self._address = wire, address
         self._sending, self._reading = threading.Lock(), threading.RLock()
-        self._gone: Exception | None = None
+        """Held by the thread that sends, and by the thread that reads."""
         self._waiting: deque[Caller] = deque()
-        self._starting, self._wake = threading.Lock(), threading.Event()
-        self._background: threading.Thread | None = None
+        """The callers of the calls that were sent and not answered, in order."""
+        self._gone: Exception | None = None
+        """The reason why this channel sends no more calls."""
+        self._wake = threading.Event()
+        self._background = threading.Thread(target=self._read_all, name=f"minips-read-{address}", daemon=True)
+        try:
+            self._background.start()
+        except RuntimeError:  # no thread can be started
+            wire.close()
+            raise
 
-    def call(self, frames: Frames) -> "Future[Frames]":
+    def call(self, frames: Frames) -> CallFuture[Frames]:
         answer = _Answer(self)
         self.ask(frames, answer)
         return answer
@@ -64,34 +71,17 @@ class StreamChannel(Channel):
             if self._gone:
                 raise ConnectionError(str(self._gone))
             if self._waiting:
-                self.attend()  # may find that no thread can be started; so called before anything waits
+                self.attend()
             self._waiting.append(caller)
             try:
                 self._wire.send(CALL, frames)
-            except OSError:  # the reader finds the end of the stream, and fails all waiting calls
-                self._wire.shutdown()
-                self.attend()
-            except BaseException:
-                with suppress(ValueError):
-                    self._waiting.remove(caller)
+            except BaseException as error:
                 self._wire.shutdown()  # a partly sent message cannot be recalled
-                self.attend()
-                raise
-            finally:
-                if self._gone:  # gone since the check above: no thread reads anymore
-                    self._fail(self._gone)
-
-    def close(self) -> None:
-        self._wire.shutdown()  # before the lock: a stuck sender holds it
-        with self._sending:
-            self._gone = self._gone or ConnectionError(f"The channel to {self._address} is closed.")
-        self._wake.set()
-        if self._background and self._background is not threading.current_thread():
-            self._background.join(HANDSHAKE_S)
-        if self._reading.acquire(timeout=HANDSHAKE_S):
-            self._fail(self._gone)
-            self._wire.close()
-            self._reading.release()
+                self.attend()  # the reader finds the end of the stream, and fails all waiting calls
+                if not isinstance(error, OSError):
+                    with suppress(ValueError):
+                        self._waiting.remove(caller)
+                    raise
 
     def read(self, until: Callable[[], bool], deadline: float | None) -> None:
         if self._reading.acquire(blocking=False):
@@ -100,41 +90,39 @@ class StreamChannel(Channel):
                     pass
             finally:
                 self._reading.release()
-                if self._waiting:
+                if self._waiting:  # a thread that found this one reading may wait for the next answer
                     self.attend()
 
     def attend(self) -> None:
-        if not self._background:
-            with self._starting:
-                if not self._background and not self._gone:
-                    name = f"minips-read-{self._address}"
-                    thread = threading.Thread(target=self._read_in_background, name=name, daemon=True)
-                    thread.start()
-                    self._background = thread
         self._wake.set()
 
-    def _read_in_background(self) -> None:
+    def close(self) -> None:
+        self._end(ConnectionError(f"The channel to {self._address} is closed."))
+        if self._background is not threading.current_thread():
+            self._background.join(HANDSHAKE_S)
+        if self._reading.acquire(timeout=HANDSHAKE_S):
+            self._wire.close()
+            self._reading.release()
+
+    def _read_all(self) -> None:
+        """Read in the background, each time until no call waits."""
         while not self._gone:
             self._wake.wait()
             self._wake.clear()
             with self._reading:
-                while self._waiting and not self._gone and self._read_one(None):
+                while self._waiting and self._read_one(None):
                     pass
 
     def _read_one(self, deadline: float | None) -> bool:
-        """Read one message from the wire. Return False if none arrived in time, or none will ever arrive."""
+        """Pass the next answer to its caller. Return False if none arrived in time, or none can arrive anymore."""
         try:
             tag, frames = self._wire.receive(None if deadline is None else max(deadline - time.monotonic(), 0.0))
             caller = self._waiting.popleft()
         except TimeoutError:
             return False
-        except (EOFError, OSError, ValueError, IndexError) as error:
-            self._wire.shutdown()
+        except Exception as error:  # the server is gone, or its message is malformed or answers no call
             gone = ConnectionError(f"The server at {self._address} closed the connection. {error}".strip())
-            self._gone = self._gone or gone
-            if isinstance(error, TooLargeError) and self._waiting:  # this is the first answer; others may follow
-                self._waiting.popleft().failed(error)
-            self._fail(self._gone)
+            self._end(gone, error if isinstance(error, TooLargeError) else None)
             return False
         if tag == CALL:
             caller.arrived(frames)
@@ -142,19 +130,28 @@ class StreamChannel(Channel):
             caller.failed(remote_error(frames))
         return True
 
-    def _fail(self, error: Exception) -> None:
-        while self._waiting:
-            self._waiting.popleft().failed(error)
+    def _end(self, gone: Exception, first: Exception | None = None) -> None:
+        """Fail all waiting calls and all later ones; ``first`` is the error of the next answer, if that has its own."""
+        self._gone = self._gone or gone
+        self._wire.shutdown()  # before the lock: a stuck sender holds it
+        self._wake.set()  # ends the background thread
+        while caller := self._next_waiting():
+            caller.failed(first or self._gone)
+            first = None
+
+    def _next_waiting(self) -> Caller | None:
+        with self._sending:  # a call that is being sent waits, too
+            return self._waiting.popleft() if self._waiting else None
 
 
-class _Answer(Driven[Frames]):
-    """The future of a call's answer."""
+class _Answer(CallFuture[Frames]):
+    """The future of a call over a channel; it is the call's `Caller`."""
 
-    def __init__(self, channel: StreamChannel) -> None:
+    def __init__(self, channel: Channel) -> None:
         super().__init__()
         self._channel = channel
 
-    arrived, failed = Driven.set_result, Driven.set_exception
+    arrived, failed = CallFuture.set_result, CallFuture.set_exception
 
     def drive(self, deadline: float | None) -> None:
         self._channel.read(self.completed, deadline)
