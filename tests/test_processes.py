@@ -12,10 +12,12 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import misfits
 import multiprocess
+import multiprocess.util
 import numpy as np
 import psutil
 import pytest
@@ -136,14 +138,14 @@ class Noted:
 
 
 LEFT = []
-DONE = ("exit", "thread", "executor", "finalizer", "finalize", "text", "binary", "update", "closed")
+DONE = ("exit", "thread", "executor", "after", "finalizer", "finalize", "text", "binary", "update", "closed")
 
 
 def leave_all_to_the_end(folder):
     """Leave work to the end of this process, each with a file that tells of it; once only."""
 
-    def write_late(file):
-        time.sleep(0.3)
+    def write_after(wait, file):
+        wait()
         file.write_text("done")
 
     if LEFT:
@@ -151,8 +153,11 @@ def leave_all_to_the_end(folder):
     name = multiprocess.current_process().name
     done = {what: folder / f"{name} {what}" for what in (*DONE, "deleted")}
     atexit.register(done["exit"].write_text, "done")
-    threading.Thread(target=write_late, args=[done["thread"]]).start()
-    ThreadPoolExecutor(1).submit(write_late, done["executor"])
+    soon, ended = partial(time.sleep, 0.3), threading.Event()
+    threading.Thread(target=write_after, args=[soon, done["thread"]]).start()
+    ThreadPoolExecutor(1).submit(write_after, soon, done["executor"])
+    threading.Thread(target=write_after, args=[ended.wait, done["after"]]).start()
+    multiprocess.util.Finalize(None, ended.set, exitpriority=1)  # as a pool of this library ends before threads do
     multiprocessing.util.Finalize(None, done["finalizer"].write_text, ["done"], exitpriority=1)
     for what, mode in {"text": "w", "binary": "wb", "update": "w+b", "closed": "w"}.items():
         LEFT.append(done[what].open(mode))
@@ -163,6 +168,7 @@ def leave_all_to_the_end(folder):
         LEFT[-1].write("no room for this")
     LEFT.append(Noted(done["deleted"]))
     weakref.finalize(LEFT[-1], done["finalize"].write_text, "done")
+    sys.__stdout__.write(f"{name} is done")
     LEFT.append(weakref.proxy(set()))
     LEFT.append(tempfile.TemporaryDirectory(dir=folder))
 
@@ -191,11 +197,14 @@ class ServerLeavesAllToTheEnd(ps.SGD):
 
 
 @pytest.mark.parametrize("forked", [pytest.param(True, marks=forks), False], ids=["forked", "spawned"])
-def test_what_user_code_leaves_to_the_end_of_its_process_is_done(tmp_path, monkeypatch, forked):
+def test_what_user_code_leaves_to_the_end_of_its_process_is_done(tmp_path, monkeypatch, capfd, forked):
     monkeypatch.setattr(processes, "FORKS", forked)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     config = ps.Config(workers=2, steps=2, optimizer=ServerLeavesAllToTheEnd(folder=str(tmp_path)))
     ps.train(LeavesAllToTheEnd(tmp_path), config)
+    printed = capfd.readouterr().out
     for name in ("minips-worker 0", "minips-worker 1", "minips-server 0"):
+        assert f"{name} is done" in printed
         left = {file.name.removeprefix(f"{name} "): file for file in tmp_path.glob(f"{name} *")}
         assert sorted(left) == sorted(DONE)  # so nothing has been "deleted"
         assert {what: file.read_text() for what, file in left.items()} == dict.fromkeys(DONE, "done")
