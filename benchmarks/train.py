@@ -5,9 +5,10 @@ BSP. Every contender computes the same gradients, averages and steps with the sa
 parameters, which is checked; gradients alone, with nothing sent, are the floor.
 
 The step loop lasts from go, when all are ready, to the last update. "In all" includes the start of every process, the
-data shipped to it, and its end.
+data shipped to it, and its end. The CPU is that of all processes that the contender started and that have ended.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,12 +42,15 @@ TOLERANCE = 1e-4
 
 
 class Job(NamedTuple):
-    """One run: seconds of the step loop and in all, and the parameters; for the floor the share of a core instead."""
+    """One run: seconds of the step loop and in all, and the parameters; for the floor the share of a core instead; and
+    the CPU seconds of its processes, 0 on Windows, which does not count them.
+    """
 
     loop_s: float
     total_s: float
     params: Tensors | None
     share: float | None = None
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Row:
     startup_s: Spread | None = None
     share: Spread | None = None
     """The share of a core that each of the floor's workers had; None for the others, whose workers wait."""
+    cpu_s: Spread | None = None
     skipped: str = ""
 
     @property
@@ -93,7 +98,7 @@ def measure(
             if skipped[name]:
                 continue
             try:
-                done[name][number] = RUN[name](lifted, config, size)
+                done[name][number] = run(name, lifted, config, size)
             except RuntimeError as error:
                 skipped[name] = f"skipped: {error}"
                 del done[name]
@@ -101,6 +106,15 @@ def measure(
         parameters = sum(p.size for p in lifted.init(np.random.default_rng(0)).values())
         for name in names:
             yield _row(size, parameters, name, done, skipped[name])
+
+
+def run(name: str, problem: Problem, config: Config, features: int) -> Job:
+    """Run a job, and count the CPU seconds of its processes."""
+    before = os.times()
+    job = RUN[name](problem, config, features)
+    after = os.times()
+    user_s, system_s = after.children_user - before.children_user, after.children_system - before.children_system
+    return job._replace(cpu_s=user_s + system_s)
 
 
 def problem(features: int) -> Problem:
@@ -131,8 +145,8 @@ def _row(features: int, parameters: int, name: str, done: Mapping[str, Mapping[i
     loop, total = Spread.of(loops[name].values()), Spread.of(job.total_s for job in done[name].values())
     startup = Spread.of(job.total_s - job.loop_s for job in done[name].values())
     shares = [job.share for job in done[name].values() if job.share is not None]
-    share = Spread.of(shares) if shares else None
-    return Row(features, parameters, name, loop, over_floor, over_minips, total, startup, share)
+    share, cpu = Spread.of(shares) if shares else None, Spread.of(job.cpu_s for job in done[name].values())
+    return Row(features, parameters, name, loop, over_floor, over_minips, total, startup, share, cpu)
 
 
 def _minips(problem: Problem, config: Config, features: int) -> Job:
@@ -193,12 +207,12 @@ def table(rows: Sequence[Row]) -> Table:
     """The rows for the terminal."""
 
     def cells(row: Row) -> list[str]:
-        times = base.duration(row.total_s), base.duration(row.startup_s, quartiles=False)
+        times = base.duration(row.total_s), *(base.duration(s, quartiles=False) for s in (row.startup_s, row.cpu_s))
         ratios = base.ratio(row.loop_over_floor), base.ratio(row.loop_over_minips)
         return [f"  {row.contender}", base.duration(row.loop_s), *ratios, *times]
 
     title = "digits, D Fourier features, 10 parameters each, 2 workers; medians [quartiles]"
-    headings = ["step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop"]
+    headings = ["step loop", "over\nfloor", "over\nminips", "in all", "less\nthe loop", "CPU"]
     shown = base.table(title, headings, rows, cells, "group")
     if short := [row.share.median for row in rows if row.share and row.share.median < SHARE]:
         words = f"The floor had {min(short):.0%} of its cores: other work runs here, so its multiples mean nothing."

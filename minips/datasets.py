@@ -4,7 +4,6 @@ Each is shuffled, is standardised by its training rows, and includes held-out ro
 """
 
 from functools import cache
-from importlib import resources
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -135,6 +134,8 @@ def _classes(name: str, validation: float, seed: int, dtype: DTypeLike) -> Datas
 @cache
 def _table(name: str) -> tuple[Array, Array]:
     """The features and the target of a data set in ``minips/data``."""
+    from importlib import resources  # slow to import
+
     with resources.as_file(resources.files("minips").joinpath("data", f"{name}.csv.gz")) as path:
         rows = np.loadtxt(path, delimiter=",", encoding="ascii")
     return rows[:, :-1], rows[:, -1]

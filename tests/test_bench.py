@@ -216,9 +216,10 @@ def same(params, others):
 def test_a_job_ends_at_the_same_parameters_on_pipes_and_on_minips(job):
     problem, config, params = job
     for name in ("minips", "pickle"):
-        run = train.RUN[name](problem, config, 20)
+        run = train.run(name, problem, config, 20)
         assert same(run.params, params)
         assert 0 < run.loop_s < run.total_s
+        assert (run.cpu_s > 0) == (sys.platform != "win32")
     floor = train.RUN["floor"](problem, config, 20)
     assert floor.params is None
     assert 0 < floor.loop_s < floor.total_s
@@ -257,6 +258,7 @@ def test_the_table_of_training_runs():
     assert floor.share.median > 0
     assert minips.share is None
     assert minips.startup_s.median < minips.total_s.median
+    assert (minips.cpu_s.median > 0) == (sys.platform != "win32")
     assert train.table(rows).row_count == 3
     assert train.chart(rows).series == {"D = 10": {"floor": floor.loop_s, "minips": minips.loop_s}}
 

@@ -146,13 +146,40 @@ def test_what_needs_processes_or_lz4_says_so_when_it_is_used():
 
 def test_importing_minips_loads_little():
     heavy = (
-        "_posixshmem asyncio concurrent.futures.process dill fcntl http lz4 multiprocess multiprocessing networkx rich "
-        "ssl subprocess"
+        "_posixshmem asyncio concurrent.futures.process dill fcntl fractions http importlib.resources lz4 multiprocess "
+        "multiprocessing networkx rich ssl statistics subprocess"
     )
     program = f"import sys, minips; say = [name for name in {heavy.split()} if name in sys.modules]"
     assert said(program) == []
     wings = "tuple(f'minips.{name}' for name in ('cost', 'lab', 'machines', 'testing'))"
     assert said(f"import sys, minips; say = [name for name in sys.modules if name.startswith({wings})]") == []
+
+
+IN_CHILD = """
+import os, sys
+from pathlib import Path
+import minips as ps
+
+class Lists(ps.LinearRegression):
+    file, parent = Path(FILE), os.getpid()
+
+    def loss_and_gradient(self, params, rows=None):
+        if os.getpid() != self.parent:
+            self.file.write_text(" ".join(sys.modules))
+        return super().loss_and_gradient(params, rows)
+
+problem = Lists(*ps.datasets.synthetic(rows=50, features=2))
+ps.train(problem, ps.Config(workers=1, steps=1), engine="processes")
+say = [name for name in HEAVY.split() if name in Path(FILE).read_text().split()]
+"""
+
+
+def test_a_process_of_a_run_loads_little(tmp_path):
+    heavy = (
+        "asyncio encodings.idna fractions http importlib.resources lz4 minips.cost minips.lab minips.testing networkx "
+        "rich ssl"
+    )
+    assert said(f"FILE, HEAVY = {str(tmp_path / 'modules')!r}, {heavy!r}", IN_CHILD) == []
 
 
 def test_what_measures_in_a_process_of_its_own_loads_nothing_that_draws_or_shows():

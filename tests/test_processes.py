@@ -1,13 +1,23 @@
 """How processes of a run are started: one that forks into all, or each by itself; what is told where that fails."""
 
+import atexit
 import errno
+import multiprocessing.util
 import os
 import signal
 import sys
+import tempfile
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import misfits
 import multiprocess
+import multiprocess.util
 import numpy as np
 import psutil
 import pytest
@@ -115,3 +125,102 @@ def test_after_ctrl_c_within_a_briefing_the_child_leaves_without_a_word(monkeypa
                 child.assign(pairs.attend, {})
     assert child._process.exitcode == 0
     assert capfd.readouterr().err == ""
+
+
+class Noted:
+    """Writes a file when it is deleted."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __del__(self):
+        self.file.touch()
+
+
+LEFT = []
+DONE = ("exit", "thread", "executor", "after", "finalizer", "finalize", "text", "binary", "update", "closed")
+
+
+def leave_all_to_the_end(folder):
+    """Leave work to the end of this process, each with a file that tells of it; once only."""
+
+    def write_after(wait, file):
+        wait()
+        file.write_text("done")
+
+    if LEFT:
+        return
+    name = multiprocess.current_process().name
+    done = {what: folder / f"{name} {what}" for what in (*DONE, "deleted")}
+    atexit.register(done["exit"].write_text, "done")
+    soon, ended = partial(time.sleep, 0.3), threading.Event()
+    threading.Thread(target=write_after, args=[soon, done["thread"]]).start()
+    ThreadPoolExecutor(1).submit(write_after, soon, done["executor"])
+    threading.Thread(target=write_after, args=[ended.wait, done["after"]]).start()
+    multiprocess.util.Finalize(None, ended.set, exitpriority=1)  # as a pool of this library ends before threads do
+    multiprocessing.util.Finalize(None, done["finalizer"].write_text, ["done"], exitpriority=1)
+    for what, mode in {"text": "w", "binary": "wb", "update": "w+b", "closed": "w"}.items():
+        LEFT.append(done[what].open(mode))
+        LEFT[-1].write(b"done" if "b" in mode else "done")
+    LEFT[-1].close()
+    if Path("/dev/full").exists():
+        LEFT.append(Path("/dev/full").open("w"))  # noqa: SIM115
+        LEFT[-1].write("no room for this")
+    LEFT.append(Noted(done["deleted"]))
+    weakref.finalize(LEFT[-1], done["finalize"].write_text, "done")
+    sys.__stdout__.write(f"{name} is done")
+    LEFT.append(weakref.proxy(set()))
+    LEFT.append(tempfile.TemporaryDirectory(dir=folder))
+
+
+class LeavesAllToTheEnd(ps.LinearRegression):
+    """A problem whose workers leave work to the end of their processes."""
+
+    def __init__(self, folder):
+        super().__init__(*misfits.rows())
+        self.folder = folder
+
+    def loss_and_gradient(self, params, rows=None):
+        leave_all_to_the_end(self.folder)
+        return super().loss_and_gradient(params, rows)
+
+
+@dataclass(frozen=True)
+class ServerLeavesAllToTheEnd(ps.SGD):
+    """An optimizer whose server does so, too."""
+
+    folder: str = ps.option("", "where the server's files belong")
+
+    def step(self, params, grads, state):
+        leave_all_to_the_end(Path(self.folder))
+        super().step(params, grads, state)
+
+
+@pytest.mark.parametrize("forked", [pytest.param(True, marks=forks), False], ids=["forked", "spawned"])
+def test_what_user_code_leaves_to_the_end_of_its_process_is_done(tmp_path, monkeypatch, capfd, forked):
+    monkeypatch.setattr(processes, "FORKS", forked)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    config = ps.Config(workers=2, steps=2, optimizer=ServerLeavesAllToTheEnd(folder=str(tmp_path)))
+    ps.train(LeavesAllToTheEnd(tmp_path), config)
+    printed = capfd.readouterr().out
+    for name in ("minips-worker 0", "minips-worker 1", "minips-server 0"):
+        assert f"{name} is done" in printed
+        left = {file.name.removeprefix(f"{name} "): file for file in tmp_path.glob(f"{name} *")}
+        assert sorted(left) == sorted(DONE)  # so nothing has been "deleted"
+        assert {what: file.read_text() for what, file in left.items()} == dict.fromkeys(DONE, "done")
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def end_by(error):
+    if error:
+        raise error
+
+
+def test_a_process_ends_with_the_exit_code_of_its_program(capfd):
+    ends = {0: None, 1: ValueError("no rows"), 3: SystemExit(3)}
+    started = {code: processes._spawn(end_by, "ends", error) for code, error in ends.items()}
+    for code, process in started.items():
+        process.join(60)
+        assert process.exitcode == code
+        process.close()
+    assert "ValueError: no rows" in capfd.readouterr().err

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf, nan
 from operator import attrgetter
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -254,6 +253,8 @@ class Run:
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs: a name, and a value with its unit."""
+        from statistics import fmean  # slow to import
+
         config, losses = self.config, [loss for _, _, loss in self.losses] or [nan]
         advice = f"the loss was {losses[0]:.4f} at first: lower the learning rate, or scale the columns of X"
         rose = 0 < 2 * losses[0] < fmean(losses[len(losses) * 9 // 10 :]) and not self.diverged  # batches vary less

@@ -1,7 +1,6 @@
 """Sparse: a few of the values, and their indices."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import ceil, prod
 
 import numpy as np
@@ -122,6 +121,8 @@ class Threshold(Quantizer):
 
 def sent_count(fraction: float, size: int) -> int:
     """The number of values sent out of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is slightly more than 7."""
+    from fractions import Fraction  # slow to import
+
     return ceil(Fraction(str(fraction)) * size)
 
 

@@ -110,9 +110,12 @@ def loopback() -> str:
     return next(iter(LOOPBACKS))
 
 
-def _numbers(host: str) -> list[str]:
-    """Return the numbers to try for a host: localhost means either loopback, whatever the hosts file says."""
-    return [*LOOPBACKS] if host == "localhost" else [host]
+def _numbers(host: str) -> list[Any]:
+    """Return the numbers to try for a host: localhost means either loopback, whatever the hosts file says. They are
+    bytes, for a look-up of text would import a codec for names, which takes a process longer than to connect.
+    """
+    numbers = [*LOOPBACKS] if host == "localhost" else [host]
+    return [number.encode() if is_number(number) else number for number in numbers]
 
 
 def _places(host: str, port: int) -> list[tuple[int, Any]]:
