@@ -87,7 +87,7 @@ class Server:
         message = Message({"kind": kind, "worker": 0, **header}, tensors or {})
         frames = Encoder(ps.Codec(), np.random.default_rng(0), ps.Trace()).encode(message)
         answer = carry_out(self.protocol.answer(frames, connection or self.connection, self.now))
-        packet, stamp = unpack(answer, ps.Codec(), ps.Trace())
+        packet, stamp, *_ = unpack(answer, ps.Codec(), ps.Trace())
         return {**packet.header, **stamp}
 
     def hello(self):
