@@ -29,7 +29,7 @@ from minips.core.shard import Shard
 from minips.cost.microbenchmarks import CROWD
 from minips.cost.packets import Links, Queues
 from minips.drivers.events import Cores, EventLoop, Signal, Task, Work, seldom_collected, unrecorded
-from minips.drivers.virtual import Interconnect, Node, RankNode, ServedNode, TrainingNode, VirtualCluster, cores_of
+from minips.drivers.virtual import Interconnect, Node, RankNode, ServedNode, TrainingNode, VirtualCluster
 from minips.machines.calibration import Calibration, inner_s, rank_lines, server_lines, worker_lines
 from minips.machines.topology import Machines, hosts
 from minips.results.trace import UNTIMED
@@ -97,7 +97,8 @@ class PerformanceModel(VirtualCluster):
     def __init__(
         self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None, net: Any = None
     ) -> None:
-        self.config, self.calibration, self.load = config, calibration, load
+        super().__init__(config, EventLoop(at_once=True, remembered=True), cluster)
+        self.calibration, self.load = calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.clocks, EVEN_STEPS if even else MAX_STEPS)
         self.last = self.steps
@@ -105,20 +106,15 @@ class PerformanceModel(VirtualCluster):
         self.share = load.values / config.servers
         """The values on each server."""
         self.totals: dict[str, float] = defaultdict(float)
-        self.events = EventLoop(at_once=True, remembered=True)
-        servers = 0 if load.parts else config.servers
-        self._places = cluster.places(config.workers, servers) if cluster else {}
-        if cluster:
-            self.cores = cores_of(self.events, cluster, self._places)
-        else:
+        if not cluster:
             calibrated = Cores(self.events, calibration.cores, calibration.others)
-            self.cores = dict.fromkeys(hosts(config.workers, servers), calibrated)
+            self.cores = dict.fromkeys(hosts(config.workers, config.servers), calibrated)
         self.network = Interconnect()
         if net is not None:
             self.network = Queues(self.events, net, ahead=2 if load.parts else 1)
         elif link := cluster.link if cluster else config.link:
-            self.network = Links(self.events, link, calibration.late_s, self._places)
-        self.servers = [_Server(self, index) for index in range(servers)]
+            self.network = Links(self.events, link, calibration.late_s, self.places)
+        self.servers = [] if load.parts else [_Server(self, index) for index in range(config.servers)]
         kind: type[_Rank | _Worker] = _Rank if load.parts else _Worker
         self.workers: list[Any] = []
         self.workers += [kind(self, worker) for worker in range(config.workers)]
@@ -162,11 +158,9 @@ class PerformanceModel(VirtualCluster):
 
     def contention(self, factor: float, worker: str = "") -> float:
         """Return the crowd's factor for all workers, or for those on one ``worker``'s machine."""
-        crowd = self.config.workers
-        if worker and self._places:
-            crowd = sum(
-                place == self._places[worker] for who, place in self._places.items() if who.startswith("worker")
-            )
+        crowd, places = self.config.workers, self.places
+        if worker and places:
+            crowd = sum(place == places[worker] for who, place in places.items() if who.startswith("worker"))
         return 1 + (factor - 1) * min(1.0, (crowd - 1) / (CROWD - 1))
 
     def record_progress(self, which: int, step: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from minips.core.config import Config
+from minips.core.exchange import AllReduce
 from minips.core.loop import Await, Begin, Call
 from minips.core.presence import Attending
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until
@@ -40,24 +41,26 @@ class Interconnect:
 
 
 class VirtualCluster:
-    """What the nodes of a run share: the clock, the network, the cores of each node's machine (a node that is not in
-    ``cores`` has its own), and the account of their time.
+    """What the nodes of a run share: the clock, the network, the cores of their machines, and the account of their
+    time. Without ``machines``, each node has its own.
     """
 
-    config: Config
-    events: EventLoop
     network: Interconnect
-    cores: dict[str, Cores]
+
+    def __init__(self, config: Config, events: EventLoop, machines: Machines | None) -> None:
+        self.config, self.events = config, events
+        self.places: dict[str, int] = {}
+        self.cores: dict[str, Cores] = {}
+        """Each node's machine, and that machine's cores."""
+        if machines:
+            servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
+            self.places = machines.places(config.workers, servers)
+            of_each = [Cores(events, machines.cores) for _ in range(machines.machines)]
+            self.cores = {who: of_each[place] for who, place in self.places.items()}
 
     @abstractmethod
     def record(self, name: str, who: str, start: float, step: Any, end: float | None = None) -> None:
         """Record a span that ends now, or at ``end``, unless it took no time."""
-
-
-def cores_of(events: EventLoop, machines: Machines, places: Mapping[str, int]) -> dict[str, Cores]:
-    """Return the cores of each node's machine."""
-    of_each = [Cores(events, machines.cores) for _ in range(machines.machines)]
-    return {who: of_each[place] for who, place in places.items()}
 
 
 class Node(Processor):

@@ -226,11 +226,11 @@ class SimWorker(ServedNode, Trainer):
         def receive(wanted: Receive) -> Frames:
             frames = requests.pop(0).parcel
             protocol = self.servers[wanted.source].protocol
-            answer: Frames = carry_out(protocol.answer(frames, self.connection, self.events.now))
+            answer: Frames = carry_out(protocol.answer(frames, self.connection, self.events.now), {})
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
-        carry_out(session, requests.append, receive)
+        carry_out(session, {Send: requests.append, Receive: receive})
 
     def left_behind(self) -> None:
         """Give up the current gradient if its round has ended at every server."""

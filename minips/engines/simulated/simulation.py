@@ -11,10 +11,9 @@ from math import inf
 from typing import Any
 
 from minips import seeds
-from minips.core.exchange import AllReduce
 from minips.core.message import DivergedError
 from minips.drivers.events import EventLoop, Signal, Task, seldom_collected
-from minips.drivers.virtual import Interconnect, Node, TrainingNode, VirtualCluster, cores_of
+from minips.drivers.virtual import Interconnect, Node, TrainingNode, VirtualCluster
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
 from minips.engines.worker import shards_of
@@ -36,14 +35,14 @@ class Simulation(VirtualCluster):
     """The time, the network, the spans, and the reports of progress. ``engine`` is the `Simulated` instance."""
 
     def __init__(self, engine: Any, job: TrainingJob) -> None:
-        self.engine, self.job, self.config, self.plain = engine, job, job.config, replace(job.config, delays=None)
+        super().__init__(job.config, EventLoop(), engine.cluster)
+        self.engine, self.job, self.plain = engine, job, replace(job.config, delays=None)
         self.every = job.evaluation.every if job.evaluation else None
         self.shard = shards_of(job.problem, job.config)
         self.ended = False
         """True if an evaluation or a stop has ended the run."""
         self.error: BaseException | None = None
         """The exception raised by an evaluation or by a report of progress."""
-        self.events = EventLoop()
         self.halt = False
         """True once the run was stopped from outside."""
         self._over = Signal()
@@ -54,15 +53,10 @@ class Simulation(VirtualCluster):
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples: the garbage collector skips them
         self._until = inf
         self._reported_at = time.monotonic()
-        graph, rng, config = engine.network(job.config), seeds.loss(job.config.seed), job.config
-        if graph is None:
-            self.network = Interconnect()
-        else:
+        graph, rng = engine.network(job.config), seeds.loss(job.config.seed)
+        self.network = Interconnect()
+        if graph is not None:
             self.network = FlowNetwork(self.events, Network(graph), engine.traffic, rng)
-        self.cores = {}
-        if engine.cluster:
-            servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
-            self.cores = cores_of(self.events, engine.cluster, engine.cluster.places(config.workers, servers))
 
     def begin(self, ends: Sequence[Signal]) -> None:
         """End the run once all of these signals have happened."""
