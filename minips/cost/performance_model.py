@@ -278,16 +278,7 @@ class _Server(_SizedNode):
 
 
 class _Trainer(_SizedNode, TrainingNode):
-    """A training worker."""
-
-    @property
-    @abstractmethod
-    def made(self) -> int | None:
-        """The steps that this worker has made; None once it has made them all."""
-
-    def ahead(self, step: int) -> Iterator[int]:
-        if (made := self.made) is not None:
-            yield made - step
+    """A training worker, which computes nothing."""
 
     def gradient_s(self, step: int) -> float:
         calibration, load = self.cluster.calibration, self.cluster.load
@@ -298,9 +289,6 @@ class _Trainer(_SizedNode, TrainingNode):
     def compute(self, need: Compute, step: None) -> Task[tuple[float, Tensors]]:
         yield from self.gradient_time(need.clock)
         return 0.0, {}
-
-    def nbytes(self, parcel: Any) -> Any:
-        return parcel
 
 
 class _Worker(ServedNode, _Trainer):
@@ -316,9 +304,9 @@ class _Worker(ServedNode, _Trainer):
         for server in model.servers:
             server.protocol.attendance.admit(self.connection, {"worker": rank})
 
-    @property
-    def made(self) -> int | None:
-        return None if all(server.shard.done for server in self.servers) else self._protocol.clock
+    def ahead(self, step: int) -> Iterator[int]:
+        if not all(server.shard.done for server in self.servers):
+            yield self._protocol.clock - step
 
     def train(self) -> Task[Any]:
         return self.carry_out(train_served(self._protocol, self.config.overlap))
@@ -338,11 +326,14 @@ class _Worker(ServedNode, _Trainer):
 class _Rank(RankNode, _Trainer):
     """A worker of an all-reduce."""
 
-    made: int | None = 0
-
     def __init__(self, model: PerformanceModel, rank: int) -> None:
         super().__init__(model, rank, rank_lines(model.calibration, model.config))
         self.ranks, self.idle, self._part = model.workers, model.calibration.hop_idle, model.load.parts[rank]
+        self._made = 0
+
+    def ahead(self, step: int) -> Iterator[int]:
+        if self._made < self.cluster.last:
+            yield self._made - step
 
     def train(self) -> Task[Any]:
         clocks = takewhile(lambda clock: clock < self.cluster.last, count())
@@ -350,9 +341,12 @@ class _Rank(RankNode, _Trainer):
 
     def _exchange(self, clock: int, computed: Any) -> Session[bool]:
         yield from all_reduce(self._part)
-        self.made = clock + 1 if clock + 1 < self.cluster.last else None
+        self._made = clock + 1
         self.cluster.record_progress(self.rank, clock + 1)
-        return self.made is None
+        return clock + 1 >= self.cluster.last
+
+    def nbytes(self, parcel: float) -> float:
+        return parcel
 
 
 class _DeclaredRecord(ServerRecord):

@@ -41,7 +41,7 @@ class Interconnect:
 
 
 class VirtualCluster:
-    """What the nodes of a run share: the clock, the network, the cores of their machines, and the account of their
+    """The parts that a run's nodes share: the clock, the network, the cores of their machines, and the account of their
     time. Without ``machines``, each node has its own.
     """
 
