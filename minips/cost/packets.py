@@ -37,7 +37,8 @@ class Links(Interconnect):
 
     def __init__(self, events: EventLoop, link: Link, late_s: float, places: Mapping[str, int]) -> None:
         self._events, self._link, self._late_s, self._places = events, link, late_s, places
-        self._free: dict[tuple[object, str], float] = defaultdict(float)
+        self._out: dict[object, float] = defaultdict(float)
+        self._in: dict[object, float] = defaultdict(float)
         """When each machine's link is free again, in each direction."""
 
     def travel(self, source: str, target: str, nbytes: float, least_s: float = 0.0, queue: str = "") -> Task[None]:
@@ -46,22 +47,22 @@ class Links(Interconnect):
             yield least_s
             return
         events, seconds = self._events, nbytes * 8 / self._link.bandwidth_bps
-        start = self._pass((here, "out"), events.now, seconds)
+        start = self._pass(self._out, here, events.now, seconds)
         yield least_s
         yield start - events.now
-        arrival = self._pass((there, "in"), start, seconds) + seconds + self._link.latency_s
+        arrival = self._pass(self._in, there, start, seconds) + seconds + self._link.latency_s
         if arrival > events.now:
             yield arrival - events.now + self._late_s
 
-    def _pass(self, way: tuple[object, str], earliest: float, seconds: float) -> float:
-        """Return the time from which a message of so many seconds occupies a link, one way."""
-        start = self._events.later(self._free[way], earliest)
+    def _pass(self, free: dict[object, float], machine: object, earliest: float, seconds: float) -> float:
+        """Return the time from which a message of so many seconds occupies a machine's link, one way."""
+        start = self._events.later(free[machine], earliest)
         if seconds:
-            self._free[way] = start + seconds
+            free[machine] = start + seconds
         return start
 
     def left(self) -> list[float]:
-        return [max(0.0, free - self._events.now) for free in self._free.values()]
+        return [max(0.0, free - self._events.now) for free in (*self._out.values(), *self._in.values())]
 
 
 class Queues(Interconnect):

@@ -8,8 +8,8 @@ which they are sent.
 
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import count, groupby, takewhile
 from math import isclose
@@ -31,6 +31,7 @@ from minips.cost.packets import Links, Queues
 from minips.drivers.events import Cores, EventLoop, Signal, Task, Work, seldom_collected, unrecorded
 from minips.drivers.virtual import Interconnect, Node, RankNode, ServedNode, TrainingNode, VirtualCluster
 from minips.machines.calibration import Calibration, inner_s, rank_lines, server_lines, worker_lines
+from minips.machines.fit import Line
 from minips.machines.topology import Machines, hosts
 from minips.results.trace import UNTIMED
 from minips.stage import Tensors
@@ -115,9 +116,13 @@ class PerformanceModel(VirtualCluster):
         elif link := cluster.link if cluster else config.link:
             self.network = Links(self.events, link, calibration.late_s, self.places)
         self.servers = [] if load.parts else [_Server(self, index) for index in range(config.servers)]
-        kind: type[_Rank | _Worker] = _Rank if load.parts else _Worker
         self.workers: list[Any] = []
-        self.workers += [kind(self, worker) for worker in range(config.workers)]
+        if load.parts:
+            times, idle = rank_lines(calibration, config), calibration.hop_idle
+            self.workers += [_Rank(self, rank, times, idle) for rank in range(config.workers)]
+        else:
+            times, idle = worker_lines(calibration), calibration.idle.times(1 / 2)
+            self.workers += [_Worker(self, rank, times, idle) for rank in range(config.workers)]
         self._progress = [0] * len(self.servers or self.workers)
         self._applied = 0
         for worker in self.workers:
@@ -150,11 +155,12 @@ class PerformanceModel(VirtualCluster):
         return self.seconds / self.config.steps
 
     def record(self, name: str, who: str, start: float, step: Any, end: float | None = None) -> None:
-        totals = self.totals
-        if isinstance(step, _Trip):
-            totals = step.totals
-            start = step.since if name == "transfer" else start
-        totals[name] += max(0.0, (self.events.now if end is None else end) - start)
+        if type(step) is not _Trip:
+            self.totals[name] += max(0.0, (self.events.now if end is None else end) - start)
+        elif name == "transfer":
+            step.transfer += self.events.now - step.since
+        else:
+            step.wait += self.events.now - start
 
     def contention(self, factor: float, worker: str = "") -> float:
         """Return the crowd's factor for all workers, or for those on one ``worker``'s machine."""
@@ -210,11 +216,12 @@ class PerformanceModel(VirtualCluster):
 @dataclass(slots=True)
 class _Trip:
     """The step of a message's trip: since when it is under way or, at the server, since when that does its last work.
-    Its ``totals`` count when the answer has arrived.
+    Its spans count when the answer has arrived.
     """
 
     since: float
-    totals: dict[str, float] = field(default_factory=lambda: {"transfer": 0.0, "wait": 0.0})
+    transfer: float = 0.0
+    wait: float = 0.0
 
 
 class _SizedNode(Node):
@@ -224,11 +231,18 @@ class _SizedNode(Node):
     crowd = 1.0
     """The factor on the processor time of messages that several workers cause."""
 
-    def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterator[Signal]:
-        for work in self._works(spans, values):
-            if type(step) is _Trip:
-                step.since = self.events.now
-            yield self.work(work)
+    def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[Signal]:
+        works = self._works(spans, values)
+        return (self._begin_work(works[0], step),) if len(works) == 1 else self._one_by_one(works, step)
+
+    def _one_by_one(self, works: list[Work], step: Any) -> Iterator[Signal]:
+        for work in works:
+            yield self._begin_work(work, step)
+
+    def _begin_work(self, work: Work, step: Any) -> Signal:
+        if type(step) is _Trip:
+            step.since = self.events.now
+        return self.work(work)
 
     @cached_property
     def _works(self) -> Callable[[tuple[str, ...], float], list[Work]]:
@@ -294,11 +308,10 @@ class _Trainer(_SizedNode, TrainingNode):
 class _Worker(ServedNode, _Trainer):
     """A worker that pushes to servers and pulls from them."""
 
-    def __init__(self, model: PerformanceModel, rank: int) -> None:
-        calibration = model.calibration
-        super().__init__(model, rank, worker_lines(calibration))
-        self.servers, self.idle = model.servers, calibration.idle.times(1 / 2)
-        self.crowd = model.contention(calibration.worker_crowd, self.who)
+    def __init__(self, model: PerformanceModel, rank: int, times: Mapping[str, Line], idle: Line) -> None:
+        super().__init__(model, rank, times)
+        self.servers, self.idle = model.servers, idle
+        self.crowd = model.contention(model.calibration.worker_crowd, self.who)
         records = [_DeclaredRecord(model, rank, server.number) for server in model.servers]
         self._protocol = WorkerProtocol(rank, records)
         for server in model.servers:
@@ -314,8 +327,8 @@ class _Worker(ServedNode, _Trainer):
     def trip(self, message: Send, step: int) -> Task[Parcel]:
         trip = _Trip(self.events.now)
         answer = yield from super().trip(message, trip)
-        for name, seconds in trip.totals.items():
-            self.cluster.totals[name] += seconds
+        self.cluster.totals["transfer"] += trip.transfer
+        self.cluster.totals["wait"] += trip.wait
         return answer
 
     def nbytes(self, parcel: Parcel) -> float:
@@ -326,9 +339,9 @@ class _Worker(ServedNode, _Trainer):
 class _Rank(RankNode, _Trainer):
     """A worker of an all-reduce."""
 
-    def __init__(self, model: PerformanceModel, rank: int) -> None:
-        super().__init__(model, rank, rank_lines(model.calibration, model.config))
-        self.ranks, self.idle, self._part = model.workers, model.calibration.hop_idle, model.load.parts[rank]
+    def __init__(self, model: PerformanceModel, rank: int, times: Mapping[str, Line], idle: Line) -> None:
+        super().__init__(model, rank, times)
+        self.ranks, self.idle, self._part = model.workers, idle, model.load.parts[rank]
         self._made = 0
 
     def ahead(self, step: int) -> Iterator[int]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
-from minips.core.loop import Await, Begin, Call
+from minips.core.loop import Await, Begin, Call, Compute
 from minips.core.presence import Attending
 from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until
 from minips.drivers.events import Cores, EventLoop, Processor, Signal, Task, unrecorded
@@ -20,6 +20,7 @@ from minips.machines.topology import Machines
 from minips.words import as_error
 
 T = TypeVar("T")
+_METHODS = {kind: kind.__name__.lower() for kind in (Send, Receive, Until, Compute, Call, Begin)}
 
 
 class Interconnect:
@@ -109,7 +110,7 @@ class Node(Processor):
             elif type(need) is Await:
                 answer = yield need.begun
             else:
-                answer = yield from getattr(self, type(need).__name__.lower())(need, step)
+                answer = yield from getattr(self, _METHODS[type(need)])(need, step)
 
     @abstractmethod
     def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[Signal]:
@@ -231,19 +232,18 @@ class ServedNode(TrainingNode):
 
     def trip(self, message: Send, step: Any) -> Task[Parcel]:
         """Take a message to a server, let the server carry out the session, and return the answer."""
-        server, parcel = self.servers[message.to], message.parcel
-        self.bytes_sent += self.nbytes(parcel)
-        yield from self._travel(self, server, parcel, message.values, step)
-        session = server.protocol.answer(parcel, self.connection, self.events.now)
+        server, cluster, least_s = self.servers[message.to], self.cluster, self.idle.at(message.values)
+        nbytes, began = self.nbytes(message.parcel), self.events.now
+        self.bytes_sent += nbytes
+        yield from cluster.network.travel(self.who, server.who, nbytes, least_s)
+        cluster.record("transfer", self.who, began, step)
+        session = server.protocol.answer(message.parcel, self.connection, self.events.now)
         answer = yield from server.carry_out(session, step)
-        yield from self._travel(server, self, answer, message.values, step)
-        self.bytes_received += self.nbytes(answer)
+        nbytes, began = self.nbytes(answer), self.events.now
+        yield from cluster.network.travel(server.who, self.who, nbytes, least_s)
+        cluster.record("transfer", self.who, began, step)
+        self.bytes_received += nbytes
         return answer
-
-    def _travel(self, source: Node, target: Node, parcel: Parcel, values: float, step: Any) -> Task[None]:
-        began, network = self.events.now, self.cluster.network
-        yield from network.travel(source.who, target.who, self.nbytes(parcel), self.idle.at(values))
-        self.cluster.record("transfer", self.who, began, step)
 
 
 class RankNode(TrainingNode):
