@@ -7,7 +7,8 @@ import pytest
 
 import minips as ps
 from minips import cost
-from minips.cost.performance_model import Declared, PerformanceModel, Port, Workload
+from minips.cost.packets import Links
+from minips.cost.performance_model import Declared, PerformanceModel, Workload
 from minips.drivers.events import EventLoop
 from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
@@ -26,15 +27,34 @@ def pace(config, calibration=NOTHING):
 
 
 def test_a_link_is_first_come_first_served():
-    events = EventLoop()
-    node, bare = (Port(events, link, late=0.25) for link in (ps.Link(8e6, 0.5), None))
-    events.at(3.0, lambda: None)
+    events, came = EventLoop(at_once=True), {}
+    links = Links(events, ps.Link(8e6, 0.5), 0.25, {"neighbour": "a", "a": "a"})
+
+    def send(name, start, source, target, nbytes):
+        yield start
+        yield from links.travel(source, target, nbytes)
+        came[name] = events.now
+
+    for message in (
+        ("first", 3.0, "a", "b", 1_000_000),
+        ("second", 3.0, "a", "c", 2_000_000),  # leaves when the first one has left
+        ("third", 3.0, "neighbour", "d", 1_000),  # shares the machine's link
+        ("next", 3.0, "e", "b", 1_000_000),  # arrives when the first one has arrived
+        ("empty", 3.0, "f", "b", 0),  # behind them
+        ("within", 3.0, "a", "neighbour", 1e9),
+    ):
+        events.start(send(*message))
+    events.run(lambda: "within" in came)
+    assert events.now == 3.0
+    assert max(links.left()) == pytest.approx(3.001)
     events.run(lambda: False)
-    assert [node.depart(1_000_000, bare), node.depart(2_000_000, bare), node.depart(1, bare)] == [3.0, 4.0, 6.0]
-    assert node.arrive(3.0, 1_000_000, bare) == 1.0 + 0.5 + 0.25
-    assert node.arrive(3.0, 1_000_000, bare) == 2.0 + 0.5 + 0.25
-    assert node.arrive(-9.0, 0, bare) == 2.0 + 0.5 + 0.25  # behind the others, although it left before them
-    assert (bare.depart(1e9, node), bare.arrive(3.0, 1e9, node)) == (3.0, 0.0)
+    late = 0.5 + 0.25
+    assert came["first"] == 4.0 + late
+    assert came["second"] == 6.0 + late
+    assert came["third"] == pytest.approx(6.001 + late)
+    assert came["next"] == came["empty"] == 5.0 + late
+    assert came["within"] == 3.0
+    assert set(links.left()) == {0.0}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 16])

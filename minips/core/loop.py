@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from minips.core.protocol import WorkerProtocol
-from minips.core.sessions import Result, Session
+from minips.core.sessions import Session
 from minips.stage import Tensors
 
 
@@ -113,31 +113,6 @@ def train_together(
     if travelling is not None:
         yield Await(travelling)
     return seen or copy()
-
-
-def carry_out_loop(
-    loop: Session[Result],
-    compute: Callable[[Compute], Any],
-    call: Callable[[Session[Any]], Any],
-    begin: Callable[[Session[Any]], Any],
-    wait: Callable[[Any], Any],
-) -> Result:
-    """Carry out a loop in this thread. Returns its result."""
-    answer: Any = None
-    while True:
-        try:
-            need = loop.send(answer)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        if type(need) is Compute:
-            answer = compute(need)
-        elif type(need) is Call:
-            answer = call(need.session)
-        elif type(need) is Begin:
-            answer = begin(need.session)
-        else:
-            answer = wait(need.begun)
 
 
 def _returned(result: Any) -> Session[Any]:

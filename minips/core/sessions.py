@@ -8,7 +8,7 @@ Each driver carries out sessions with its own clock: threads, with sockets and t
 real arrays; a prediction, which has sizes instead of arrays and computes nothing.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -66,18 +66,15 @@ def nothing() -> None:
     """Do nothing; for work that has no result but may take time."""
 
 
-def _no_other(need: Send | Receive) -> Parcel:
-    raise RuntimeError(f"This session has no other party, but it needs {need!r}.")
-
-
 def carry_out(
     session: Session[Result],
-    send: Callable[[Send], object] = _no_other,
-    receive: Callable[[Receive], Parcel] = _no_other,
+    meet: Mapping[type, Callable[[Any], Any]],
     stepping: AbstractContextManager[Any] = NO_LOCK,
 ) -> Result:
-    """Carry out a session in this thread, without waits: its conditions must hold already. Returns its result.
-    ``stepping`` is held while the session runs from one need to the next.
+    """Carry out a session, or a training loop, in this thread. Returns its result.
+
+    ``meet`` has the function that meets a need, by the need's kind. The work of a `Do` is carried out here; the
+    condition of an `Until` must hold already. ``stepping`` is held while the session runs from one need to the next.
     """
     answer, error = None, None
     while True:
@@ -92,11 +89,11 @@ def carry_out(
             if type(need) is Do:
                 with stepping if need.alone else NO_LOCK:
                     answer = need.call()
-            elif type(need) is Send:
-                send(need)
-            elif type(need) is Receive:
-                answer = receive(need)
-            else:
+            elif type(need) is Until:
                 assert need.ready(), f"Worker {need.worker} would have to wait."
+            elif type(need) in meet:
+                answer = meet[type(need)](need)
+            else:
+                raise RuntimeError(f"This session has no other party, but it needs {need!r}.")
         except Exception as raised:
             error = raised

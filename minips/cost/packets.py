@@ -1,16 +1,21 @@
-"""Model a network of real hosts in a prediction: bursts of packets wait in queues.
+"""The networks of a prediction: links that carry one message after another, and hosts' queues of packets.
 
-Each connection has one or two bursts in its host's queue, and adds the next one when a burst has left, as with TCP
-segmentation offload and TCP small queues (Linux's ``net/ipv4/tcp_output.c``). Each link is a first-in, first-out queue.
+On hosts, each connection has one or two bursts in its host's queue, and adds the next one when a burst has left, as
+with TCP segmentation offload and TCP small queues (Linux's ``net/ipv4/tcp_output.c``). Each link is a first-in,
+first-out queue.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
 from math import ceil
 from typing import Any
 
 from minips.drivers.events import EventLoop, Signal, Task
+from minips.drivers.virtual import Interconnect
 from minips.engines.hosts import PACKET_BYTES
 from minips.machines.topology import Network
+from minips.stages.transports import Link
 
 PAYLOAD_BYTES = 1448
 """A message's bytes in a packet of 1,500: IP takes 20 (RFC 791), TCP 20 and its time stamps 12 (RFC 9293, 7323)."""
@@ -22,7 +27,45 @@ PARTS = 64
 """The most units into which the packets of a long message are grouped."""
 
 
-class Queues:
+class Links(Interconnect):
+    """Equal links to one switch, one for each machine: first come, first served in each direction. ``places`` maps
+    processes to machines; another process has its own machine. Messages within a machine do not use its link.
+
+    A link delays messages as `minips.stages.transports.link` does, and by another ``late_s`` seconds if a message had
+    to wait.
+    """
+
+    def __init__(self, events: EventLoop, link: Link, late_s: float, places: Mapping[str, int]) -> None:
+        self._events, self._link, self._late_s, self._places = events, link, late_s, places
+        self._out: dict[object, float] = defaultdict(float)
+        self._in: dict[object, float] = defaultdict(float)
+        """When each machine's link is free again, in each direction."""
+
+    def travel(self, source: str, target: str, nbytes: float, least_s: float = 0.0, queue: str = "") -> Task[None]:
+        here, there = self._places.get(source, source), self._places.get(target, target)
+        if here == there:
+            yield least_s
+            return
+        events, seconds = self._events, nbytes * 8 / self._link.bandwidth_bps
+        start = self._pass(self._out, here, events.now, seconds)
+        yield least_s
+        yield start - events.now
+        arrival = self._pass(self._in, there, start, seconds) + seconds + self._link.latency_s
+        if arrival > events.now:
+            yield arrival - events.now + self._late_s
+
+    def _pass(self, free: dict[object, float], machine: object, earliest: float, seconds: float) -> float:
+        """Return the time from which a message of so many seconds occupies a machine's link, one way."""
+        start = self._events.later(free[machine], earliest)
+        if seconds:
+            free[machine] = start + seconds
+        return start
+
+    def left(self) -> list[float]:
+        return [max(0.0, free - self._events.now) for free in (*self._out.values(), *self._in.values())]
+
+
+class Queues(Interconnect):
     """The links of a graph, with a queue in each direction. ``deepest`` is the most bytes that have waited in one.
 
     A message keeps ``ahead`` bursts in its sender's queue: 1 if others are sent with it, 2 if it is a rank's only one.
@@ -33,8 +76,7 @@ class Queues:
         self._rates: list[float] = self._network.capacity.tolist()
         self._free, self.deepest = [0.0] * len(self._rates), 0.0
 
-    def travel(self, source: str, target: str, nbytes: float, flight_s: float) -> Task[None]:
-        """Move a message, for a task's ``yield from``. ``flight_s`` is the time it takes without any link's delay."""
+    def travel(self, source: str, target: str, nbytes: float, least_s: float = 0.0, queue: str = "") -> Task[None]:
         route, began, packets = self._network.route(source, target), self._events.now, ceil(nbytes / PAYLOAD_BYTES)
         links, parts = route.edges.tolist(), min(packets, PARTS)
         size = (nbytes + packets * (PACKET_BYTES - PAYLOAD_BYTES)) / max(parts, 1)  # 14 bytes of a header: RFC 894
@@ -48,7 +90,7 @@ class Queues:
                     yield ends[-self._ahead] - self._events.now
         if parts:
             yield arrived
-        yield max(route.latency_s, began + flight_s - self._events.now)
+        yield max(route.latency_s, began + least_s - self._events.now)
 
     def _pass(self, links: list[int], size: float, arrived: Signal) -> None:
         """Join the first of these queues, and the next one as soon as the first byte arrives there."""

@@ -7,13 +7,13 @@ which they are sent.
 """
 
 from abc import abstractmethod
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import count, groupby, takewhile
 from math import isclose
-from typing import Any, cast
+from typing import Any
 
 from minips import seeds
 from minips.core.codec import Decoder
@@ -21,25 +21,23 @@ from minips.core.config import Config
 from minips.core.exchange import Hop
 from minips.core.limits import Expected
 from minips.core.loop import Compute, train_served, train_together
-from minips.core.membership import ClientConnection
 from minips.core.message import Header, Message
 from minips.core.protocol import PUSHES, ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.reduction import all_reduce
-from minips.core.sessions import Receive, Send, Session, Until
+from minips.core.sessions import Parcel, Send, Session
 from minips.core.shard import Shard
 from minips.cost.microbenchmarks import CROWD
-from minips.cost.packets import Queues
-from minips.drivers.events import Cores, EventLoop, Processor, Signal, Task, Work, seldom_collected, unrecorded
-from minips.drivers.virtual import Node, ServedNode, TrainingNode
-from minips.machines.calibration import Calibration, inner_s, rank_lines, update_lines
+from minips.cost.packets import Links, Queues
+from minips.drivers.events import Cores, EventLoop, Signal, Task, Work, seldom_collected, unrecorded
+from minips.drivers.virtual import Interconnect, Node, RankNode, ServedNode, TrainingNode, VirtualCluster
+from minips.machines.calibration import Calibration, inner_s, rank_lines, server_lines, worker_lines
 from minips.machines.fit import Line
-from minips.machines.topology import Machines
+from minips.machines.topology import Machines, hosts
 from minips.results.trace import UNTIMED
-from minips.stage import Buffer, Tensors
+from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.consistency import ASP, BSP, SSP
 from minips.stages.optimizers import SGD
-from minips.stages.transports import Link
 
 _MEAN, _SGD = Mean(), SGD()
 MAX_STEPS, EVEN_STEPS = 200, 24
@@ -81,66 +79,6 @@ class Workload:
     parts: tuple[Declared, ...] = ()
 
 
-class Sized:
-    """A message reduced to its header and size, without frames."""
-
-    __slots__ = ("header", "nbytes", "stamp")
-
-    def __init__(self, header: Header, nbytes: float, stamp: Header | None = None) -> None:
-        self.header, self.nbytes, self.stamp = header, nbytes, stamp or {}
-
-    def __iter__(self) -> Iterator[Buffer]:
-        return iter(())
-
-
-class Port:
-    """A machine's end of its link, which its processes share: first come, first served. It records when the link is
-    free again in each direction.
-
-    The link delays messages as `minips.stages.transports.link` does, and by another ``late`` seconds if a message had
-    to wait. Messages between processes on the same port do not use the link.
-    """
-
-    def __init__(
-        self, events: EventLoop, link: Link | None, late: float = 0, queues: Any = None, who: str = ""
-    ) -> None:
-        self._events, self._link, self._late, self._queues, self._who = events, link, late, queues, who
-        self._outgoing = self._incoming = 0.0
-
-    def cross(self, nbytes: float, to: "Port", flight_s: float) -> Task[Any]:
-        """Move a message to another port; ``flight_s`` is the time it takes without any link's delay."""
-        if self._queues:
-            return (yield from self._queues.travel(self._who, to._who, nbytes, flight_s))
-        start = self.depart(nbytes, to)
-        yield flight_s
-        yield start - self._events.now
-        yield to.arrive(start, nbytes, self)
-
-    def left(self) -> list[float]:
-        """Seconds until the link is free each way."""
-        now = self._events.now
-        return [max(0.0, self._outgoing - now), max(0.0, self._incoming - now)]
-
-    def depart(self, nbytes: float, to: "Port") -> float:
-        """Return the time at which the first byte of a message that is sent now leaves."""
-        if not self._link or to is self:
-            return self._events.now
-        start = self._events.later(self._outgoing, self._events.now)
-        if nbytes:
-            self._outgoing = start + nbytes * 8 / self._link.bandwidth_bps
-        return start
-
-    def arrive(self, start: float, nbytes: float, source: "Port") -> float:
-        """Return the seconds until a message's last byte arrives, if its first byte left at ``start``."""
-        if not self._link or source is self:
-            return 0.0
-        end = self._events.later(self._incoming, start) + nbytes * 8 / self._link.bandwidth_bps
-        if nbytes:
-            self._incoming = end
-        left = end + self._link.latency_s - self._events.now
-        return left + self._late if left > 0 else 0.0
-
-
 def _period(states: list[list[float]]) -> int:
     """Return the number of steps after which the last ``ALIKE`` states repeated; 0 if they did not."""
     near = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
@@ -151,7 +89,7 @@ def _period(states: list[list[float]]) -> int:
     return 0
 
 
-class PerformanceModel:
+class PerformanceModel(VirtualCluster):
     """A modelled run: its ``seconds``, and its ``pace``, which is the seconds of a step in the second half. Without a
     ``cluster``, all processes are on the calibrated machine: each behind the config's link or, on hosts, in ``net``.
     """
@@ -160,7 +98,8 @@ class PerformanceModel:
     def __init__(
         self, config: Config, calibration: Calibration, load: Workload, cluster: Machines | None = None, net: Any = None
     ) -> None:
-        self.config, self.calibration, self.load = config, calibration, load
+        super().__init__(config, EventLoop(at_once=True, remembered=True), cluster)
+        self.calibration, self.load = calibration, load
         even = config.delays is None and config.consistency.quorum(config.workers) == config.workers
         self.steps = min(config.clocks, EVEN_STEPS if even else MAX_STEPS)
         self.last = self.steps
@@ -168,19 +107,22 @@ class PerformanceModel:
         self.share = load.values / config.servers
         """The values on each server."""
         self.totals: dict[str, float] = defaultdict(float)
-        self.events = EventLoop(at_once=True, remembered=True)
-        self.queues = None if net is None else Queues(self.events, net, ahead=2 if load.parts else 1)
-        servers = 0 if load.parts else config.servers
-        self._places = cluster.places(config.workers, servers) if cluster else {}
-        self._machines: list[tuple[Cores, Port]] = []
-        if cluster:
-            machines = range(cluster.machines)
-            self._machines = [(Cores(self.events, cluster.cores), self._port(cluster.link)) for _ in machines]
-        self.cores = Cores(self.events, calibration.cores, calibration.others)
-        """The cores of the calibrated machine, which all processes share without a cluster."""
-        self.servers = [_Server(self, index) for index in range(servers)]
-        kind: type[_Rank | _Worker] = _Rank if load.parts else _Worker
-        self.workers = [kind(self, worker) for worker in range(config.workers)]
+        if not cluster:
+            calibrated = Cores(self.events, calibration.cores, calibration.others)
+            self.cores = dict.fromkeys(hosts(config.workers, config.servers), calibrated)
+        self.network = Interconnect()
+        if net is not None:
+            self.network = Queues(self.events, net, ahead=2 if load.parts else 1)
+        elif link := cluster.link if cluster else config.link:
+            self.network = Links(self.events, link, calibration.late_s, self.places)
+        self.servers = [] if load.parts else [_Server(self, index) for index in range(config.servers)]
+        self.workers: list[Any] = []
+        if load.parts:
+            times, idle = rank_lines(calibration, config), calibration.hop_idle
+            self.workers += [_Rank(self, rank, times, idle) for rank in range(config.workers)]
+        else:
+            times, idle = worker_lines(calibration), calibration.idle.times(1 / 2)
+            self.workers += [_Worker(self, rank, times, idle) for rank in range(config.workers)]
         self._progress = [0] * len(self.servers or self.workers)
         self._applied = 0
         for worker in self.workers:
@@ -212,20 +154,19 @@ class PerformanceModel:
         """Wall seconds for one gradient step of all workers."""
         return self.seconds / self.config.steps
 
-    def machine(self, who: str) -> tuple[Cores, Port]:
-        """Return the cores and the port of a worker or a server."""
-        return self._machines[self._places[who]] if self._places else (self.cores, self._port(self.config.link, who))
-
-    def _port(self, link: Link | None, who: str = "") -> Port:
-        return Port(self.events, link, self.calibration.late_s, self.queues, who)
+    def record(self, name: str, who: str, start: float, step: Any, end: float | None = None) -> None:
+        if type(step) is not _Trip:
+            self.totals[name] += max(0.0, (self.events.now if end is None else end) - start)
+        elif name == "transfer":
+            step.transfer += self.events.now - step.since
+        else:
+            step.wait += self.events.now - start
 
     def contention(self, factor: float, worker: str = "") -> float:
         """Return the crowd's factor for all workers, or for those on one ``worker``'s machine."""
-        crowd = self.config.workers
-        if worker and self._places:
-            crowd = sum(
-                place == self._places[worker] for who, place in self._places.items() if who.startswith("worker")
-            )
+        crowd, places = self.config.workers, self.places
+        if worker and places:
+            crowd = sum(place == places[worker] for who, place in places.items() if who.startswith("worker"))
         return 1 + (factor - 1) * min(1.0, (crowd - 1) / (CROWD - 1))
 
     def record_progress(self, which: int, step: int) -> None:
@@ -239,7 +180,7 @@ class PerformanceModel:
         ends, skipped, skipped_s = [0.0], 0, 0.0
         delays, kind = self.config.delays, type(self.config.consistency)
         # If nothing depends on the clock, steps that have repeated will always repeat.
-        regular = not (delays and delays.exponential) and kind in (BSP, SSP, ASP) and not self.queues
+        regular = not ((delays and delays.exponential) or isinstance(self.network, Queues)) and kind in (BSP, SSP, ASP)
         states: list[list[float]] = [[]]
         totals: list[dict[str, float]] = [{}]
         while len(ends) <= self.steps:
@@ -252,11 +193,11 @@ class PerformanceModel:
             if skipped or not regular:
                 continue
             spent = [seconds - totals[-2].get(name, 0.0) for name, seconds in self.totals.items()]
-            states.append([*spent, *self.events.left(), *self.cores.left()])
-            for cores, _ in self._machines:
+            states.append([*spent, *self.events.left(), *self.network.left()])
+            for cores in dict.fromkeys(self.cores.values()):
                 states[-1] += cores.left()
             for process in (*self.servers, *self.workers):
-                states[-1] += [process.queue, *process.port.left(), *process.ahead(step)]
+                states[-1] += [process.queue, *process.ahead(step)]
             if period := _period(states):
                 cycles = max(0, self.last - step - KEPT) // period
                 skipped, cycle_s = cycles * period, ends[-1] - ends[-1 - period]
@@ -272,126 +213,58 @@ class PerformanceModel:
         return ends, totals
 
 
-class _SizedNode(Processor, Node):
-    """A worker or a server. ``lines`` are the times of its spans, by values; ``transfer_s`` is a message's processor
-    time at this end, recorded with the span of its trip.
+@dataclass(slots=True)
+class _Trip:
+    """The step of a message's trip: since when it is under way or, at the server, since when that does its last work.
+    Its spans count when the answer has arrived.
     """
 
-    def __init__(
-        self, model: PerformanceModel, who: str, number: int, lines: Mapping[str, Line], transfer_s: float = 0.0
-    ) -> None:
-        cores, self.port = model.machine(who)
-        super().__init__(model.events, cores)
-        self.model, self.number, self.totals = model, number, model.totals
-        self._lines, self._transfer_s = lines, transfer_s
-        self._works: dict[tuple[tuple[str, ...], float], list[Work]] = {}
+    since: float
+    transfer: float = 0.0
+    wait: float = 0.0
 
-    def spend(self, spans: tuple[str, ...], values: float, times: "_SessionTimes") -> Iterable[Signal]:
-        works = self._works.get((spans, values))
-        if works is None:
-            works = self._works[spans, values] = list(self._split(spans, values))
-        if len(works) != 1:
-            return self._one_by_one(works, times)
-        times.ready = self.events.now
-        return (self.work(works[0]),)
 
-    def _one_by_one(self, works: list[Work], times: "_SessionTimes") -> Iterator[Signal]:
+class _SizedNode(Node):
+    """A worker or a server of a model."""
+
+    cluster: PerformanceModel
+    crowd = 1.0
+    """The factor on the processor time of messages that several workers cause."""
+
+    def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[Signal]:
+        works = self._works(spans, values)
+        return (self._begin_work(works[0], step),) if len(works) == 1 else self._one_by_one(works, step)
+
+    def _one_by_one(self, works: list[Work], step: Any) -> Iterator[Signal]:
         for work in works:
-            times.ready = self.events.now
-            yield self.work(work)
+            yield self._begin_work(work, step)
+
+    def _begin_work(self, work: Work, step: Any) -> Signal:
+        if type(step) is _Trip:
+            step.since = self.events.now
+        return self.work(work)
+
+    @cached_property
+    def _works(self) -> Callable[[tuple[str, ...], float], list[Work]]:
+        """The spans' work for this many values: ``transfer`` separately, the other spans together."""
+        return cache(lambda spans, values: list(self._split(spans, values)))
 
     def _split(self, spans: tuple[str, ...], values: float) -> Iterator[Work]:
-        """Yield the spans' work for this many values: ``transfer`` separately, the other spans together."""
         for transfer, names in groupby(spans, lambda name: name == "transfer"):
-            times = {} if transfer else {name: self._lines[name].at(values) for name in names if name in self._lines}
-            seconds = self._transfer_s if transfer else sum(times.values())
-            if seconds or transfer:
+            times = {name: self.times[name].at(values) for name in names if name in self.times}
+            if transfer and not isinstance(self, RankNode):
+                yield times["transfer"] * self.crowd, unrecorded  # the trip's span has it
+            elif seconds := sum(times.values()):
                 yield seconds, partial(self._record, times, seconds)
 
     def _record(self, times: Mapping[str, float], seconds: float, wall: float) -> None:
         """Divide the wall seconds of a piece of work among its spans."""
         for name, part in times.items():
-            self.totals[name] += wall * part / seconds
+            self.cluster.totals[name] += wall * part / seconds
 
     @abstractmethod
     def ahead(self, step: int) -> Iterator[int]:
         """Yield the lead of each of this party's counters over a step."""
-
-
-@dataclass(slots=True)
-class _SessionTimes:
-    """The times of a session: its step, the seconds it has waited, and when its last work began."""
-
-    step: int
-    waited: float = 0.0
-    ready: float = 0.0
-
-
-class _Trainer(_SizedNode, TrainingNode):
-    """A training worker."""
-
-    @property
-    @abstractmethod
-    def clock(self) -> int | None:
-        """The steps that this worker has made; None once it has made them all."""
-
-    def ahead(self, step: int) -> Iterator[int]:
-        if (clock := self.clock) is not None:
-            yield clock - step
-
-    def compute(self, need: Compute) -> Task[tuple[float, Tensors]]:
-        model, events = self.model, self.events
-        config, calibration, load = model.config, model.calibration, model.load
-        began, inner = events.now, inner_s(calibration, config, load.values)
-        for step in range(need.clock * config.local_steps, (need.clock + 1) * config.local_steps):
-            start, gradient = events.now, calibration.gradient_of(step, config)
-            if seconds := inner + (gradient.at(load.rows) * config.accumulate if gradient else 0.0):
-                yield self.beside(seconds)
-            if config.delays:
-                yield start + config.delays.of(self.number, step, config.seed) - events.now
-        self.totals["compute"] += events.now - began
-        return 0.0, {}
-
-    def step(self) -> _SessionTimes:
-        return _SessionTimes(self.clock or 0)
-
-    def start(self, steps: Task[Any]) -> Signal:
-        return self.events.start(steps)
-
-
-class _Worker(ServedNode, _Trainer):
-    """A worker that pushes to servers and pulls from them."""
-
-    def __init__(self, model: PerformanceModel, number: int) -> None:
-        config, calibration = model.config, model.calibration
-        who = f"worker {number}"
-        rest_s = calibration.worker_rest.at(model.share) / 2 * model.contention(calibration.worker_crowd, who)
-        super().__init__(model, who, number, calibration.worker, rest_s)
-        self._flight_s, self._connection = calibration.idle.at(model.share) / 2, ClientConnection()
-        self._trips: list[deque[Signal]] = [deque() for _ in model.servers]
-        self._protocol = WorkerProtocol(
-            number, [_DeclaredRecord(model, number, index) for index in range(config.servers)]
-        )
-        for server in model.servers:
-            server.protocol.membership.admit(self._connection, {"worker": number})
-
-    @property
-    def clock(self) -> int | None:
-        return None if all(server.shard.done for server in self.model.servers) else self._protocol.clock
-
-    def train(self) -> Task[Any]:
-        return self.carry_out_loop(train_served(self._protocol, self.model.config.overlap))
-
-    def trip(self, server: int, parcel: Sized, step: _SessionTimes) -> Task[Any]:
-        events, target, message, times = self.events, self.model.servers[server], parcel, _SessionTimes(0)
-        began = events.now
-        yield from self.port.cross(message.nbytes, target.port, self._flight_s)
-        arrival = events.now
-        answer = yield from target.carry_out(target.protocol.answer(message, self._connection, arrival), times)
-        yield from target.port.cross(answer.nbytes, self.port, self._flight_s)
-        self.totals["transfer"] += events.now - began - (times.ready - arrival)
-        self.totals["wait"] += times.waited
-        return cast(Sized, answer)
 
 
 class _Server(_SizedNode):
@@ -399,19 +272,12 @@ class _Server(_SizedNode):
 
     def __init__(self, model: PerformanceModel, number: int) -> None:
         config, calibration = model.config, model.calibration
-        rest_s = calibration.server_rest.at(model.share) / 2 * model.contention(calibration.server_crowd)
-        lines = {**calibration.server, **update_lines(calibration, config)}
-        super().__init__(model, f"server {number}", number, lines, rest_s)
+        super().__init__(model, f"server {number}", server_lines(calibration, config))
+        self.number, self.crowd = number, model.contention(calibration.server_crowd)
         updates, now = config.workers * model.steps, lambda: self.events.now
         self.shard = Shard.of(config, {}, aggregator=_MEAN, optimizer=_SGD, updates=updates, now=now)
         self.protocol = _DeclaredProtocol(self)
-        self._changed, self._order = Signal(), seeds.wake(config.seed, number)
-
-    def wait(self, wanted: Until, times: _SessionTimes) -> Iterator[Signal]:
-        began = self.events.now
-        while not wanted.ready():
-            yield self._changed
-        times.waited += self.events.now - began
+        self._order = seeds.wake(config.seed, number)
 
     def ahead(self, step: int) -> Iterator[int]:
         yield self.shard.made - step * self.shard.workers
@@ -419,77 +285,105 @@ class _Server(_SizedNode):
 
     def changed(self) -> None:
         """Record that the shard has changed and its update has ended."""
-        self.model.record_progress(self.number, self.shard.made // self.shard.workers)
-        changed, self._changed = self._changed, Signal()
-        if self.model.queues:  # the threads of servers on hosts wake in any order
-            self._order.shuffle(changed.waiting)
-        changed.succeed()
+        self.cluster.record_progress(self.number, self.shard.made // self.shard.workers)
+        if isinstance(self.cluster.network, Queues):  # the threads of servers on hosts wake in any order
+            self._order.shuffle(self._waiting)
+        self.wake()
 
 
-class _Rank(_Trainer):
-    """A worker of an all-reduce."""
+class _Trainer(_SizedNode, TrainingNode):
+    """A training worker, which computes nothing."""
 
-    clock: int | None = 0
+    def gradient_s(self, step: int) -> float:
+        calibration, load = self.cluster.calibration, self.cluster.load
+        gradient = calibration.gradient_of(step, self.config)
+        seconds = gradient.at(load.rows) * self.config.accumulate if gradient else 0.0
+        return seconds + inner_s(calibration, self.config, load.values)
 
-    def __init__(self, model: PerformanceModel, number: int) -> None:
-        super().__init__(model, f"worker {number}", number, rank_lines(model.calibration, model.config))
-        self._part = model.load.parts[number]
-        self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
+    def compute(self, need: Compute, step: None) -> Task[tuple[float, Tensors]]:
+        yield from self.gradient_time(need.clock)
+        return 0.0, {}
+
+
+class _Worker(ServedNode, _Trainer):
+    """A worker that pushes to servers and pulls from them."""
+
+    def __init__(self, model: PerformanceModel, rank: int, times: Mapping[str, Line], idle: Line) -> None:
+        super().__init__(model, rank, times)
+        self.servers, self.idle = model.servers, idle
+        self.crowd = model.contention(model.calibration.worker_crowd, self.who)
+        records = [_DeclaredRecord(model, rank, server.number) for server in model.servers]
+        self._protocol = WorkerProtocol(rank, records)
+        for server in model.servers:
+            server.protocol.membership.admit(self.connection, {"worker": rank})
+
+    def ahead(self, step: int) -> Iterator[int]:
+        if not all(server.shard.done for server in self.servers):
+            yield self._protocol.clock - step
 
     def train(self) -> Task[Any]:
-        clocks = takewhile(lambda clock: clock < self.model.last, count())
-        return self.carry_out_loop(train_together(lambda: None, self._exchange, clocks, self.model.config.overlap))
+        return self.carry_out(train_served(self._protocol, self.config.overlap))
+
+    def trip(self, message: Send, step: int) -> Task[Parcel]:
+        trip = _Trip(self.events.now)
+        answer = yield from super().trip(message, trip)
+        self.cluster.totals["transfer"] += trip.transfer
+        self.cluster.totals["wait"] += trip.wait
+        return answer
+
+    def nbytes(self, parcel: Parcel) -> float:
+        kind, load = parcel[0]["kind"], self.cluster.load
+        return load.pulled if kind == "reply" else load.pushed if kind in PUSHES else 0.0
+
+
+class _Rank(RankNode, _Trainer):
+    """A worker of an all-reduce."""
+
+    def __init__(self, model: PerformanceModel, rank: int, times: Mapping[str, Line], idle: Line) -> None:
+        super().__init__(model, rank, times)
+        self.ranks, self.idle, self._part = model.workers, idle, model.load.parts[rank]
+        self._made = 0
+
+    def ahead(self, step: int) -> Iterator[int]:
+        if self._made < self.cluster.last:
+            yield self._made - step
+
+    def train(self) -> Task[Any]:
+        clocks = takewhile(lambda clock: clock < self.cluster.last, count())
+        return self.carry_out(train_together(lambda: None, self._exchange, clocks, self.config.overlap))
 
     def _exchange(self, clock: int, computed: Any) -> Session[bool]:
         yield from all_reduce(self._part)
-        self.clock = clock + 1 if clock + 1 < self.model.last else None
-        self.model.record_progress(self.number, clock + 1)
-        return self.clock is None
+        self._made = clock + 1
+        self.cluster.record_progress(self.rank, clock + 1)
+        return clock + 1 >= self.cluster.last
 
-    def send(self, message: Send, times: _SessionTimes) -> Task[None]:
-        rest_s = self.model.calibration.hop_rest.at(message.values) / 2
-        yield self.work((rest_s, partial(self._record, {"transfer": 1.0}, 1.0)))
-        peer = self.model.workers[message.to]
-        assert isinstance(peer, _Rank)
-        self.events.start(self._deliver(message, peer, peer._boxes[message.number, times.step], rest_s))
-
-    def _deliver(self, message: Send, peer: "_Rank", box: Signal, rest_s: float) -> Task[None]:
-        sent = self.events.now
-        yield from self.port.cross(message.parcel, peer.port, self.model.calibration.hop_idle.at(message.values))
-        yield peer.work((rest_s, unrecorded))
-        box.succeed(sent)
-
-    def receive(self, wanted: Receive, times: _SessionTimes) -> Task[None]:
-        """Wait for a message. The time until it is sent counts as ``wait``, and the rest as ``transfer``."""
-        began, key = self.events.now, (wanted.number, times.step)
-        sent = max(began, (yield self._boxes[key]))
-        del self._boxes[key]
-        self.totals["wait"] += sent - began
-        self.totals["transfer"] += self.events.now - sent
+    def nbytes(self, parcel: float) -> float:
+        return parcel
 
 
 class _DeclaredRecord(ServerRecord):
-    """A worker's link that carries sizes."""
+    """A worker's link. A message is reduced to its header, the only one of its frames."""
 
     def __init__(self, model: PerformanceModel, worker: int, index: int) -> None:
         super().__init__(model.config, worker, index, UNTIMED)
-        self.values, pushed = model.share, model.load.pushed
-        self.encode = lambda message: Sized(message.header, pushed if message.kind in PUSHES else 0.0)
+        self.values = model.share
+        self.encode = lambda message: [message.header]
 
-    def decode(self, sized: Sized, expected: Expected | None = None) -> tuple[Message, Header]:
-        return Message(sized.header), sized.stamp
+    def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
+        return Message(parcel[0]), {}
 
 
 class _DeclaredProtocol(ServerProtocol):
-    """A server's sessions, with sizes in place of arrays."""
+    """A server's sessions, with headers only."""
 
     def __init__(self, server: _Server) -> None:
-        model = server.model
+        model = server.cluster
         super().__init__(server.shard, model.config, server.number, {}, UNTIMED, server.changed)
-        self.values, pulled = model.share, model.load.pulled
-        self.unpack = lambda sized: (sized, {})
-        self.encode = lambda encoder, message: Sized(message.header, pulled)
-        self.wrap = lambda stamp, answer: Sized(answer.header, answer.nbytes, stamp)
+        self.values = model.share
+        self.unpack = lambda parcel: (Message(parcel[0]), {})
+        self.encode = lambda encoder, message: [message.header]
+        self.wrap = lambda stamp, parcel: [parcel[0] | stamp]
 
-    def decode(self, sized: Sized, decoder: Decoder) -> Tensors:
+    def decode(self, packet: Message, decoder: Decoder) -> Tensors:
         return {}

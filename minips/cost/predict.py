@@ -23,6 +23,7 @@ from minips.core.local import Delays
 from minips.core.message import Message
 from minips.cost.calibrate import calibrate, problem_words
 from minips.cost.noise import measure_quietly
+from minips.cost.packets import Queues
 from minips.cost.performance_model import PerformanceModel
 from minips.cost.traffic import count_bytes, count_rows
 from minips.engines import Engine
@@ -187,7 +188,8 @@ def predict_on(
 
 def _limits(engine: Hosts, model: PerformanceModel) -> Iterator[str]:
     """Yield sentences on effects in a run on hosts that the prediction leaves out."""
-    deepest, held = model.queues.deepest if model.queues else 0.0, engine.buffer_bytes
+    assert isinstance(model.network, Queues)
+    deepest, held = model.network.deepest, engine.buffer_bytes
     if deepest > held:
         yield f"One queue would need {deepest:,.0f} bytes and has {held:,}: packets are lost, and each costs time."
     busy = PerformanceModel(model.config, model.calibration, model.load).seconds_per_step / model.seconds_per_step

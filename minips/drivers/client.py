@@ -309,7 +309,7 @@ class Client(Closable):
         def receive(need: Receive) -> _Answer:
             return answers[0].result(self.config.timeout_s), None
 
-        carry_out(session, send, receive, self._stepping)
+        carry_out(session, {Send: send, Receive: receive}, self._stepping)
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):

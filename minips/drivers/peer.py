@@ -72,7 +72,7 @@ class Peer(Closable):
 
         LostError if another worker is gone, TimeoutError if a worker does not send.
         """
-        return carry_out(session, self._send, self._receive)
+        return carry_out(session, {Send: self._send, Receive: self._receive})
 
     def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
         """The mean of all the workers' gradients of this step, with the same bits for all of them; and whether any of

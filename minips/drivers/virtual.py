@@ -1,29 +1,87 @@
-"""The driver in virtual time: it carries out a node's sessions with tasks of `minips.drivers.events`, not threads.
+"""The driver in virtual time: nodes that carry out their sessions with tasks of `minips.drivers.events`, not threads.
 
-A simulation sends real arrays; a prediction sends sizes instead.
+A simulation sends real arrays; a prediction sends sizes instead. Both derive their nodes from those here, and differ in
+a node's arithmetic, in its account of time, and in the network.
 """
 
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Iterable
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from minips.core.loop import Begin, Call, Compute
-from minips.core.sessions import Do, Receive, Send, Session, Until
-from minips.drivers.events import Signal, Task
+from minips.core.config import Config
+from minips.core.exchange import AllReduce
+from minips.core.loop import Await, Begin, Call, Compute
+from minips.core.membership import ClientConnection
+from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until
+from minips.drivers.events import Cores, EventLoop, Processor, Signal, Task, unrecorded
+from minips.machines.fit import Line
+from minips.machines.topology import Machines
 from minips.words import as_error
 
 T = TypeVar("T")
+_METHODS = {kind: kind.__name__.lower() for kind in (Send, Receive, Until, Compute, Call, Begin)}
 
 
-class Node:
-    """A process in virtual time. A ``step`` is a driver's own data about a session, such as its clock."""
+class Interconnect:
+    """The network between nodes. This one is infinitely fast: a message takes the transport's own time only."""
 
-    _alone: Signal | None = None
-    """The end of work that a session does alone; until then, no other session of this node runs."""
+    def travel(
+        self, source: str, target: str, nbytes: float, least_s: float = 0.0, queue: str = ""
+    ) -> Iterable[float | Signal]:
+        """Carry out a message's trip, for a task's ``yield from``; it ends when the last byte has arrived.
 
-    def carry_out(self, session: Session[T], step: Any) -> Task[T]:
-        """Carry out a session in virtual time. Returns its result."""
+        It takes at least ``least_s``, the transport's own time. Messages of one ``queue`` (empty: of one source and
+        target) leave one after the other, if they share links.
+        """
+        return (least_s,)
+
+    def left(self) -> list[float]:
+        """The seconds until each link is free again, each way."""
+        return []
+
+
+class VirtualCluster:
+    """The parts that a run's nodes share: the clock, the network, the cores of their machines, and the account of their
+    time. Without ``machines``, each node has its own.
+    """
+
+    network: Interconnect
+
+    def __init__(self, config: Config, events: EventLoop, machines: Machines | None) -> None:
+        self.config, self.events = config, events
+        self.places: dict[str, int] = {}
+        self.cores: dict[str, Cores] = {}
+        """Each node's machine, and that machine's cores."""
+        if machines:
+            servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
+            self.places = machines.places(config.workers, servers)
+            of_each = [Cores(events, machines.cores) for _ in range(machines.machines)]
+            self.cores = {who: of_each[place] for who, place in self.places.items()}
+
+    @abstractmethod
+    def record(self, name: str, who: str, start: float, step: Any, end: float | None = None) -> None:
+        """Record a span that ends now, or at ``end``, unless it took no time."""
+
+
+class Node(Processor):
+    """A process in virtual time, whose processor does one thing at a time.
+
+    ``times`` maps each span to its calibrated line, by number of values. The line of ``transfer`` is the processor's
+    time for sending or receiving a message. A ``step`` is a driver's own data about a session, such as its clock.
+    """
+
+    def __init__(self, cluster: VirtualCluster, who: str, times: Mapping[str, Line]) -> None:
+        super().__init__(cluster.events, cluster.cores.get(who))
+        self.cluster, self.config, self.who, self.times = cluster, cluster.config, who, times
+        self._waiting: list[tuple[Until, Signal]] = []
+        self._alone: Signal | None = None
+        """The end of work that a session does alone; until then, no other session of this node runs."""
+
+    def carry_out(self, session: Session[T], step: Any = None) -> Task[T]:
+        """Carry out a session or a training loop. Returns its result. The methods that meet its needs have the names of
+        the needs' kinds.
+        """
         answer, error, over = None, None, None
         while True:
             while self._alone and self._alone is not over:
@@ -49,75 +107,99 @@ class Node:
                     raise
                 except BaseException as raised:
                     error = as_error(raised)
-            elif type(need) is Send:
-                yield from self.send(need, step)
-            elif type(need) is Receive:
-                answer = yield from self.receive(need, step)
+            elif type(need) is Await:
+                answer = yield need.begun
             else:
-                yield from self.wait(need, step)
+                answer = yield from getattr(self, _METHODS[type(need)])(need, step)
 
     @abstractmethod
-    def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[float | Signal]:
+    def spend(self, spans: tuple[str, ...], values: float, step: Any) -> Iterable[Signal]:
         """Spend the time that these spans take for this number of values."""
 
-    def send(self, message: Send, step: Any) -> Iterable[float | Signal]:
-        """Send a message."""
-        raise NotImplementedError
+    def until(self, wanted: Until, step: Any) -> Task[None]:
+        """Wait for a condition, until `wake` finds that it holds."""
+        if not wanted.ready():
+            began, event = self.events.now, Signal()
+            self._waiting.append((wanted, event))
+            yield event
+            self.cluster.record("wait", f"worker {wanted.worker}", began, step)
 
-    def receive(self, wanted: Receive, step: Any) -> Task[Any]:
-        """Wait for a message. Returns its content."""
-        raise NotImplementedError
-
-    def wait(self, wanted: Until, step: Any) -> Iterable[float | Signal]:
-        """Wait for a condition."""
-        raise NotImplementedError
+    def wake(self) -> None:
+        """Wake the sessions whose conditions hold."""
+        waiting, self._waiting = self._waiting, []
+        for wanted, event in waiting:
+            if wanted.ready():
+                event.succeed()
+            else:
+                self._waiting.append((wanted, event))
 
 
 class TrainingNode(Node):
-    """A worker in virtual time: `train` is its training loop, which `carry_out_loop` carries out."""
+    """A worker. Its training loop computes; its sessions send messages, which are idle for ``idle`` on their way."""
+
+    idle: Line
+
+    def __init__(self, cluster: VirtualCluster, rank: int, times: Mapping[str, Line]) -> None:
+        super().__init__(cluster, f"worker {rank}", times)
+        self.rank = rank
+        self.clock = 0
+        """The clock of the last gradient, and of the sessions that follow it."""
+        self.bytes_sent = self.bytes_received = 0
+        self._computing: Signal | None = None
+        """Signals the end of the gradient that is being computed."""
+        self._sent = Signal()
+        """Signals that all messages of the last session are sent, if the loop waits for that."""
+        self._sent.succeed()
 
     @abstractmethod
-    def train(self) -> Task[None]:
-        """The training loop."""
+    def gradient_s(self, step: int) -> float:
+        """Return the seconds of this worker's gradient at a step, without the config's delays."""
 
-    def carry_out_loop(self, loop: Session[T]) -> Task[T]:
-        """Carry out a training loop. Returns its result."""
-        answer: Any = None
-        while True:
-            try:
-                need = loop.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if type(need) is Compute:
-                answer = yield from self.compute(need)
-            elif type(need) is Call:
-                answer = yield from self.call(need.session)
-            elif type(need) is Begin:
-                answer = self.start(self.call(need.session))
-                yield from self.let_go(answer)
-            else:
-                answer = yield need.begun
+    def gradient_time(self, clock: int) -> Task[bool]:
+        """Spend the time of a clock's gradient, or of its local steps. Return False if this worker gave it up."""
+        self.clock, each, finished = clock, self.config.local_steps, True
+        for step in range(clock * each, (clock + 1) * each):
+            finished = finished and (yield from self._step_time(step))
+        return finished
 
-    @abstractmethod
-    def compute(self, need: Compute) -> Task[Any]:
-        """Spend the time of a gradient. Returns its result to the loop."""
+    def _step_time(self, step: int) -> Task[bool]:
+        began, delays = self.events.now, self.config.delays
+        computing = work = self.beside(self.gradient_s(step))
+        if delays:
+            computing, least = Signal(), began + delays.of(self.rank, step, self.config.seed)
+            work.then(lambda: self.events.at(max(least, self.events.now), computing.succeed))
+        self._computing = computing
+        yield computing
+        finished, self._computing = self._computing is not None, None
+        if not finished and self._cores:
+            self._cores.leave(work)
+        self.cluster.record("compute", self.who, began, self.clock)
+        return finished
 
-    def call(self, session: Session[Any]) -> Task[Any]:
+    def give_up(self) -> None:
+        """Give up the gradient that is being computed, if any."""
+        if computing := self._computing:
+            self._computing = None
+            computing.succeed()
+
+    def call(self, need: Call | Begin, step: None) -> Task[Any]:
         """Carry out a session of this worker. Returns its result."""
-        return self.carry_out(session, self.step())
+        return self.carry_out(need.session, self.clock)
 
-    @abstractmethod
-    def step(self) -> Any:
-        """Return the ``step`` of a session that begins now."""
+    def begin(self, need: Begin, step: None) -> Task[Signal]:
+        """Begin a session beside the loop. Returns the signal of its end, once its messages are sent."""
+        begun = self.start(self.call(need, step))
+        if not begun.triggered:
+            yield self._sent
+        return begun
 
-    @abstractmethod
     def start(self, steps: Task[Any]) -> Signal:
         """Begin a task that runs at the same time as the others. Returns the signal of its end."""
+        return self.events.start(steps)
 
-    def let_go(self, begun: Signal) -> Iterable[float | Signal]:
-        """The wait from the beginning of a session until the loop continues."""
-        return ()
+    @abstractmethod
+    def nbytes(self, parcel: Parcel) -> Any:
+        """Return the bytes of a message on the network."""
 
 
 class ServedNode(TrainingNode):
@@ -125,27 +207,75 @@ class ServedNode(TrainingNode):
     server's answers in the order of its requests.
     """
 
-    _trips: list[deque[Signal]]
-    """For each server, the trips whose answers the worker has not received yet."""
+    servers: Sequence[Any]
 
-    def call(self, session: Session[Any]) -> Task[Any]:
+    def __init__(self, cluster: Any, rank: int, times: Mapping[str, Line]) -> None:
+        super().__init__(cluster, rank, times)
+        self.connection = ClientConnection()
+        self._trips: dict[int, deque[Signal]] = defaultdict(deque)
+        """For each server, the trips whose answers the worker has not received yet."""
+
+    def call(self, need: Call | Begin, step: None) -> Task[Any]:
         self._sent = Signal()
-        return super().call(session)
-
-    @abstractmethod
-    def trip(self, server: int, parcel: Any, step: Any) -> Task[Any]:
-        """Take a message to a server, let the server carry out the session, and return the answer."""
-
-    def let_go(self, begun: Signal) -> Task[None]:
-        """Wait until all messages of a push are sent; then the loop continues."""
-        if not begun.triggered:
-            yield self._sent
+        return super().call(need, step)
 
     def send(self, message: Send, step: Any) -> Task[None]:
+        """Begin a message's trip."""
         yield from self.spend(("transfer",), message.values, step)
-        self._trips[message.to].append(self.start(self.trip(message.to, message.parcel, step)))
-        if message.to == len(self._trips) - 1:
+        self._trips[message.to].append(self.start(self.trip(message, step)))
+        if message.to == len(self.servers) - 1:
             self._sent.succeed()
 
-    def receive(self, wanted: Receive, step: Any) -> Task[Any]:
+    def receive(self, wanted: Receive, step: Any) -> Task[Parcel]:
+        """Wait for a server's next answer, and return it."""
         return (yield self._trips[wanted.source].popleft())
+
+    def trip(self, message: Send, step: Any) -> Task[Parcel]:
+        """Take a message to a server, let the server carry out the session, and return the answer."""
+        server, cluster, least_s = self.servers[message.to], self.cluster, self.idle.at(message.values)
+        nbytes, began = self.nbytes(message.parcel), self.events.now
+        self.bytes_sent += nbytes
+        yield from cluster.network.travel(self.who, server.who, nbytes, least_s)
+        cluster.record("transfer", self.who, began, step)
+        session = server.protocol.answer(message.parcel, self.connection, self.events.now)
+        answer = yield from server.carry_out(session, step)
+        nbytes, began = self.nbytes(answer), self.events.now
+        yield from cluster.network.travel(server.who, self.who, nbytes, least_s)
+        cluster.record("transfer", self.who, began, step)
+        self.bytes_received += nbytes
+        return answer
+
+
+class RankNode(TrainingNode):
+    """A worker of an all-reduce among ``ranks``, with a box for each hop's message."""
+
+    ranks: Sequence["RankNode"]
+
+    def __init__(self, cluster: Any, rank: int, times: Mapping[str, Line]) -> None:
+        super().__init__(cluster, rank, times)
+        self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
+
+    def send(self, message: Send, step: int) -> Task[None]:
+        """Send a message, and go on while it travels."""
+        yield from self.spend(("transfer",), message.values, step)
+        self.bytes_sent += self.nbytes(message.parcel)
+        self.start(self._deliver(message, self.ranks[message.to], step))
+
+    def _deliver(self, message: Send, peer: "RankNode", step: int) -> Task[None]:
+        """Carry a message into its box. All messages of a worker leave in one queue, whatever their target."""
+        sent, box = self.events.now, peer._boxes[message.number, step]
+        nbytes, least_s = self.nbytes(message.parcel), self.idle.at(message.values)
+        yield from self.cluster.network.travel(self.who, peer.who, nbytes, least_s, queue=self.who)
+        if line := peer.times.get("transfer"):
+            yield peer.work((line.at(message.values), unrecorded))  # the span is recorded by `receive`
+        box.succeed((sent, message.parcel))
+
+    def receive(self, wanted: Receive, step: int) -> Task[Parcel]:
+        """Wait for a message. The time until it is sent counts as ``wait``, and the rest as ``transfer``."""
+        began, key = self.events.now, (wanted.number, step)
+        sent, parcel = yield self._boxes[key]
+        del self._boxes[key]
+        self.cluster.record("wait", self.who, began, step, end=sent)
+        self.cluster.record("transfer", self.who, max(began, sent), step)
+        self.bytes_received += self.nbytes(parcel)
+        return parcel

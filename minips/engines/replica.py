@@ -4,18 +4,18 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
 import numpy as np
 
 from minips.core.config import Config
-from minips.core.loop import Compute, carry_out_loop, train_together
+from minips.core.loop import Await, Begin, Call, Compute, train_together
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import native, partition
 from minips.core.reduction import AllReduceState, all_reduce
-from minips.core.sessions import Do, Session, nothing
+from minips.core.sessions import Do, Session, carry_out, nothing
 from minips.core.shard import Shard, check_gradients
 from minips.drivers.peer import Peer
 from minips.engines.inner import Inner
@@ -149,13 +149,16 @@ def train_allreduce(
     def exchange(clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
         return replica.exchange(peer.reduction, *computed, stop.is_set(), pause_session)
 
-    def begin(session: Session[bool]) -> Future[bool]:
-        return pool.submit(peer.carry_out, session)
-
     clocks = range(replica.shard.version, config.clocks)
     loop = train_together(replica.copy, exchange, clocks, config.overlap, seen)
     with ThreadPoolExecutor(1, f"minips-exchange-{peer.rank}") as pool:
-        last: tuple[Tensors, int] = carry_out_loop(loop, compute_timed, peer.carry_out, begin, Future.result)
+        meet = {
+            Compute: compute_timed,
+            Call: lambda need: peer.carry_out(need.session),
+            Begin: lambda need: pool.submit(peer.carry_out, need.session),
+            Await: lambda need: need.begun.result(),
+        }
+        last: tuple[Tensors, int] = carry_out(loop, meet)
         return last
 
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from minips import seeds
 from minips.core.config import Config
-from minips.core.loop import Compute, Seen, carry_out_loop, train_served
+from minips.core.loop import Await, Begin, Call, Compute, Seen, train_served
 from minips.core.message import ADVICE, AT_FIRST, NonFiniteError
 from minips.core.partition import native
 from minips.core.protocol import WorkerProtocol
 from minips.core.rows import Rows
-from minips.core.sessions import Session
+from minips.core.sessions import carry_out
 from minips.core.tables import TableWorker, rows_read
 from minips.drivers.client import Client
 from minips.halves import as_dtype, widen
@@ -75,11 +75,14 @@ def train_ps(
             computed: tuple[float, Tensors] = gradient(problem, config, need.seen, client.worker, need.clock, stop)
             return computed
 
-    def call(session: Session[Any]) -> Any:
-        return client.begin(session).result(timeout)
-
     loop = train_served(by_rows(client.protocol, problem, config), config.overlap, stop.is_set, seen)
-    return carry_out_loop(loop, compute_timed, call, client.begin, lambda begun: begun.result(timeout))
+    meet = {
+        Compute: compute_timed,
+        Call: lambda need: client.begin(need.session).result(timeout),
+        Begin: lambda need: client.begin(need.session),
+        Await: lambda need: need.begun.result(timeout),
+    }
+    return carry_out(loop, meet)
 
 
 def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerProtocol:

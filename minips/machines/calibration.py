@@ -120,8 +120,9 @@ def rank_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
     """Return the lines of an all-reduce's rank: a worker's encoding, a server's decoding and updates."""
     lines = {name: calibration.worker[name] for name in ENCODE if name in calibration.worker}
     lines |= {name: calibration.server[name] for name in DECODE if name in calibration.server}
-    lines |= update_lines(calibration, config)
-    return {name: line.times(1 / config.workers) if name == "aggregate" else line for name, line in lines.items()}
+    lines |= _update_lines(calibration, config)
+    lines = {name: line.times(1 / config.workers) if name == "aggregate" else line for name, line in lines.items()}
+    return {**lines, "transfer": calibration.hop_rest.times(1 / 2)}
 
 
 def inner_s(calibration: Calibration, config: Config, values: float) -> float:
@@ -131,7 +132,18 @@ def inner_s(calibration: Calibration, config: Config, values: float) -> float:
     return calibration.server.get("apply", Line()).at(values) if config.local else 0.0
 
 
-def update_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
+def worker_lines(calibration: Calibration) -> dict[str, Line]:
+    """Return the lines of a worker with servers, by span; ``transfer`` is a message's processor time outside spans."""
+    return {**calibration.worker, "transfer": calibration.worker_rest.times(1 / 2)}
+
+
+def server_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
+    """Return the lines of a server."""
+    lines = calibration.server | _update_lines(calibration, config)
+    return {**lines, "transfer": calibration.server_rest.times(1 / 2)}
+
+
+def _update_lines(calibration: Calibration, config: Config) -> dict[str, Line]:
     """Return the server's lines for a round with this config's number of contributions."""
     together = (config.consistency.quorum(config.workers) or 1) / calibration.together
     lines = {name: calibration.server[name] for name in UPDATE if name in calibration.server}

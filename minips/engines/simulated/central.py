@@ -8,20 +8,19 @@ import math
 from collections import deque
 from typing import Any
 
-from minips.core.loop import Compute, Seen, train_served
-from minips.core.membership import ClientConnection
+from minips.core.loop import Begin, Call, Compute, Seen, train_served
 from minips.core.message import NonFiniteError
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
-from minips.core.sessions import Receive, Send, Session, Until, carry_out
+from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.core.shard import Shard
 from minips.core.tables import rows_pushed
-from minips.drivers.events import Signal, Task
+from minips.drivers.events import Task
 from minips.drivers.virtual import ServedNode
 from minips.engines.inner import Inner
 from minips.engines.simulated.simulation import SimNode, Simulation, Trainer
 from minips.engines.worker import at_step, before_updates, by_rows, compute, has_moved, worker_state
-from minips.machines.calibration import update_lines
+from minips.machines.calibration import server_lines, worker_lines
 from minips.machines.fit import Line
 from minips.results.run import Run
 from minips.results.state import ServerState, WorkerState, state_of
@@ -45,7 +44,7 @@ class ServerTeam:
             server.begin(state and state["servers"][server.index])
         for worker in self.workers:
             worker.at_once(worker.protocol.hello())
-            worker.begin(state and state["workers"][worker.rank])
+            worker.resume(state and state["workers"][worker.rank])
 
     def result(self) -> Run:
         """Return the results at the run's end."""
@@ -82,11 +81,8 @@ class SimServer(SimNode):
     def __init__(self, team: ServerTeam, index: int, params: Tensors) -> None:
         simulation, self._workers, self._servers = team.simulation, team.workers, team.servers
         calibration, config = simulation.engine.calibration, simulation.config
-        times = {**calibration.server, **update_lines(calibration, config)} if calibration else {}
-        if calibration:
-            times["transfer"] = calibration.server_rest.times(1 / 2)
-        super().__init__(simulation, f"server {index}", times)
-        tables = simulation.job.problem.tables
+        super().__init__(simulation, f"server {index}", server_lines(calibration, config) if calibration else {})
+        self.simulation, tables = simulation, simulation.job.problem.tables
         self.index, self.layout = index, partition(params, config.servers, tables, config.placement)[index]
         updates, now = config.workers * config.clocks, lambda: self.events.now
         every = math.inf if simulation.every is None else simulation.every * config.workers
@@ -94,7 +90,6 @@ class SimServer(SimNode):
         self.shard = Shard.of(config, own, updates=updates, now=now, every=every, tables=tables)
         self.protocol = _Protocol(self)
         self.losses = self.protocol.losses
-        self._waiting: list[tuple[Until, Signal]] = []
         self._state: tuple[Any, ...] = ()
         self._watching = False
 
@@ -103,13 +98,6 @@ class SimServer(SimNode):
         if state:
             self.protocol.restore(state)
         self.protocol.keep()
-
-    def wait(self, wanted: Until, step: int) -> Task[None]:
-        if not wanted.ready():
-            began, event = self.events.now, Signal()
-            self._waiting.append((wanted, event))
-            yield event
-            self.simulation.record("wait", f"worker {wanted.worker}", began, step)
 
     def watch(self) -> Task[None]:
         """Drop silent workers until none of them counts. Meanwhile the other workers send heartbeats."""
@@ -172,12 +160,8 @@ class SimServer(SimNode):
         shard = self.shard
         state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.protocol.encodings
         if state != self._state:
-            self._state, waiting, self._waiting = state, self._waiting, []
-            for wanted, event in waiting:
-                if wanted.ready():
-                    event.succeed()
-                else:
-                    self._waiting.append((wanted, event))
+            self._state = state
+            self.wake()
 
 
 class _Protocol(ServerProtocol):
@@ -204,17 +188,14 @@ class SimWorker(ServedNode, Trainer):
 
     def __init__(self, simulation: Simulation, rank: int, servers: list[SimServer]) -> None:
         calibration, config = simulation.engine.calibration, simulation.config
-        rest = {"transfer": calibration.worker_rest.times(1 / 2)} if calibration else {}
-        super().__init__(simulation, rank, {**calibration.worker, **rest} if calibration else {})
-        self._idle = calibration.idle.times(1 / 2) if calibration else Line()
-        self._servers = servers
+        super().__init__(simulation, rank, worker_lines(calibration) if calibration else {})
+        self.idle = calibration.idle.times(1 / 2) if calibration else Line()
+        self.servers: list[SimServer] = servers
         self._records = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
         rows = self.problem.rows if config.aggregator.weighs else 0
         for record in self._records:
             record.secret = f"{rank:032x}"  # as long as in a real run
         self.protocol = WorkerProtocol(rank, self._records, rows)
-        self._trips: list[deque[Signal]] = [deque() for _ in self._records]
-        self._connection = ClientConnection()
         self._seen: Seen | None = None
         self._inner = Inner() if config.local else None
         self._gave_up = self._over = False
@@ -222,8 +203,8 @@ class SimWorker(ServedNode, Trainer):
         self.gone = False
         """True if the worker's loop ended before the run: the worker has left or fallen silent."""
 
-    def begin(self, state: WorkerState | None) -> None:
-        """Restore the ``state`` of a saved run, if one is given. Called after hello."""
+    def resume(self, state: WorkerState | None) -> None:
+        """Resume from the ``state`` of a saved run, if one is given. Called after hello."""
         if state:
             for record, link in zip(self._records, state["links"], strict=True):
                 record.restore(link)
@@ -240,58 +221,40 @@ class SimWorker(ServedNode, Trainer):
 
         def receive(wanted: Receive) -> Frames:
             frames = requests.pop(0).parcel
-            protocol = self._servers[wanted.source].protocol
-            answer: Frames = carry_out(protocol.answer(frames, self._connection, self.events.now))
+            protocol = self.servers[wanted.source].protocol
+            answer: Frames = carry_out(protocol.answer(frames, self.connection, self.events.now), {})
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
-        carry_out(session, requests.append, receive)
+        carry_out(session, {Send: requests.append, Receive: receive})
 
     def left_behind(self) -> None:
         """Give up the current gradient if its round has ended at every server."""
-        if all(server.shard.rounds > record.clock for server, record in zip(self._servers, self._records, strict=True)):
+        if all(server.shard.rounds > record.clock for server, record in zip(self.servers, self._records, strict=True)):
             self.give_up()
 
     def train(self) -> Task[None]:
         worker = by_rows(self.protocol, self.problem, self._plain)
         loop = train_served(worker, self.config.overlap, lambda: self._over, self._seen)
         try:
-            self._seen = yield from self.carry_out_loop(loop)
+            self._seen = yield from self.carry_out(loop)
         except NonFiniteError as error:
             if not has_moved(error, self.protocol.versions):
                 raise before_updates(error) from error
-            self._servers[0].diverge(at_step(self.protocol.clock, self.rank, error))
-        self.gone = not all(server.shard.done for server in self._servers)
-        for server in self._servers if self.gone else ():
+            self.servers[0].diverge(at_step(self.protocol.clock, self.rank, error))
+        self.gone = not all(server.shard.done for server in self.servers)
+        for server in self.servers if self.gone else ():
             self.start(server.watch())
 
-    def compute(self, need: Compute) -> Task[Any]:
-        self._gave_up = not (yield from self.compute_delay(need.clock))
-        self._over = all(server.shard.done for server in self._servers)
+    def compute(self, need: Compute, step: None) -> Task[Any]:
+        self._gave_up = not (yield from self.gradient_time(need.clock))
+        self._over = all(server.shard.done for server in self.servers)
         if self._gave_up or self._over:
             return None
         return (self._inner or compute)(self.problem, self._plain, need.seen, self.rank, need.clock)
 
-    def call(self, session: Session[Any]) -> Task[Any]:
-        for server in self._servers if self._gave_up else ():
+    def call(self, need: Call | Begin, step: None) -> Task[Any]:
+        for server in self.servers if self._gave_up else ():
             server.shard.skip(self.rank)
-        self._gave_up = False
-        return super().call(session)
-
-    def step(self) -> int:
-        return self.protocol.clock
-
-    def trip(self, server: int, parcel: Frames, step: int) -> Task[Frames]:
-        simulation, target, frames = self.simulation, self._servers[server], parcel
-        least_s = self._idle.at(target.protocol.values)
-        began = self.events.now
-        self.bytes_sent += size(frames)
-        yield from simulation.travel(self, target, size(frames), least_s)
-        simulation.record("transfer", self.who, began, step)
-        session = target.protocol.answer(frames, self._connection, self.events.now)
-        answer: Frames = yield from target.carry_out(session, step)
-        began = self.events.now
-        yield from simulation.travel(target, self, size(answer), least_s)
-        simulation.record("transfer", self.who, began, step)
-        self.bytes_received += size(answer)
-        return answer
+        self._gave_up, self.clock = False, self.protocol.clock
+        return super().call(need, step)

@@ -16,6 +16,7 @@ from math import ceil, inf, isfinite
 import numpy as np
 
 from minips.drivers.events import EventLoop, Signal, Task
+from minips.drivers.virtual import Interconnect
 from minips.machines.topology import Edges, Network, Traffic, fair_shares
 
 PACKET_BYTES = 1500
@@ -24,7 +25,7 @@ _SAME = 1e-12
 """Two times count as equal if they differ by less than this relative amount, the rounding error of sums."""
 
 
-class FlowNetwork:
+class FlowNetwork(Interconnect):
     """A network and its flows. ``traffic`` holds the competing flows; ``rng`` draws the lost packets."""
 
     def __init__(
@@ -44,12 +45,8 @@ class FlowNetwork:
         for number, flow in enumerate(traffic, len(network.capacity)):
             events.start(self._compete(flow, number))
 
-    def travel(self, source: str, target: str, nbytes: float, queue: str = "") -> Task[None]:
-        """Carry out a message's trip, for a task's ``yield from``; it ends when the last byte has arrived.
-
-        Messages of one ``queue`` (empty: of one source and target) leave one after the other.
-        """
-        route = self._network.route(source, target)
+    def travel(self, source: str, target: str, nbytes: float, least_s: float = 0.0, queue: str = "") -> Task[None]:
+        route, began = self._network.route(source, target), self._events.now
         seconds = route.latency_s
         if route.loss and nbytes:
             tries = self._rng.geometric(1 - route.loss, ceil(nbytes / PACKET_BYTES))
@@ -64,6 +61,7 @@ class FlowNetwork:
             yield self._begin(route.edges, nbytes)
             left.succeed()
         yield seconds
+        yield began + least_s - self._events.now
 
     def _compete(self, traffic: Traffic, limit: int) -> Task[None]:
         route = self._network.route(traffic.source, traffic.target)

@@ -3,15 +3,15 @@
 `SimRank` executes `minips.core.reduction.all_reduce` in virtual time; `Replica` makes the steps.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
 from typing import cast
 
 from minips.core.loop import Compute, train_together
 from minips.core.reduction import AllReduceState
-from minips.core.sessions import Receive, Send, Session, Until
-from minips.drivers.events import Signal, Task, unrecorded
+from minips.core.sessions import Session, Until
+from minips.drivers.events import Signal, Task
 from minips.drivers.peer import greeting_of
+from minips.drivers.virtual import RankNode
 from minips.engines.replica import Replica, check_replicas, contribute, requantization_error
 from minips.engines.simulated.simulation import Simulation, Trainer
 from minips.machines.calibration import rank_lines
@@ -23,8 +23,8 @@ from minips.stage import Frames
 from minips.stages.aggregators import Contribution
 from minips.stages.transports.framing import size
 
-_SENT_AT = bytes(8)
-"""Stands for the frame in which a real message carries its sending time."""
+SENT_AT_BYTES = 8
+"""The bytes of the frame in which a real message carries its sending time."""
 
 
 class Team:
@@ -35,9 +35,10 @@ class Team:
         kept = job.state["workers"] if job.state else [None] * count
         self.simulation, self.changed_at = simulation, 0.0
         self.losses: Rows = []
-        self.workers = [SimRank(self, rank, kept[rank]) for rank in range(count)]
+        self.workers: list[SimRank] = []
+        self.workers += [SimRank(self, rank, kept[rank]) for rank in range(count)]
         for worker in self.workers:
-            worker.greet(self.workers)
+            worker.greet()
         self.applied = sum(worker.replica.shard.applied for worker in self.workers)
         self._began, self.updates = self.applied // count, simulation.config.clocks * count
         self.decided = Signal()
@@ -90,71 +91,45 @@ class Team:
         return cast(bool, decided.value)
 
 
-class SimRank(Trainer):
-    """A worker with its replica of the parameters, and a box for each hop's message."""
+class SimRank(RankNode, Trainer):
+    """A worker with its replica of the parameters."""
 
     def __init__(self, team: Team, rank: int, state: WorkerState | None) -> None:
         simulation, config, params = team.simulation, team.simulation.config, team.simulation.job.params
         calibration = simulation.engine.calibration
-        rest = {"transfer": calibration.hop_rest.times(1 / 2)} if calibration else {}
-        super().__init__(simulation, rank, {**rank_lines(calibration, config), **rest} if calibration else {})
-        self._team = team
-        self._idle = calibration.hop_idle if calibration else Line()
+        super().__init__(simulation, rank, rank_lines(calibration, config) if calibration else {})
+        self._team, self.ranks = team, team.workers
+        self.idle = calibration.hop_idle if calibration else Line()
         self.reduction = AllReduceState(config, rank, params, UNTIMED)
-        self._boxes: dict[tuple[int, int], Signal] = defaultdict(Signal)
         self.replica = Replica(params, config, rank, UNTIMED, simulation.every)
         self.seen = self.replica.restore(state, self.reduction) if state else None
 
-    def greet(self, workers: "Sequence[SimRank]") -> None:
+    def greet(self) -> None:
         """Count the bytes of this worker's greetings to its targets. They take no time: the clock has not started."""
         nbytes = size(greeting_of(self.rank))
         for rank in self.reduction.targets:
             self.bytes_sent += nbytes
-            workers[rank].bytes_received += nbytes
+            self.ranks[rank].bytes_received += nbytes
 
     def train(self) -> Task[None]:
         seen = self.seen if self.config.overlap else None
         clocks = range(self.replica.shard.version, self.config.clocks)
-        self.seen = yield from self.carry_out_loop(
+        self.seen = yield from self.carry_out(
             train_together(self.replica.copy, self._exchange, clocks, self.config.overlap, seen)
         )
 
-    def compute(self, need: Compute) -> Task[tuple[Contribution, str]]:
-        yield from self.compute_delay(need.clock)
+    def compute(self, need: Compute, step: None) -> Task[tuple[Contribution, str]]:
+        yield from self.gradient_time(need.clock)
         return contribute(self.problem, self._plain, self.replica, need.clock, need.seen)
-
-    def step(self) -> int:
-        return self.replica.shard.version
 
     def _exchange(self, clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
         return self.replica.exchange(
             self.reduction, *computed, self.simulation.halt, self._team.paused, self._team.stepped
         )
 
-    def wait(self, wanted: Until, step: int) -> Task[None]:
+    def until(self, wanted: Until, step: int) -> Task[None]:
         if not wanted.ready():
             yield self._team.decided
 
-    def send(self, message: Send, step: int) -> Task[None]:
-        yield from self.spend(("transfer",), message.values, step)
-        frames = [_SENT_AT, *message.parcel]
-        self.bytes_sent += size(frames)
-        target = self._team.workers[message.to]
-        self.start(self._deliver(target, target._boxes[message.number, step], frames, message.values))
-
-    def receive(self, wanted: Receive, step: int) -> Task[Frames]:
-        began, key = self.events.now, (wanted.number, step)
-        sent, frames = yield self._boxes[key]
-        del self._boxes[key]
-        self.simulation.record("wait", self.who, began, step, end=sent)
-        self.simulation.record("transfer", self.who, max(began, sent), step)
-        self.bytes_received += size(frames)
-        return cast(Frames, frames[1:])
-
-    def _deliver(self, target: "SimRank", box: Signal, frames: Frames, values: float) -> Task[None]:
-        """Carry a message into its box. All messages of a worker leave in one queue, whatever their target."""
-        sent = self.events.now
-        yield from self.simulation.travel(self, target, size(frames), self._idle.at(values), queue=self.who)
-        if line := target._times.get("transfer"):
-            yield target.work((line.at(values), unrecorded))  # the span is recorded by `receive`
-        box.succeed((sent, frames))
+    def nbytes(self, parcel: Frames) -> int:
+        return super().nbytes(parcel) + SENT_AT_BYTES

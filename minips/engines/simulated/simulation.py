@@ -1,4 +1,4 @@
-"""The simulation of a run: the time, the network, the trace, and the base class of its nodes.
+"""The simulation of a run: the time, the network, the trace, and what its nodes have in common.
 
 Time passes only at a ``yield``. A node's work between two yields takes no time, so no lock is needed.
 """
@@ -11,10 +11,9 @@ from math import inf
 from typing import Any
 
 from minips import seeds
-from minips.core.exchange import AllReduce
 from minips.core.message import DivergedError
-from minips.drivers.events import Cores, EventLoop, Processor, Signal, Task, seldom_collected
-from minips.drivers.virtual import Node, TrainingNode
+from minips.drivers.events import EventLoop, Signal, Task, seldom_collected
+from minips.drivers.virtual import Interconnect, Node, TrainingNode, VirtualCluster
 from minips.engines.base import TrainingJob
 from minips.engines.simulated.flows import FlowNetwork
 from minips.engines.worker import shards_of
@@ -23,7 +22,8 @@ from minips.machines.fit import Line
 from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
 from minips.results.trace import Span, Trace
-from minips.stage import Tensors
+from minips.stage import Frames, Tensors
+from minips.stages.transports.framing import size
 from minips.words import message_of
 
 MAX_SPANS = 1_000_000
@@ -31,18 +31,18 @@ NEWS_S = 0.1
 """Seconds of wall-clock time between two reports of progress."""
 
 
-class Simulation:
+class Simulation(VirtualCluster):
     """The time, the network, the spans, and the reports of progress. ``engine`` is the `Simulated` instance."""
 
     def __init__(self, engine: Any, job: TrainingJob) -> None:
-        self.engine, self.job, self.config, self.plain = engine, job, job.config, replace(job.config, delays=None)
+        super().__init__(job.config, EventLoop(), engine.cluster)
+        self.engine, self.job, self.plain = engine, job, replace(job.config, delays=None)
         self.every = job.evaluation.every if job.evaluation else None
         self.shard = shards_of(job.problem, job.config)
         self.ended = False
         """True if an evaluation or a stop has ended the run."""
         self.error: BaseException | None = None
         """The exception raised by an evaluation or by a report of progress."""
-        self.events = EventLoop()
         self.halt = False
         """True once the run was stopped from outside."""
         self._over = Signal()
@@ -53,14 +53,10 @@ class Simulation:
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples: the garbage collector skips them
         self._until = inf
         self._reported_at = time.monotonic()
-        graph, rng, config = engine.network(job.config), seeds.loss(job.config.seed), job.config
-        self._wire = None if graph is None else FlowNetwork(self.events, Network(graph), engine.traffic, rng)
-        self.cores: dict[str, Cores] = {}
-        """The cores of each node's machine, if nodes share machines."""
-        if machines := engine.cluster:
-            servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
-            of_each = [Cores(self.events, machines.cores) for _ in range(machines.machines)]
-            self.cores = {who: of_each[place] for who, place in machines.places(config.workers, servers).items()}
+        graph, rng = engine.network(job.config), seeds.loss(job.config.seed)
+        self.network = Interconnect()
+        if graph is not None:
+            self.network = FlowNetwork(self.events, Network(graph), engine.traffic, rng)
 
     def begin(self, ends: Sequence[Signal]) -> None:
         """End the run once all of these signals have happened."""
@@ -106,15 +102,6 @@ class Simulation:
             self.diverged = reason
             self._over.succeed()
 
-    def travel(self, source: "SimNode", target: "SimNode", nbytes: int, least_s: float, queue: str = "") -> Task[None]:
-        """Carry out a message's trip, for a task's ``yield from``; see `FlowNetwork.travel`. It takes at least
-        ``least_s``, the transport's own time.
-        """
-        began = self.events.now
-        if self._wire:
-            yield from self._wire.travel(source.who, target.who, nbytes, queue)
-        yield began + least_s - self.events.now
-
     def record(self, name: str, who: str, start: float, step: int, end: float | None = None) -> None:
         """Keep a span that ends now, or at ``end``, unless it took no time."""
         seconds = (self.events.now if end is None else end) - start
@@ -142,76 +129,43 @@ class Simulation:
             self.error, self.halt = error, True
 
 
-class SimNode(Processor, Node):
-    """A host with a name and a processor that does one thing at a time.
-
-    ``times`` maps each span to its calibrated line, by number of values. The line of ``transfer`` is the processor's
-    time for sending or receiving a message.
-    """
-
-    def __init__(self, simulation: Simulation, who: str, times: Mapping[str, Line]) -> None:
-        super().__init__(simulation.events, simulation.cores.get(who))
-        self.simulation, self.config, self.who, self._times = simulation, simulation.config, who, times
+class SimNode(Node):
+    """A simulated node: each of its spans enters the trace."""
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
         """Spend the time of these spans. The time until the processor is free is recorded as a wait."""
-        times = [(name, self._times[name].at(values)) for name in spans if name in self._times]
+        times = [(name, self.times[name].at(values)) for name in spans if name in self.times]
         if not times:
             return ()
         began = self.events.now
-        turn = 0.0, lambda _: self.simulation.record("wait", self.who, began, step)
+        turn = 0.0, lambda _: self.cluster.record("wait", self.who, began, step)
         return (self.work(turn, *((seconds, partial(self._record, name, step)) for name, seconds in times)),)
 
     def _record(self, name: str, step: int, seconds: float) -> None:
-        """Keep a span of ``seconds`` seconds that ends now."""
-        self.simulation.record(name, self.who, self.events.now - seconds, step)
+        self.cluster.record(name, self.who, self.events.now - seconds, step)
+
+    def nbytes(self, parcel: Frames) -> int:
+        return size(parcel)
 
 
 class Trainer(SimNode, TrainingNode):
     """A worker: its shard of the problem, and the time that its gradients take."""
 
     def __init__(self, simulation: Simulation, rank: int, times: Mapping[str, Line]) -> None:
-        super().__init__(simulation, f"worker {rank}", times)
-        self.rank, self.problem = rank, simulation.shard(rank)
-        self.bytes_sent = self.bytes_received = 0
+        super().__init__(simulation, rank, times)
+        self.simulation, self.problem = simulation, simulation.shard(rank)
         self._plain = simulation.plain
         self._rows = min(self.config.batch_size or self.problem.rows, self.problem.rows)
         calibration, values = simulation.engine.calibration, sum(p.size for p in simulation.job.params.values())
         self._inner_s = inner_s(calibration, self.config, values) if calibration else 0.0
-        self._computing: Signal | None = None
-        """Signals the end of the gradient that is being computed."""
+
+    def gradient_s(self, step: int) -> float:
+        seconds: float = self.simulation.engine.seconds(self.config, self.rank, step, self._rows)
+        return seconds + self._inner_s
 
     def start(self, steps: Task[Any]) -> Signal:
         """Start a task beside the others. An exception in it ends the run."""
-        return self.events.start(self._guard(steps))
-
-    def compute_delay(self, clock: int) -> Task[bool]:
-        """Spend the time of a clock's gradient, or of its local steps. Return False if this worker gave it up."""
-        each, finished = self.config.local_steps, True
-        for step in range(clock * each, (clock + 1) * each):
-            finished = finished and (yield from self._gradient_delay(clock, step))
-        return finished
-
-    def _gradient_delay(self, clock: int, step: int) -> Task[bool]:
-        """Spend the time of one gradient. Return False if this worker gave it up."""
-        began, engine, delays = self.events.now, self.simulation.engine, self.config.delays
-        computing = work = self.beside(engine.seconds(self.config, self.rank, step, self._rows) + self._inner_s)
-        if delays:
-            computing, least = Signal(), began + delays.of(self.rank, step, self.config.seed)
-            work.then(lambda: self.events.at(max(least, self.events.now), computing.succeed))
-        self._computing = computing
-        yield computing
-        finished, self._computing = self._computing is not None, None
-        if not finished and self._cores:
-            self._cores.leave(work)
-        self.simulation.record("compute", self.who, began, clock)
-        return finished
-
-    def give_up(self) -> None:
-        """Give up the gradient that is being computed, if any."""
-        if computing := self._computing:
-            self._computing = None
-            computing.succeed()
+        return super().start(self._guard(steps))
 
     def _guard(self, steps: Task[Any]) -> Task[Any]:
         try:
