@@ -86,7 +86,7 @@ class Server:
     def ask(self, kind, tensors=None, connection=None, **header):
         message = Message({"kind": kind, "worker": 0, **header}, tensors or {})
         frames = Encoder(ps.Codec(), np.random.default_rng(0), ps.Trace()).encode(message)
-        answer = carry_out(self.protocol.answer(frames, connection or self.connection, self.now))
+        answer = carry_out(self.protocol.answer(frames, connection or self.connection, self.now), {})
         packet, stamp, *_ = unpack(answer, ps.Codec(), ps.Trace())
         return {**packet.header, **stamp}
 
@@ -100,7 +100,7 @@ class Server:
         for _ in range(5):
             self.now += SILENCE_S / 4
             for worker, event in self.protocol.membership.silent():
-                carry_out(self.protocol.leave(worker, event))
+                carry_out(self.protocol.leave(worker, event), {})
 
     def lose(self):
         self.protocol.membership.lost(self.connection)
