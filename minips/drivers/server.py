@@ -1,8 +1,9 @@
 """A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
 
 Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). Between two needs
-of the session, the thread holds the server's only lock; it releases the lock for the session's work. While the session
-waits, the thread waits on the server's only condition.
+of the session, the thread holds the server's only lock; it releases the lock for the session's work. A session that has
+to wait is put aside. The thread whose session makes others ready goes on with them too, and sends their answers: it
+wakes no other thread, and never waits for a slow peer. A watcher looks at what time alone changes.
 """
 
 import logging
@@ -10,7 +11,9 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -31,15 +34,17 @@ from minips.results.run import Progress, Run, Watch, gather_run
 from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
-from minips.stages.transports import Connection, Endpoint, Service
-from minips.stages.transports.base import Closable, check_token
+from minips.stages.transports import Endpoint, Service
+from minips.stages.transports.base import DEFERRED, Closable, DeferringConnection, Reply, Rest, check_token
 from minips.stages.transports.patience import Limit, outlasts
 from minips.words import as_error, check_count, check_type
 
 T = TypeVar("T")
 
-TURN_S = 1.0
-"""The most seconds that a thread waits before it checks its condition again."""
+TURN_S, TURNS = 1.0, 20
+"""The watcher looks at the waiting sessions after at most so many seconds, and so many times before they time out."""
+SMALL_BYTES = 2**16
+"""A server with more bytes of parameters goes on with each waiting session in a thread of its own."""
 LOOK_S = 0.05
 """The seconds between two checks by `Server.wait` for the end of the run."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
@@ -100,10 +105,13 @@ class Server(Closable):
         pause = math.inf if every is None else every * config.workers
         own = cut(whole, self.layout)
         self.shard = Shard.of(config, own, updates=updates, now=time.monotonic, every=pause, tables=tables)
-        self.address, self.token, self._waits = "", "", 0
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._closing = threading.Event()
+        self.address, self.token = "", ""
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._waiting: list[_Waiting] = []
+        """The sessions put aside, the oldest first."""
+        self._stirred = False
+        """True if a change may have made waiting sessions ready, and no thread has looked at them since."""
+        self._small = sum(x.nbytes for x in own.values()) <= SMALL_BYTES
         self._limits = limits = of_requests(config, whole, self.layout, index, updates is not None)
         self._protocol = protocol = ServerProtocol(
             self.shard,
@@ -154,7 +162,7 @@ class Server(Closable):
     @property
     def params(self) -> Tensors:
         """A copy of this server's current parameters."""
-        with self._changed:
+        with self._lock:
             params = self.shard.params
         return {name: x.copy() for name, x in params.items()}
 
@@ -165,9 +173,8 @@ class Server(Closable):
 
     def diverge(self, reason: str) -> None:
         """End the run with the current parameters. It then answers pushes with ``over``, and pulls immediately."""
-        with self._changed:
+        with self._changing():
             self.shard.diverge(reason)
-            self._changed.notify_all()
 
     @property
     def paused(self) -> bool:
@@ -177,19 +184,16 @@ class Server(Closable):
     def pause(self, at: float | None = None) -> float:
         """Pause as `Shard.pause` does. Several servers can then all pause at the largest of the returned counts."""
         check_type("pause", at, int | float | None, "a count of pushes")
-        with self._changed:
-            at = self.shard.pause(at)
-            self._changed.notify_all()
-            return at
+        with self._changing():
+            return self.shard.pause(at)
 
     def go_on(self, end: bool = False) -> None:
         """Leave a pause, or ``end`` the run with the current parameters."""
-        with self._changed:
+        with self._changing():
             if end:
                 self.shard.end()
             else:
                 self.shard.go_on()
-            self._changed.notify_all()
 
     def stop(self) -> None:
         """End the run with the current parameters. Workers learn of that from their next answer."""
@@ -277,78 +281,124 @@ class Server(Closable):
         }
 
     def close(self) -> None:
-        """Wake the waiting sessions, close all connections, and free the address."""
-        self._closing.set()
-        with self._changed:
-            self._changed.notify_all()
+        """End the waiting sessions, close all connections, and free the address."""
+        with self._changing():
+            self._closing.set()
         if self._endpoint:
             self._endpoint.close()
         if self._watcher:
             self._watcher.join()
 
-    def _carry_out(self, session: Session[T]) -> T:
-        """Carry out a session. Returns its result. Holds the lock while the session runs between two needs."""
-        answer, error, lock = None, None, self._lock
-        with lock:
-            while True:
-                try:
-                    need = session.send(answer) if error is None else session.throw(error)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                answer, error = None, None
-                if type(need) is Do:
-                    if not need.alone:
-                        lock.release()
-                    try:
-                        answer = need.call()
-                    except BaseException as raised:  # in a connection's thread, where it would go unnoticed
-                        error = as_error(raised)
-                    finally:
-                        if not need.alone:
-                            lock.acquire()
-                elif type(need) is Until:
-                    if not need.ready():
-                        error = self._wait(need)
-                else:
-                    error = RuntimeError(f"A server's session has no other party, but it needs {need!r}.")
-
-    def _wait(self, need: Until) -> Exception | None:
-        """Wait, with the lock held, until ``need.ready()``. Returns an error if that does not happen in time.
-
-        It counts the wait in short turns, so that a suspended process does not blame its workers for that time.
+    def _carry_out(
+        self,
+        session: Session[T],
+        connection: "_WorkerConnection | None" = None,
+        reply: Reply | None = None,
+        error: Exception | None = None,
+    ) -> T | Frames:
+        """Carry out a session with the lock held, which is released for the session's work. Returns its result; or puts
+        the session aside if it has to wait, and returns `DEFERRED`. Raises an ``error`` in the session first.
         """
-        left, shard = self.config.timeout_s, self.shard
-        self._attendance.waiting.add(need.worker)
+        answer, lock = None, self._lock
+        while True:
+            try:
+                need = session.send(answer) if error is None else session.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer, error = None, None
+            if type(need) is Do:
+                if not need.alone:
+                    lock.release()
+                try:
+                    answer = need.call()
+                except BaseException as raised:  # in a connection's thread, where it would go unnoticed
+                    error = as_error(raised)
+                finally:
+                    if not need.alone:
+                        lock.acquire()
+            elif type(need) is Until:
+                waiting = _Waiting(session, need, connection, reply, self.config.timeout_s, time.monotonic())
+                over = self._is_over(waiting)
+                if not over:
+                    self._attendance.waiting.add(need.worker)
+                    self._waiting.append(waiting)
+                    return DEFERRED
+                error = over if isinstance(over, Exception) else None
+            else:
+                error = RuntimeError(f"A server's session has no other party, but it needs {need!r}.")
+
+    def _is_over(self, waiting: "_Waiting") -> bool | Exception:
+        """True if a session need not wait any longer, or the error that ends its wait. Call it with the lock held."""
+        need, shard = waiting.need, self.shard
         try:
-            while not need.ready():
-                if self._closing.is_set():
-                    return ConnectionError("The server is closing.")
-                if shard.stuck:
-                    return RuntimeError(shard.stuck)
-                if left <= 0:
-                    late = [f"worker {other}" for other in self._attendance.behind(need.worker)]
-                    behind = ", ".join(late) or "the others"
-                    return TimeoutError(
-                        f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
-                        f"seconds for {behind} at clock {shard.slowest()}. Are they running? Config.timeout_s sets "
-                        "how long to wait."
-                    )
-                turn = min(left, TURN_S)
-                began = time.monotonic()
-                self._waits += 1
-                self._changed.wait(turn)
-                self._waits -= 1
-                if not shard.paused:
-                    left -= min(time.monotonic() - began, turn)
-            return None
-        finally:
-            self._attendance.waiting.discard(need.worker)
+            if need.ready():
+                return True
+        except Exception as error:
+            return error
+        if self._closing.is_set():
+            return ConnectionError("The server is closing.")
+        if waiting.connection and waiting.connection.gone:
+            return ConnectionError("The connection is closed.")
+        if shard.stuck:
+            return RuntimeError(shard.stuck)
+        if waiting.left_s > 0:
+            return False
+        behind = ", ".join(f"worker {other}" for other in self._attendance.behind(need.worker)) or "the others"
+        return TimeoutError(
+            f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} seconds for "
+            f"{behind} at clock {shard.slowest()}. Are they running? Config.timeout_s sets how long to wait."
+        )
 
     def _wake(self) -> None:
-        """Let the waiting sessions check their conditions; call it with the lock held."""
-        if self._waits:
-            self._changed.notify_all()
+        """Note, with the lock held, that waiting sessions may be ready. `_go_on` follows once the lock is free."""
+        if self._waiting:
+            self._stirred = True
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock for a change outside all sessions, then go on with those that it makes ready."""
+        with self._lock:
+            yield
+            self._wake()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with the waiting sessions that are ready, until none has made further ones ready. Those of a large
+        server go on side by side, since encoding and copying take long.
+        """
+        while self._stirred:
+            self._stirred = False
+            for waiting in [*self._waiting]:
+                if self._small:
+                    self._go_on_with(waiting)
+                    continue
+                with self._lock:
+                    over = self._is_over(waiting)
+                if over:
+                    _apart(partial(self._go_on_with, waiting))
+
+    def _go_on_with(self, waiting: "_Waiting") -> None:
+        """Go on with a session if it still waits and need not, and send its answer."""
+        answer: Any
+        try:
+            with self._lock:
+                over = waiting in self._waiting and self._is_over(waiting)
+                if not over:
+                    return
+                self._waiting.remove(waiting)
+                self._attendance.waiting.discard(waiting.need.worker)
+                error = over if isinstance(over, Exception) else None
+                answer = self._carry_out(waiting.session, waiting.connection, waiting.reply, error)
+        except Exception as raised:
+            answer = self._protocol.refusal(raised)
+        if not self._small:
+            self._go_on()
+        if waiting.reply and answer is not DEFERRED and (rest := waiting.reply(answer)):
+            if self._small:
+                _apart(partial(_finish, rest))
+            else:
+                _finish(rest)
 
     def _over(self) -> bool:
         """True once the run is over. RuntimeError if no further round can be completed."""
@@ -367,30 +417,87 @@ class Server(Closable):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
 
     def _leave(self, worker: int, event: str, lost_at: float | None = None) -> None:
-        self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
+        with self._lock:
+            self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
+        self._go_on()
 
     def _watch(self) -> None:
-        """Stop counting connected workers that are silent."""
-        while not self._closing.wait(self.silence_s / 4):
-            with self._lock:
-                silent = self._attendance.silent()
-            for worker, event in silent:
-                self._leave(worker, event)
+        """Look at what time alone changes: waits that take too long, rules that see time, and silent workers."""
+        quarter, looked = self.silence_s / 4, 0
+        looks = math.ceil(quarter / min(TURN_S, self.config.timeout_s / TURNS))
+        turn = quarter / looks
+        while not self._closing.wait(turn):
+            with self._changing():
+                for waiting in self._waiting:
+                    waiting.count(time.monotonic(), turn, self.shard.paused)
+            looked += 1
+            if looked % looks == 0:
+                with self._lock:
+                    silent = self._attendance.silent()
+                for worker, event in silent:
+                    self._leave(worker, event)
 
 
-class _WorkerConnection(Connection, Attending):
+class _WorkerConnection(DeferringConnection, Attending):
     """A connection of a worker to this server."""
+
+    gone = False
+    """True once the worker cannot receive answers over it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def answer(self, frames: Frames) -> Frames:
-        """Carry out the session of one request."""
+    def begin(self, frames: Frames, reply: Reply) -> Frames:
+        """Carry out the session of one request, and go on with those that it has made ready."""
         server = self._server
+        session = server._protocol.answer(frames, self, time.monotonic())
         try:
-            return server._carry_out(server._protocol.answer(frames, self, time.monotonic()))
+            with server._lock:
+                return server._carry_out(session, self, reply)
         except Exception as error:
             raise server._protocol.refusal(error) from None
+        finally:
+            if server._stirred:
+                server._go_on()
+
+    def cancel(self) -> None:
+        """End the wait of the session that was put aside, if any."""
+        with self._server._changing():
+            self.gone = True
 
     def closed(self) -> None:
         self._server._connection_closed(self)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A session that was put aside until its need is met, and how to send its answer."""
+
+    session: Session[Any]
+    need: Until
+    connection: _WorkerConnection | None
+    reply: Reply | None
+    left_s: float
+    """The seconds that it may still wait."""
+    counted_at: float
+
+    def count(self, now: float, turn: float, paused: bool) -> None:
+        """Count the seconds since the last time: at most a turn, since a suspended process must not blame its workers;
+        and none during a pause.
+        """
+        self.left_s -= 0.0 if paused else min(now - self.counted_at, turn)
+        self.counted_at = now
+
+
+def _apart(call: Callable[[], object]) -> None:
+    """Make a call in a thread of its own or, if none can be started, in this one."""
+    try:
+        threading.Thread(target=call, name="minips-answer", daemon=True).start()
+    except RuntimeError:
+        call()
+
+
+def _finish(rest: Rest | None) -> None:
+    """Send all the rest of an answer, and wait for the peer where that is necessary."""
+    while rest:
+        rest = rest()

@@ -4,12 +4,19 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any, ClassVar, Protocol, Self, cast
 
 from minips.stage import Frames, Stage
 
 Handler = Callable[[Frames], Frames]
 """A server's function that answers a call: it receives and returns frames. Its errors reach the caller's future."""
+Rest = Callable[[], "Rest | None"]
+"""The rest of some sending, which may wait for the peer. It returns what is then left to do, or None."""
+Reply = Callable[[Frames | Exception], Rest | None]
+"""Sends a deferred answer, or an error, as far as that is possible without waiting for the peer. Returns the rest."""
+DEFERRED: Frames = []
+"""`Connection.begin` returns this very list if the answer comes later."""
 
 
 class Closable(ABC):
@@ -33,8 +40,33 @@ class Connection:
         """Return the frames of the answer to a call. Errors reach the caller's future."""
         raise NotImplementedError
 
+    def begin(self, frames: Frames, reply: Reply) -> Frames:
+        """Like ``answer``, but without waiting for other callers: return `DEFERRED` for an answer that has to wait, and
+        give it to ``reply`` later, once, from any thread. The next call begins after that.
+        """
+        return self.answer(frames)
+
+    def cancel(self) -> None:
+        """Called when the peer is gone, before ``closed``: a deferred answer is then due immediately."""
+
     def closed(self) -> None:
         """Called when the peer is gone."""
+
+
+class DeferringConnection(Connection):
+    """A connection that may defer an answer. A subclass defines ``begin``; ``answer`` waits for it."""
+
+    def answer(self, frames: Frames) -> Frames:
+        deferred: SimpleQueue[Frames | Exception] = SimpleQueue()
+        answer: Frames | Exception = self.begin(frames, deferred.put)
+        if answer is DEFERRED:
+            answer = deferred.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @abstractmethod
+    def begin(self, frames: Frames, reply: Reply) -> Frames: ...
 
 
 class Service:

@@ -12,12 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from minips.stage import option
+from minips.stage import Frames, option
 from minips.stages.transports.auth import authenticate, challenge
-from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
+from minips.stages.transports.base import (
+    DEFERRED,
+    HANDSHAKE_S,
+    Channel,
+    Endpoint,
+    Handler,
+    Rest,
+    Service,
+    Transport,
+    service_of,
+)
 from minips.stages.transports.patience import STALLED_S, STRANGER_S, receive_within
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
-from minips.stages.transports.wire import POOL, Interruptible, Listener, Wire
+from minips.stages.transports.wire import CALL, POOL, Interruptible, Listener, Wire
 from minips.words import message_of, public_message
 
 P = TypeVar("P", bound=Interruptible)
@@ -114,7 +124,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
 def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) -> None:
     """Answer the calls over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
-    connection = None
+    connection, deferred = None, _Deferred(first)
     try:
         challenge(first, token, HANDSHAKE_S)
         try:
@@ -123,21 +133,31 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
                 except ValueError as error:  # too large or malformed: the start of the next message is unknown
                     words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
+                    deferred.wait()
                     wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
                 if tag == POOL:
                     wire = wire.join(frames)
-                else:
-                    connection = connection or service.connection()
-                    answer = answer_of(connection, frames)
-                    del frames  # before the answer is sent, so that the next call can use their memory
-                    try:
-                        wire.send(*answer)
-                    except RuntimeError as error:  # this side could not begin to send the answer
-                        wire.send(*refusal(error))
-                    del answer
+                    continue
+                connection = connection or service.connection()
+                if deferred.due:  # answers are sent in the order of the calls
+                    deferred.wait()
+                answer = answer_of(connection, frames, deferred.reply)
+                del frames  # before the answer is sent, so that the next call can use their memory
+                if answer[1] is DEFERRED:
+                    deferred.due = True
+                    continue  # so that this thread notices the end of the connection
+                try:
+                    wire.send(*answer)
+                except RuntimeError as error:  # this side could not begin to send the answer
+                    wire.send(*refusal(error))
+                del answer
         finally:
             if wire:
+                wire.shutdown()
+                if connection:
+                    connection.cancel()
+                deferred.wait()  # no descriptor may be closed while another thread sends
                 wire.close()  # before the handler waits for its peer to reconnect
             if connection:
                 connection.closed()
@@ -146,6 +166,40 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
     finally:
         if wire:
             wire.close()
+
+
+class _Deferred:
+    """The deferred answer of a wire's last call, which any thread may send."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire, self._sent = wire, threading.Lock()
+        self._sent.acquire()  # until the answer has been sent
+        self.due = False
+        """True from a deferral until `wait` returns."""
+
+    def wait(self) -> None:
+        """Wait until an answer that is due has been sent, or could not be."""
+        if self.due:
+            self._sent.acquire()
+            self.due = False
+
+    def reply(self, answer: Frames | Exception) -> Rest | None:
+        """Send the answer, as far as that is possible without waiting for the peer. Return the rest."""
+        message = refusal(answer) if isinstance(answer, Exception) else (CALL, answer)
+        return self._go_on(partial(self._wire.begin, *message))
+
+    def _go_on(self, send: Rest) -> Rest | None:
+        rest = None
+        try:
+            rest = send()
+        except RuntimeError as error:  # this side could not begin to send the answer
+            rest = partial(self._wire.begin, *refusal(error))
+        except Exception:  # the peer is gone; the thread that reads notices that, too
+            self._wire.shutdown()
+        finally:
+            if not rest:
+                self._sent.release()
+        return partial(self._go_on, rest) if rest else None
 
 
 class SocketListener(Listener[P]):

@@ -18,7 +18,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minips.stage import Frames, Value, option
-from minips.stages.transports.base import Caller, Channel, Connection, Endpoint, Handler, Service, Transport, service_of
+from minips.stages.transports.base import (
+    DEFERRED,
+    Caller,
+    Channel,
+    Connection,
+    DeferringConnection,
+    Endpoint,
+    Handler,
+    Reply,
+    Rest,
+    Service,
+    Transport,
+    service_of,
+)
 from minips.stages.transports.framing import size
 from minips.stages.transports.streams import _Answer
 
@@ -109,12 +122,19 @@ class _Shaped(Transport):
         return _ShapedChannel(self, self.transport.connect(address, token, timeout))
 
 
-class _ShapedConnection(Connection):
+class _ShapedConnection(DeferringConnection):
     def __init__(self, node: _Shaped, connection: Connection) -> None:
-        self._node, self._connection, self.closed = node, connection, connection.closed  # type: ignore[method-assign]
+        self._node, self._connection = node, connection
+        self.cancel, self.closed = connection.cancel, connection.closed  # type: ignore[method-assign]
 
-    def answer(self, frames: Frames) -> Frames:
-        return self._node.depart(self._connection.answer(self._node.arrive(frames)))
+    def begin(self, frames: Frames, reply: Reply) -> Frames:
+        node = self._node
+
+        def depart(answer: Frames | Exception) -> Rest | None:
+            return reply(answer if isinstance(answer, Exception) else node.depart(answer))
+
+        answer = self._connection.begin(node.arrive(frames), depart)
+        return answer if answer is DEFERRED else node.depart(answer)
 
 
 class _ShapedChannel(Channel):
