@@ -448,17 +448,21 @@ class _WorkerConnection(DeferringConnection, Attending):
         self._server = server
 
     def begin(self, frames: Frames, reply: Reply) -> Frames:
-        """Carry out the session of one request, and go on with those that it has made ready."""
-        server = self._server
+        """Carry out the session of one request, answer it, and go on with the sessions that it has made ready."""
+        server, rest = self._server, None
         session = server._protocol.answer(frames, self, time.monotonic())
         try:
             with server._lock:
-                return server._carry_out(session, self, reply)
+                answer = server._carry_out(session, self, reply)
+            if server._stirred and answer is not DEFERRED:
+                answer, rest = DEFERRED, reply(answer)  # its worker computes while the others are answered
         except Exception as error:
             raise server._protocol.refusal(error) from None
         finally:
             if server._stirred:
                 server._go_on()
+        _finish(rest)
+        return answer
 
     def cancel(self) -> None:
         """End the wait of the session that was put aside, if any."""

@@ -124,7 +124,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
 def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) -> None:
     """Answer the calls over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
-    connection, deferred = None, _Deferred(first)
+    connection, earlier, deferred = None, None, _Deferred(first)
     try:
         challenge(first, token, HANDSHAKE_S)
         try:
@@ -133,20 +133,24 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
                 except ValueError as error:  # too large or malformed: the start of the next message is unknown
                     words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
-                    deferred.wait()
+                    if earlier:
+                        earlier.wait()
                     wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
                 if tag == POOL:
                     wire = wire.join(frames)
                     continue
                 connection = connection or service.connection()
-                if deferred.due:  # answers are sent in the order of the calls
-                    deferred.wait()
+                if earlier and not earlier.known:
+                    earlier.wait()
                 answer = answer_of(connection, frames, deferred.reply)
                 del frames  # before the answer is sent, so that the next call can use their memory
-                if answer[1] is DEFERRED:
-                    deferred.due = True
-                    continue  # so that this thread notices the end of the connection
+                if answer[1] is DEFERRED:  # meanwhile, this thread notices the end of the connection
+                    earlier, deferred = deferred, _Deferred(first, deferred)
+                    continue
+                if earlier:
+                    earlier.wait()
+                    earlier = None
                 try:
                     wire.send(*answer)
                 except RuntimeError as error:  # this side could not begin to send the answer
@@ -157,7 +161,8 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                 wire.shutdown()
                 if connection:
                     connection.cancel()
-                deferred.wait()  # no descriptor may be closed while another thread sends
+                if earlier:
+                    earlier.wait()  # no descriptor may be closed while another thread sends
                 wire.close()  # before the handler waits for its peer to reconnect
             if connection:
                 connection.closed()
@@ -169,24 +174,27 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
 
 
 class _Deferred:
-    """The deferred answer of a wire's last call, which any thread may send."""
+    """A deferred answer, which any thread may send, but after the ``earlier`` one."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire, self._sent = wire, threading.Lock()
-        self._sent.acquire()  # until the answer has been sent
-        self.due = False
-        """True from a deferral until `wait` returns."""
+    def __init__(self, wire: Wire, earlier: "_Deferred | None" = None) -> None:
+        self._wire, self._earlier, self._sent = wire, earlier, threading.Lock()
+        self._sent.acquire()  # released once the answer has been sent
+        self.known = False
+        """True once there is an answer, although it may not have been sent."""
 
     def wait(self) -> None:
-        """Wait until an answer that is due has been sent, or could not be."""
-        if self.due:
-            self._sent.acquire()
-            self.due = False
+        """Wait until the answer has been sent, or could not be."""
+        with self._sent:
+            pass
 
     def reply(self, answer: Frames | Exception) -> Rest | None:
         """Send the answer, as far as that is possible without waiting for the peer. Return the rest."""
-        message = refusal(answer) if isinstance(answer, Exception) else (CALL, answer)
-        return self._go_on(partial(self._wire.begin, *message))
+        self.known = True
+        earlier, self._earlier = self._earlier, None
+        send = partial(self._wire.begin, *(refusal(answer) if isinstance(answer, Exception) else (CALL, answer)))
+        if earlier and earlier._sent.locked():
+            return partial(self._go_on, lambda: earlier.wait() or send)
+        return self._go_on(send)
 
     def _go_on(self, send: Rest) -> Rest | None:
         rest = None
