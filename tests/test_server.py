@@ -17,6 +17,7 @@ from minips import stage
 from minips.core.codec import Decoder, Encoder
 from minips.core.message import Message
 from minips.core.sessions import Do, Receive, Until, nothing
+from minips.drivers import server as server_module
 from minips.engines import roles
 from minips.engines.supervisor import Supervisor
 from minips.results.status import Status
@@ -491,8 +492,10 @@ def test_a_server_carries_out_every_need_of_a_session():
 
     results = queue.SimpleQueue()
     with serve() as server:
+        connection = server_module._WorkerConnection(server)
+        connection.reply = results.put
         with server._lock:
-            put_aside = server._carry_out(session(server._lock), reply=results.put)
+            put_aside = server._carry_out(session(server._lock), connection)
         assert (put_aside is DEFERRED, results.empty(), server._lock.locked()) == (True, True, False)
         ready.set()
         server.go_on()

@@ -13,9 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
@@ -34,16 +33,14 @@ from minips.results.run import Progress, Run, Watch, gather_run
 from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
-from minips.stages.transports import Endpoint, Service
-from minips.stages.transports.base import DEFERRED, Closable, DeferringConnection, Reply, Rest, check_token
+from minips.stages.transports import Connection, Endpoint, Service
+from minips.stages.transports.base import DEFERRED, Closable, Reply, check_token
 from minips.stages.transports.patience import Limit, outlasts
 from minips.words import as_error, check_count, check_type
 
-T = TypeVar("T")
-
 TURN_S, TURNS = 1.0, 20
-"""The watcher looks at the waiting sessions after at most so many seconds, and so many times before they time out."""
-SMALL_BYTES = 2**16
+"""The watcher looks at waiting sessions at least once in these seconds, and this often before they time out."""
+LARGE_BYTES = 2**16
 """A server with more bytes of parameters goes on with each waiting session in a thread of its own."""
 LOOK_S = 0.05
 """The seconds between two checks by `Server.wait` for the end of the run."""
@@ -107,11 +104,11 @@ class Server(Closable):
         self.shard = Shard.of(config, own, updates=updates, now=time.monotonic, every=pause, tables=tables)
         self.address, self.token = "", ""
         self._lock, self._closing = threading.Lock(), threading.Event()
-        self._waiting: list[_Waiting] = []
-        """The sessions put aside, the oldest first."""
+        self._waiting: list[_WorkerConnection] = []
+        """The connections whose sessions were put aside, the oldest first."""
         self._stirred = False
         """True if a change may have made waiting sessions ready, and no thread has looked at them since."""
-        self._small = sum(x.nbytes for x in own.values()) <= SMALL_BYTES
+        self._large = sum(x.nbytes for x in own.values()) > LARGE_BYTES
         self._limits = limits = of_requests(config, whole, self.layout, index, updates is not None)
         self._protocol = protocol = ServerProtocol(
             self.shard,
@@ -290,12 +287,8 @@ class Server(Closable):
             self._watcher.join()
 
     def _carry_out(
-        self,
-        session: Session[T],
-        connection: "_WorkerConnection | None" = None,
-        reply: Reply | None = None,
-        error: Exception | None = None,
-    ) -> T | Frames:
+        self, session: Session[Any], connection: "_WorkerConnection | None" = None, error: Exception | None = None
+    ) -> Any:
         """Carry out a session with the lock held, which is released for the session's work. Returns its result; or puts
         the session aside if it has to wait, and returns `DEFERRED`. Raises an ``error`` in the session first.
         """
@@ -304,8 +297,7 @@ class Server(Closable):
             try:
                 need = session.send(answer) if error is None else session.throw(error)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                return end.value
             answer, error = None, None
             if type(need) is Do:
                 if not need.alone:
@@ -317,18 +309,18 @@ class Server(Closable):
                 finally:
                     if not need.alone:
                         lock.acquire()
-            elif type(need) is Until:
-                waiting = _Waiting(session, need, connection, reply, self.config.timeout_s, time.monotonic())
-                over = self._is_over(waiting)
+            elif type(need) is Until and connection:
+                connection.waits(session, need, self.config.timeout_s)
+                over = self._is_over(connection)
                 if not over:
+                    self._waiting.append(connection)
                     self._attendance.waiting.add(need.worker)
-                    self._waiting.append(waiting)
                     return DEFERRED
                 error = over if isinstance(over, Exception) else None
             else:
                 error = RuntimeError(f"A server's session has no other party, but it needs {need!r}.")
 
-    def _is_over(self, waiting: "_Waiting") -> bool | Exception:
+    def _is_over(self, waiting: "_WorkerConnection") -> bool | Exception:
         """True if a session need not wait any longer, or the error that ends its wait. Call it with the lock held."""
         need, shard = waiting.need, self.shard
         try:
@@ -338,7 +330,7 @@ class Server(Closable):
             return error
         if self._closing.is_set():
             return ConnectionError("The server is closing.")
-        if waiting.connection and waiting.connection.gone:
+        if waiting.gone:
             return ConnectionError("The connection is closed.")
         if shard.stuck:
             return RuntimeError(shard.stuck)
@@ -351,7 +343,7 @@ class Server(Closable):
         )
 
     def _wake(self) -> None:
-        """Note, with the lock held, that waiting sessions may be ready. `_go_on` follows once the lock is free."""
+        """Note, with the lock held, that waiting sessions may be ready; `_go_on` follows once the lock is free."""
         if self._waiting:
             self._stirred = True
 
@@ -365,21 +357,20 @@ class Server(Closable):
 
     def _go_on(self) -> None:
         """Go on with the waiting sessions that are ready, until none has made further ones ready. Those of a large
-        server go on side by side, since encoding and copying take long.
+        server go on side by side, since their work takes longer than the start of a thread.
         """
         while self._stirred:
             self._stirred = False
-            for waiting in [*self._waiting]:
-                if self._small:
-                    self._go_on_with(waiting)
-                    continue
-                with self._lock:
-                    over = self._is_over(waiting)
-                if over:
+            with self._lock:
+                ready = [waiting for waiting in self._waiting if self._is_over(waiting)]
+            for waiting in ready:
+                if self._large:
                     _apart(partial(self._go_on_with, waiting))
+                else:
+                    self._go_on_with(waiting)
 
-    def _go_on_with(self, waiting: "_Waiting") -> None:
-        """Go on with a session if it still waits and need not, and send its answer."""
+    def _go_on_with(self, waiting: "_WorkerConnection") -> None:
+        """Go on with a session if it still is ready, and send its answer without waiting for a slow peer."""
         answer: Any
         try:
             with self._lock:
@@ -388,17 +379,16 @@ class Server(Closable):
                     return
                 self._waiting.remove(waiting)
                 self._attendance.waiting.discard(waiting.need.worker)
-                error = over if isinstance(over, Exception) else None
-                answer = self._carry_out(waiting.session, waiting.connection, waiting.reply, error)
+                answer = self._carry_out(waiting.session, waiting, over if isinstance(over, Exception) else None)
         except Exception as raised:
             answer = self._protocol.refusal(raised)
-        if not self._small:
+        if self._large:
             self._go_on()
-        if waiting.reply and answer is not DEFERRED and (rest := waiting.reply(answer)):
-            if self._small:
-                _apart(partial(_finish, rest))
+        if answer is not DEFERRED and (rest := waiting.reply(answer)):
+            if self._large:
+                rest()
             else:
-                _finish(rest)
+                _apart(rest)
 
     def _over(self) -> bool:
         """True once the run is over. RuntimeError if no further round can be completed."""
@@ -428,8 +418,8 @@ class Server(Closable):
         turn = quarter / looks
         while not self._closing.wait(turn):
             with self._changing():
-                for waiting in self._waiting:
-                    waiting.count(time.monotonic(), turn, self.shard.paused)
+                for waiting in () if self.shard.paused else self._waiting:
+                    waiting.left_s -= turn  # no more: a process that was suspended must not blame its workers
             looked += 1
             if looked % looks == 0:
                 with self._lock:
@@ -438,22 +428,27 @@ class Server(Closable):
                     self._leave(worker, event)
 
 
-class _WorkerConnection(DeferringConnection, Attending):
-    """A connection of a worker to this server."""
+class _WorkerConnection(Connection, Attending):
+    """A connection of a worker to this server, with the session of its request if that was put aside."""
 
+    session: Session[Frames]
+    need: Until
+    reply: Reply
+    left_s = 0.0
+    """The seconds that the session may still wait."""
     gone = False
-    """True once the worker cannot receive answers over it."""
+    """True once no answer can reach the worker."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def begin(self, frames: Frames, reply: Reply) -> Frames:
         """Carry out the session of one request, answer it, and go on with the sessions that it has made ready."""
-        server, rest = self._server, None
+        server, rest, self.reply = self._server, None, reply
         session = server._protocol.answer(frames, self, time.monotonic())
         try:
             with server._lock:
-                answer = server._carry_out(session, self, reply)
+                answer: Frames = server._carry_out(session, self)
             if server._stirred and answer is not DEFERRED:
                 answer, rest = DEFERRED, reply(answer)  # its worker computes while the others are answered
         except Exception as error:
@@ -461,36 +456,21 @@ class _WorkerConnection(DeferringConnection, Attending):
         finally:
             if server._stirred:
                 server._go_on()
-        _finish(rest)
+        if rest:
+            rest()
         return answer
 
+    def waits(self, session: Session[Any], need: Until, timeout_s: float) -> None:
+        """Keep a session that has to wait. The watcher may have counted most of a turn before it."""
+        self.session, self.need, self.left_s = session, need, timeout_s * (1 + 1 / TURNS)
+
     def cancel(self) -> None:
-        """End the wait of the session that was put aside, if any."""
+        """Let the session that waits, if any, end."""
         with self._server._changing():
             self.gone = True
 
     def closed(self) -> None:
         self._server._connection_closed(self)
-
-
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    """A session that was put aside until its need is met, and how to send its answer."""
-
-    session: Session[Any]
-    need: Until
-    connection: _WorkerConnection | None
-    reply: Reply | None
-    left_s: float
-    """The seconds that it may still wait."""
-    counted_at: float
-
-    def count(self, now: float, turn: float, paused: bool) -> None:
-        """Count the seconds since the last time: at most a turn, since a suspended process must not blame its workers;
-        and none during a pause.
-        """
-        self.left_s -= 0.0 if paused else min(now - self.counted_at, turn)
-        self.counted_at = now
 
 
 def _apart(call: Callable[[], object]) -> None:
@@ -499,9 +479,3 @@ def _apart(call: Callable[[], object]) -> None:
         threading.Thread(target=call, name="minips-answer", daemon=True).start()
     except RuntimeError:
         call()
-
-
-def _finish(rest: Rest | None) -> None:
-    """Send all the rest of an answer, and wait for the peer where that is necessary."""
-    while rest:
-        rest = rest()

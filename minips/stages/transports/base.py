@@ -11,12 +11,12 @@ from minips.stage import Frames, Stage
 
 Handler = Callable[[Frames], Frames]
 """A server's function that answers a call: it receives and returns frames. Its errors reach the caller's future."""
-Rest = Callable[[], "Rest | None"]
-"""The rest of some sending, which may wait for the peer. It returns what is then left to do, or None."""
+Rest = Callable[[], object]
+"""Sends the rest of a message. It may wait for the peer."""
 Reply = Callable[[Frames | Exception], Rest | None]
-"""Sends a deferred answer, or an error, as far as that is possible without waiting for the peer. Returns the rest."""
+"""Sends a deferred answer, or an error, as far as it need not wait for the peer. Returns what sends the rest."""
 DEFERRED: Frames = []
-"""`Connection.begin` returns this very list if the answer comes later."""
+"""`Connection.begin` returns this very list for an answer that comes later."""
 
 
 class Closable(ABC):
@@ -34,29 +34,13 @@ class Closable(ABC):
 
 
 class Connection:
-    """The server's side of one connection: it answers each call, and is notified when the connection ends."""
+    """The server's side of one connection: it answers each call, and is notified when the connection ends.
+
+    A subclass defines ``answer`` or, if some answers have to wait for other callers, ``begin``.
+    """
 
     def answer(self, frames: Frames) -> Frames:
         """Return the frames of the answer to a call. Errors reach the caller's future."""
-        raise NotImplementedError
-
-    def begin(self, frames: Frames, reply: Reply) -> Frames:
-        """Like ``answer``, but without waiting for other callers: return `DEFERRED` for an answer that has to wait, and
-        give it to ``reply`` later, once, from any thread. The next call begins after that.
-        """
-        return self.answer(frames)
-
-    def cancel(self) -> None:
-        """Called when the peer is gone, before ``closed``: a deferred answer is then due immediately."""
-
-    def closed(self) -> None:
-        """Called when the peer is gone."""
-
-
-class DeferringConnection(Connection):
-    """A connection that may defer an answer. A subclass defines ``begin``; ``answer`` waits for it."""
-
-    def answer(self, frames: Frames) -> Frames:
         deferred: SimpleQueue[Frames | Exception] = SimpleQueue()
         answer: Frames | Exception = self.begin(frames, deferred.put)
         if answer is DEFERRED:
@@ -65,8 +49,17 @@ class DeferringConnection(Connection):
             raise answer
         return answer
 
-    @abstractmethod
-    def begin(self, frames: Frames, reply: Reply) -> Frames: ...
+    def begin(self, frames: Frames, reply: Reply) -> Frames:
+        """Answer a call, but do not wait for other callers: return `DEFERRED` instead, and give the answer to ``reply``
+        later, once, from any thread. The next call comes after that.
+        """
+        return self.answer(frames)
+
+    def cancel(self) -> None:
+        """Called when the peer is gone, before ``closed``: a deferred answer is due immediately."""
+
+    def closed(self) -> None:
+        """Called when the peer is gone."""
 
 
 class Service:

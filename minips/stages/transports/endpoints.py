@@ -12,22 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from minips.stage import Frames, option
+from minips.stage import option
 from minips.stages.transports.auth import authenticate, challenge
-from minips.stages.transports.base import (
-    DEFERRED,
-    HANDSHAKE_S,
-    Channel,
-    Endpoint,
-    Handler,
-    Rest,
-    Service,
-    Transport,
-    service_of,
-)
+from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.patience import STALLED_S, STRANGER_S, receive_within
-from minips.stages.transports.streams import StreamChannel, answer_of, refusal
-from minips.stages.transports.wire import CALL, POOL, Interruptible, Listener, Wire
+from minips.stages.transports.streams import Deferred, StreamChannel, answer_of, refusal
+from minips.stages.transports.wire import POOL, Interruptible, Listener, Wire
 from minips.words import message_of, public_message
 
 P = TypeVar("P", bound=Interruptible)
@@ -124,7 +114,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
 def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) -> None:
     """Answer the calls over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
-    connection, earlier, deferred = None, None, _Deferred(first)
+    connection, earlier, late = None, Deferred(first), Deferred(first)
     try:
         challenge(first, token, HANDSHAKE_S)
         try:
@@ -133,24 +123,22 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
                 except ValueError as error:  # too large or malformed: the start of the next message is unknown
                     words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
-                    if earlier:
-                        earlier.wait()
+                    earlier.wait()
                     wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
                 if tag == POOL:
                     wire = wire.join(frames)
                     continue
                 connection = connection or service.connection()
-                if earlier and not earlier.known:
+                if earlier.due and not earlier.known:
                     earlier.wait()
-                answer = answer_of(connection, frames, deferred.reply)
+                answer = answer_of(connection, frames, late)
                 del frames  # before the answer is sent, so that the next call can use their memory
-                if answer[1] is DEFERRED:  # meanwhile, this thread notices the end of the connection
-                    earlier, deferred = deferred, _Deferred(first, deferred)
+                if late.due:  # meanwhile, this thread notices if the peer leaves
+                    earlier, late = late, Deferred(first, late)
                     continue
-                if earlier:
+                if earlier.due:
                     earlier.wait()
-                    earlier = None
                 try:
                     wire.send(*answer)
                 except RuntimeError as error:  # this side could not begin to send the answer
@@ -161,8 +149,7 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                 wire.shutdown()
                 if connection:
                     connection.cancel()
-                if earlier:
-                    earlier.wait()  # no descriptor may be closed while another thread sends
+                earlier.wait()  # or a descriptor would be closed while another thread sends
                 wire.close()  # before the handler waits for its peer to reconnect
             if connection:
                 connection.closed()
@@ -171,43 +158,6 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
     finally:
         if wire:
             wire.close()
-
-
-class _Deferred:
-    """A deferred answer, which any thread may send, but after the ``earlier`` one."""
-
-    def __init__(self, wire: Wire, earlier: "_Deferred | None" = None) -> None:
-        self._wire, self._earlier, self._sent = wire, earlier, threading.Lock()
-        self._sent.acquire()  # released once the answer has been sent
-        self.known = False
-        """True once there is an answer, although it may not have been sent."""
-
-    def wait(self) -> None:
-        """Wait until the answer has been sent, or could not be."""
-        with self._sent:
-            pass
-
-    def reply(self, answer: Frames | Exception) -> Rest | None:
-        """Send the answer, as far as that is possible without waiting for the peer. Return the rest."""
-        self.known = True
-        earlier, self._earlier = self._earlier, None
-        send = partial(self._wire.begin, *(refusal(answer) if isinstance(answer, Exception) else (CALL, answer)))
-        if earlier and earlier._sent.locked():
-            return partial(self._go_on, lambda: earlier.wait() or send)
-        return self._go_on(send)
-
-    def _go_on(self, send: Rest) -> Rest | None:
-        rest = None
-        try:
-            rest = send()
-        except RuntimeError as error:  # this side could not begin to send the answer
-            rest = partial(self._wire.begin, *refusal(error))
-        except Exception:  # the peer is gone; the thread that reads notices that, too
-            self._wire.shutdown()
-        finally:
-            if not rest:
-                self._sent.release()
-        return partial(self._go_on, rest) if rest else None
 
 
 class SocketListener(Listener[P]):

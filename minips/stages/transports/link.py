@@ -18,20 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minips.stage import Frames, Value, option
-from minips.stages.transports.base import (
-    DEFERRED,
-    Caller,
-    Channel,
-    Connection,
-    DeferringConnection,
-    Endpoint,
-    Handler,
-    Reply,
-    Rest,
-    Service,
-    Transport,
-    service_of,
-)
+from minips.stages.transports import base
+from minips.stages.transports.base import Caller, Channel, Connection, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.framing import size
 from minips.stages.transports.streams import _Answer
 
@@ -122,19 +110,17 @@ class _Shaped(Transport):
         return _ShapedChannel(self, self.transport.connect(address, token, timeout))
 
 
-class _ShapedConnection(DeferringConnection):
+class _ShapedConnection(Connection):
     def __init__(self, node: _Shaped, connection: Connection) -> None:
         self._node, self._connection = node, connection
         self.cancel, self.closed = connection.cancel, connection.closed  # type: ignore[method-assign]
 
-    def begin(self, frames: Frames, reply: Reply) -> Frames:
-        node = self._node
+    def begin(self, frames: Frames, reply: base.Reply) -> Frames:
+        def depart(answer: Frames | Exception) -> base.Rest | None:
+            return reply(answer if isinstance(answer, Exception) else self._node.depart(answer))
 
-        def depart(answer: Frames | Exception) -> Rest | None:
-            return reply(answer if isinstance(answer, Exception) else node.depart(answer))
-
-        answer = self._connection.begin(node.arrive(frames), depart)
-        return answer if answer is DEFERRED else node.depart(answer)
+        answer = self._connection.begin(self._node.arrive(frames), depart)
+        return answer if answer is base.DEFERRED else self._node.depart(answer)
 
 
 class _ShapedChannel(Channel):

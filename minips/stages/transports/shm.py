@@ -41,7 +41,7 @@ from minips.stages.transports.framing import (
 )
 from minips.stages.transports.patience import STALLED_S
 from minips.stages.transports.pipe import LocalTransport
-from minips.stages.transports.sockets import NOW, PROMPT_BYTES, SocketWire
+from minips.stages.transports.sockets import NOW, SocketWire
 from minips.stages.transports.wire import Wire
 
 _HEAD = struct.Struct("<BBxxIII")
@@ -75,9 +75,9 @@ class _ShmWire(SocketWire):
 
     def begin(self, tag: int, frames: Frames) -> Rest | None:
         total = _total(frames)
-        if total <= _SMALL_BYTES or (total <= PROMPT_BYTES and self._fitting(total)):
-            return self._send(tag, frames, NOW)
-        return Wire.begin(self, tag, frames)  # a new segment's descriptor is open until it is sent
+        if total > _SMALL_BYTES and not self._fitting(total):
+            return Wire.begin(self, tag, frames)  # a new segment's descriptor must be sent before `_send` closes it
+        return self._send(tag, frames, NOW)
 
     def _send(self, tag: int, frames: Frames, flags: int = 0) -> Rest | None:
         total = _total(frames)

@@ -25,9 +25,7 @@ KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True if sockets have POSIX's time-outs."""
 _ALL: int = getattr(socket, "MSG_WAITALL", 0)
 NOW: int = getattr(socket, "MSG_DONTWAIT", 0) if KERNEL_TIMES_OUT else 0
-"""The flag for a send that does not wait, or 0 if the system has none."""
-PROMPT_BYTES = 2**16
-"""`SocketWire.begin` leaves larger messages to the rest: a socket rarely has so much room, and a copy takes time."""
+"""The flag of a send that does not wait, or 0 if the system has none."""
 VECTORS = 512
 """The number of buffers for one sendmsg; POSIX guarantees 16, Linux and macOS accept 1024."""
 
@@ -68,9 +66,9 @@ class SocketWire(Wire):
             self.write(pieces(tag, frames))
 
     def begin(self, tag: int, frames: Frames) -> Rest | None:
-        if NOW and sum(map(len, frames)) <= PROMPT_BYTES:
-            return self.write(pieces(tag, frames), flags=NOW)
-        return super().begin(tag, frames)
+        if not NOW or (self.pool and sum(map(len, frames)) >= self.pool.least_bytes):
+            return super().begin(tag, frames)
+        return self.write(pieces(tag, frames), flags=NOW)
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -112,7 +110,7 @@ class SocketWire(Wire):
 
     def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = (), flags: int = 0) -> Rest | None:
         """Send the buffers as they are, and ``ancillary`` with their first bytes. OSError if the peer is gone. With the
-        flag `NOW`, send only what fits into the socket, and return a function that sends the rest, if any.
+        flag `NOW`, send what fits into the socket, and return what sends the rest, if any.
         """
         total = sum(map(len, buffers))
         if total <= AHEAD_BYTES and not ancillary:

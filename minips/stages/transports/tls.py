@@ -55,10 +55,8 @@ class TlsSocket:
         self._flush()
 
     def sendmsg(self, buffers: Sequence[memoryview], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
-        """Send all of the buffers, and return the number of their bytes. BlockingIOError for the flag MSG_DONTWAIT:
-        encrypted bytes cannot be taken back, so they may have to wait for the peer.
-        """
-        if flags:
+        """Send all of the buffers, and return the number of their bytes. BlockingIOError if it may not wait."""
+        if flags:  # what is encrypted must be sent
             raise BlockingIOError
         self.shake_hands()
         total = 0

@@ -31,9 +31,7 @@ class Wire(Interruptible):
         """Send one message. OSError if the peer is gone."""
 
     def begin(self, tag: int, frames: Frames) -> Rest | None:
-        """Send as much of one message as is possible without waiting for the peer. Return a function that sends the
-        rest, before any other message; None if there is no rest.
-        """
+        """Send a message as far as it need not wait for the peer. Return what sends the rest, if any."""
         return partial(self.send, tag, frames)
 
     @abstractmethod

@@ -356,7 +356,7 @@ class _ZmqWire(InboxWire):
     def begin(self, tag: int, frames: Frames) -> Rest | None:
         if self._sent - self._taken > OUTSTANDING_BYTES:
             return super().begin(tag, frames)
-        self.send(tag, frames)  # which does not have to wait for room
+        self.send(tag, frames)
         return None
 
     def _wait_for_room(self, weight: int) -> None:
