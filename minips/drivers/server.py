@@ -310,7 +310,8 @@ class Server(Closable):
                     if not need.alone:
                         lock.acquire()
             elif type(need) is Until and connection:
-                connection.waits(session, need, self.config.timeout_s)
+                connection.session, connection.need = session, need
+                connection.left_s = self.config.timeout_s * (1 + 1 / TURNS)  # it may begin within a turn
                 over = self._is_over(connection)
                 if not over:
                     self._waiting.append(connection)
@@ -385,10 +386,7 @@ class Server(Closable):
         if self._large:
             self._go_on()
         if answer is not DEFERRED and (rest := waiting.reply(answer)):
-            if self._large:
-                rest()
-            else:
-                _apart(rest)
+            _apart(rest)
 
     def _over(self) -> bool:
         """True once the run is over. RuntimeError if no further round can be completed."""
@@ -459,10 +457,6 @@ class _WorkerConnection(Connection, Attending):
         if rest:
             rest()
         return answer
-
-    def waits(self, session: Session[Any], need: Until, timeout_s: float) -> None:
-        """Keep a session that has to wait. The watcher may have counted most of a turn before it."""
-        self.session, self.need, self.left_s = session, need, timeout_s * (1 + 1 / TURNS)
 
     def cancel(self) -> None:
         """Let the session that waits, if any, end."""

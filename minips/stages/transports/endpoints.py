@@ -13,10 +13,12 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from minips.stage import option
+from minips.stages.transports import base
 from minips.stages.transports.auth import authenticate, challenge
 from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
+from minips.stages.transports.deferred import Deferred
 from minips.stages.transports.patience import STALLED_S, STRANGER_S, receive_within
-from minips.stages.transports.streams import Deferred, StreamChannel, answer_of, refusal
+from minips.stages.transports.streams import StreamChannel, answer_of, refusal
 from minips.stages.transports.wire import POOL, Interruptible, Listener, Wire
 from minips.words import message_of, public_message
 
@@ -132,9 +134,10 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                 connection = connection or service.connection()
                 if earlier.due and not earlier.known:
                     earlier.wait()
-                answer = answer_of(connection, frames, late)
+                answer = answer_of(connection, frames, late.reply)
                 del frames  # before the answer is sent, so that the next call can use their memory
-                if late.due:  # meanwhile, this thread notices if the peer leaves
+                if answer[1] is base.DEFERRED:  # meanwhile, this thread notices if the peer leaves
+                    late.due = True
                     earlier, late = late, Deferred(first, late)
                     continue
                 if earlier.due:

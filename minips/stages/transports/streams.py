@@ -10,22 +10,19 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 
 from minips.stage import Frames
-from minips.stages.transports.base import COMMON, DEFERRED, HANDSHAKE_S, Caller, Channel, Connection, Rest, remote_error
+from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, Reply, remote_error
 from minips.stages.transports.framing import MOST_FRAMES, TooLargeError, check_count
 from minips.stages.transports.futures import Driven
 from minips.stages.transports.wire import CALL, ERROR, Wire
 from minips.words import message_of
 
 
-def answer_of(connection: Connection, frames: Frames, late: "Deferred | None" = None) -> tuple[int, Frames]:
-    """Return the tag and frames of the handler's answer to a call; the handler may defer it if it can be ``late``."""
+def answer_of(connection: Connection, frames: Frames, reply: Reply | None = None) -> tuple[int, Frames]:
+    """Return the tag and frames of the handler's answer to a call. It may be `DEFERRED` if there is a ``reply``."""
     try:
-        answer = connection.begin(frames, late.reply) if late else connection.answer(frames)
-        if late and answer is DEFERRED:
-            late.due = True
+        answer = connection.begin(frames, reply) if reply else connection.answer(frames)
         if len(answer) > MOST_FRAMES:
             check_count(len(answer))
         return CALL, answer
@@ -37,50 +34,6 @@ def refusal(error: Exception) -> tuple[int, Frames]:
     """Return the tag and frames that report an error to the caller, in at most 2,000 characters."""
     kind = next((one for one in COMMON if isinstance(error, one)), type(error))
     return ERROR, [kind.__name__.encode(), f"{message_of(error):.2000}".encode(errors="backslashreplace")]
-
-
-class Deferred:
-    """The deferred answer to a call, which any thread may send, but after the one to an ``earlier`` call."""
-
-    def __init__(self, wire: Wire, earlier: "Deferred | None" = None) -> None:
-        self._wire, self._earlier, self._unsent = wire, earlier, threading.Lock()
-        self._unsent.acquire()
-        self.due = self.known = False
-        """``due``: True if the answer is deferred. ``known``: True once the answer is known, sent or not."""
-
-    def wait(self) -> None:
-        """Wait until an answer that is due has been sent, or could not be."""
-        if self.due:
-            with self._unsent:
-                pass
-
-    def reply(self, answer: Frames | Exception) -> Rest | None:
-        """Send the answer as far as it need not wait. Return what sends the rest, if any."""
-        self.known, earlier, self._earlier = True, self._earlier, None
-        message = refusal(answer) if isinstance(answer, Exception) else (CALL, answer)
-        if earlier and earlier._unsent.locked():
-            return partial(self._finish, partial(self._wire.send, *message), earlier)
-        try:
-            rest = self._wire.begin(*message)
-        except Exception as error:
-            rest = partial(self._wire.send, *refusal(error))
-        if rest:
-            return partial(self._finish, rest)
-        self._unsent.release()
-        return None
-
-    def _finish(self, rest: Rest, earlier: "Deferred | None" = None) -> None:
-        try:
-            if earlier:
-                earlier.wait()
-            try:
-                rest()
-            except RuntimeError as error:  # this side could not begin to send the answer
-                self._wire.send(*refusal(error))
-        except Exception:  # the peer is gone: the thread that reads ends the connection
-            self._wire.shutdown()
-        finally:
-            self._unsent.release()
 
 
 class StreamChannel(Channel):
