@@ -13,20 +13,21 @@ class Deferred:
     """The deferred answer to a call, which any thread may send, but after the one to an ``earlier`` call."""
 
     def __init__(self, wire: Wire, earlier: "Deferred | None" = None) -> None:
-        self._wire, self._earlier, self._unsent = wire, earlier, threading.Lock()
-        self._unsent.acquire()
-        self.due = self.known = False
-        """``due``: True if the answer is deferred. ``known``: True once it is known, sent or not."""
+        self._wire, self._earlier, self._unknown, self._unsent = wire, earlier, threading.Lock(), threading.Lock()
+        self._unknown.acquire(), self._unsent.acquire()  # until `reply` is called, and until the answer has been sent
+        self.due = False
+        """True if the answer is deferred."""
 
-    def wait(self) -> None:
-        """Wait until an answer that is due has been sent, or could not be."""
+    def wait(self, sent: bool = True) -> None:
+        """Wait until an answer that is due is known or, by default, until it has been sent or could not be."""
         if self.due:
-            with self._unsent:
+            with self._unsent if sent else self._unknown:
                 pass
 
     def reply(self, answer: Frames | Exception) -> Rest | None:
         """Send the answer as far as it need not wait. Return what sends the rest, if any."""
-        self.known, earlier, self._earlier = True, self._earlier, None
+        self._unknown.release()
+        earlier, self._earlier = self._earlier, None
         message = refusal(answer) if isinstance(answer, Exception) else (CALL, answer)
         if earlier and earlier._unsent.locked():
             return partial(self._finish, partial(self._wire.send, *message), earlier)

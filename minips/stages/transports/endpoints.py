@@ -132,8 +132,8 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                     wire = wire.join(frames)
                     continue
                 connection = connection or service.connection()
-                if earlier.due and not earlier.known:
-                    earlier.wait()
+                if earlier.due:  # else a connection would have two requests at a time
+                    earlier.wait(sent=False)
                 answer = answer_of(connection, frames, late.reply)
                 del frames  # before the answer is sent, so that the next call can use their memory
                 if answer[1] is base.DEFERRED:  # meanwhile, this thread notices if the peer leaves
