@@ -166,7 +166,7 @@ class Bare(Raw):
 @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("name", ["tcp", "pipe", "tls"])
 def test_a_slow_reader_does_not_delay_the_others(name, large, monkeypatch):
-    params, ones = ({"w": np.full(2**20, x, "f4")} for x in (0, 1))  # 4 MiB, more than a socket takes
+    params, ones = ({"w": np.full(2**22, x, "f4")} for x in (0, 1))  # 16 MiB, more than a socket takes
     monkeypatch.setattr(driver, "LARGE_BYTES", 0 if large else 2**40)
     with over(name, workers=3) as config, serve(config, params) as server, contextlib.ExitStack() as stack:
         slow = stack.enter_context(Bare(server))
