@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 
 TRIPS, VALUES, PAIRS = 20_000, 1_000, 10
@@ -49,7 +50,7 @@ def trip_us(trips: int = TRIPS) -> float:
 
         def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, list[bytes]]:
             if message := self.there.message():
-                pour(*answer_of(self.connection, message[1]), self.here)
+                pour(*answer_of(self.connection, message[1], *reply), self.here)
             if message := self.here.message():
                 return message
             raise EOFError
@@ -66,6 +67,7 @@ def trip_us(trips: int = TRIPS) -> float:
             pass
 
     services = []
+    reply = [print][: len(signature(answer_of).parameters) - 2]  # earlier commits have no deferred answers
 
     @dataclass(frozen=True)
     class ByTurns(Transport):

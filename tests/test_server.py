@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import queue
 import re
 import socket
 import threading
@@ -16,9 +17,11 @@ from minips import stage
 from minips.core.codec import Decoder, Encoder
 from minips.core.message import Message
 from minips.core.sessions import Do, Receive, Until, nothing
+from minips.drivers import server as server_module
 from minips.engines import roles
 from minips.engines.supervisor import Supervisor
 from minips.results.status import Status
+from minips.stages.transports.base import DEFERRED
 
 START = {"w": np.zeros(3), "b": np.array(1.0)}
 ONES = {"w": np.ones(3), "b": np.array(1.0)}
@@ -487,13 +490,17 @@ def test_a_server_carries_out_every_need_of_a_session():
     def one_need(need):
         yield need
 
+    results = queue.SimpleQueue()
     with serve() as server:
-        timer = threading.Timer(0.05, lambda: (ready.set(), server.go_on()))
-        timer.start()
-        result = server._carry_out(session(server._lock))
-        timer.join()
-        assert (result, server._lock.locked()) == (42, False)
-        with pytest.raises(RuntimeError, match="A server's session has no other party, but it needs Receive"):
+        connection = server_module._WorkerConnection(server)
+        connection.reply = results.put
+        with server._lock:
+            put_aside = server._carry_out(session(server._lock), connection)
+        assert (put_aside is DEFERRED, results.empty(), server._lock.locked()) == (True, True, False)
+        ready.set()
+        server.go_on()
+        assert (results.get_nowait(), server._lock.locked()) == (42, False)
+        with server._lock, pytest.raises(RuntimeError, match="A server's session has no other party, but it needs"):
             server._carry_out(one_need(Receive(0)))
 
 

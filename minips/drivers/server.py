@@ -1,8 +1,9 @@
 """A parameter server: a transport, its threads and the wall clock around one shard and its sessions.
 
 Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). Between two needs
-of the session, the thread holds the server's only lock; it releases the lock for the session's work. While the session
-waits, the thread waits on the server's only condition.
+of the session, the thread holds the server's only lock; it releases the lock for the session's work. A session that has
+to wait is put aside. The thread whose session makes others ready goes on with them too, and sends their answers: it
+wakes no other thread, and never waits for a slow peer. A watcher looks at what time alone changes.
 """
 
 import logging
@@ -10,9 +11,10 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
@@ -33,14 +35,14 @@ from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
 from minips.stages.transports import Connection, Endpoint, Service
-from minips.stages.transports.base import Closable, check_token
+from minips.stages.transports.base import DEFERRED, Closable, Reply, check_token
 from minips.stages.transports.patience import Limit, outlasts
 from minips.words import as_error, check_count, check_type
 
-T = TypeVar("T")
-
-TURN_S = 1.0
-"""The most seconds that a thread waits before it checks its condition again."""
+TURN_S, TURNS = 1.0, 20
+"""The watcher looks at waiting sessions at least once in these seconds, and this often before they time out."""
+LARGE_BYTES = 2**16
+"""A server with more bytes of parameters goes on with each waiting session in a thread of its own."""
 LOOK_S = 0.05
 """The seconds between two checks by `Server.wait` for the end of the run."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
@@ -101,10 +103,13 @@ class Server(Closable):
         pause = math.inf if every is None else every * config.workers
         own = cut(whole, self.layout)
         self.shard = Shard.of(config, own, updates=updates, now=time.monotonic, every=pause, tables=tables)
-        self.address, self.token, self._waits = "", "", 0
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._closing = threading.Event()
+        self.address, self.token = "", ""
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._waiting: list[_WorkerConnection] = []
+        """The connections whose sessions were put aside, the oldest first."""
+        self._stirred = False
+        """True if a change may have made waiting sessions ready, and no thread has looked at them since."""
+        self._large = sum(x.nbytes for x in own.values()) > LARGE_BYTES
         self._limits = limits = of_requests(config, whole, self.layout, index, updates is not None)
         self._protocol = protocol = ServerProtocol(
             self.shard,
@@ -155,7 +160,7 @@ class Server(Closable):
     @property
     def params(self) -> Tensors:
         """A copy of this server's current parameters."""
-        with self._changed:
+        with self._lock:
             params = self.shard.params
         return {name: x.copy() for name, x in params.items()}
 
@@ -166,9 +171,8 @@ class Server(Closable):
 
     def diverge(self, reason: str) -> None:
         """End the run with the current parameters. It then answers pushes with ``over``, and pulls immediately."""
-        with self._changed:
+        with self._changing():
             self.shard.diverge(reason)
-            self._changed.notify_all()
 
     @property
     def paused(self) -> bool:
@@ -178,19 +182,16 @@ class Server(Closable):
     def pause(self, at: float | None = None) -> float:
         """Pause as `Shard.pause` does. Several servers can then all pause at the largest of the returned counts."""
         check_type("pause", at, int | float | None, "a count of pushes")
-        with self._changed:
-            at = self.shard.pause(at)
-            self._changed.notify_all()
-            return at
+        with self._changing():
+            return self.shard.pause(at)
 
     def go_on(self, end: bool = False) -> None:
         """Leave a pause, or ``end`` the run with the current parameters."""
-        with self._changed:
+        with self._changing():
             if end:
                 self.shard.end()
             else:
                 self.shard.go_on()
-            self._changed.notify_all()
 
     def stop(self) -> None:
         """End the run with the current parameters. Workers learn of that from their next answer."""
@@ -279,78 +280,115 @@ class Server(Closable):
         }
 
     def close(self) -> None:
-        """Wake the waiting sessions, close all connections, and free the address."""
-        self._closing.set()
-        with self._changed:
-            self._changed.notify_all()
+        """End the waiting sessions, close all connections, and free the address."""
+        with self._changing():
+            self._closing.set()
         if self._endpoint:
             self._endpoint.close()
         if self._watcher:
             self._watcher.join()
 
-    def _carry_out(self, session: Session[T]) -> T:
-        """Carry out a session. Returns its result. Holds the lock while the session runs between two needs."""
-        answer, error, lock = None, None, self._lock
-        with lock:
-            while True:
-                try:
-                    need = session.send(answer) if error is None else session.throw(error)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                answer, error = None, None
-                if type(need) is Do:
-                    if not need.alone:
-                        lock.release()
-                    try:
-                        answer = need.call()
-                    except BaseException as raised:  # in a connection's thread, where it would go unnoticed
-                        error = as_error(raised)
-                    finally:
-                        if not need.alone:
-                            lock.acquire()
-                elif type(need) is Until:
-                    if not need.ready():
-                        error = self._wait(need)
-                else:
-                    error = RuntimeError(f"A server's session has no other party, but it needs {need!r}.")
-
-    def _wait(self, need: Until) -> Exception | None:
-        """Wait, with the lock held, until ``need.ready()``. Returns an error if that does not happen in time.
-
-        It counts the wait in short turns, so that a suspended process does not blame its workers for that time.
+    def _carry_out(
+        self, session: Session[Any], connection: "_WorkerConnection | None" = None, error: Exception | None = None
+    ) -> Any:
+        """Carry out a session with the lock held, which is released for the session's work. Returns its result; or puts
+        the session aside if it has to wait, and returns `DEFERRED`. Raises an ``error`` in the session first.
         """
-        left, shard = self.config.timeout_s, self.shard
-        self._membership.waiting.add(need.worker)
+        answer, lock = None, self._lock
+        while True:
+            try:
+                need = session.send(answer) if error is None else session.throw(error)
+            except StopIteration as end:
+                return end.value
+            answer, error = None, None
+            if type(need) is Do:
+                if not need.alone:
+                    lock.release()
+                try:
+                    answer = need.call()
+                except BaseException as raised:  # in a connection's thread, where it would go unnoticed
+                    error = as_error(raised)
+                finally:
+                    if not need.alone:
+                        lock.acquire()
+            elif type(need) is Until and connection:
+                connection.session, connection.need = session, need
+                connection.left_s = self.config.timeout_s * (1 + 1 / TURNS)  # it may begin within a turn
+                over = self._is_over(connection)
+                if not over:
+                    self._waiting.append(connection)
+                    self._membership.waiting.add(need.worker)
+                    return DEFERRED
+                error = over if isinstance(over, Exception) else None
+            else:
+                error = RuntimeError(f"A server's session has no other party, but it needs {need!r}.")
+
+    def _is_over(self, waiting: "_WorkerConnection") -> bool | Exception:
+        """True if a session need not wait any longer, or the error that ends its wait. Call it with the lock held."""
+        need, shard = waiting.need, self.shard
         try:
-            while not need.ready():
-                if self._closing.is_set():
-                    return ConnectionError("The server is closing.")
-                if shard.stuck:
-                    return RuntimeError(shard.stuck)
-                if left <= 0:
-                    late = [f"worker {other}" for other in self._membership.behind(need.worker)]
-                    behind = ", ".join(late) or "the others"
-                    return TimeoutError(
-                        f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} "
-                        f"seconds for {behind} at clock {shard.slowest()}. Are they running? Config.timeout_s sets "
-                        "how long to wait."
-                    )
-                turn = min(left, TURN_S)
-                began = time.monotonic()
-                self._waits += 1
-                self._changed.wait(turn)
-                self._waits -= 1
-                if not shard.paused:
-                    left -= min(time.monotonic() - began, turn)
-            return None
-        finally:
-            self._membership.waiting.discard(need.worker)
+            if need.ready():
+                return True
+        except Exception as error:
+            return error
+        if self._closing.is_set():
+            return ConnectionError("The server is closing.")
+        if waiting.gone:
+            return ConnectionError("The connection is closed.")
+        if shard.stuck:
+            return RuntimeError(shard.stuck)
+        if waiting.left_s > 0:
+            return False
+        behind = ", ".join(f"worker {other}" for other in self._membership.behind(need.worker)) or "the others"
+        return TimeoutError(
+            f"Worker {need.worker} at clock {shard.clocks[need.worker]} waited {self.config.timeout_s:g} seconds for "
+            f"{behind} at clock {shard.slowest()}. Are they running? Config.timeout_s sets how long to wait."
+        )
 
     def _wake(self) -> None:
-        """Let the waiting sessions check their conditions; call it with the lock held."""
-        if self._waits:
-            self._changed.notify_all()
+        """Note, with the lock held, that waiting sessions may be ready; `_go_on` follows once the lock is free."""
+        if self._waiting:
+            self._stirred = True
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock for a change outside all sessions, then go on with those that it makes ready."""
+        with self._lock:
+            yield
+            self._wake()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with the waiting sessions that are ready, until none has made further ones ready. Those of a large
+        server go on side by side, since their work takes longer than the start of a thread.
+        """
+        while self._stirred:
+            self._stirred = False
+            with self._lock:
+                ready = [waiting for waiting in self._waiting if self._is_over(waiting)]
+            for waiting in ready:
+                if self._large:
+                    _apart(partial(self._go_on_with, waiting))
+                else:
+                    self._go_on_with(waiting)
+
+    def _go_on_with(self, waiting: "_WorkerConnection") -> None:
+        """Go on with a session if it still is ready, and send its answer without waiting for a slow peer."""
+        answer: Any
+        try:
+            with self._lock:
+                over = waiting in self._waiting and self._is_over(waiting)
+                if not over:
+                    return
+                self._waiting.remove(waiting)
+                self._membership.waiting.discard(waiting.need.worker)
+                answer = self._carry_out(waiting.session, waiting, over if isinstance(over, Exception) else None)
+        except Exception as raised:
+            answer = self._protocol.refusal(raised)
+        if self._large:
+            self._go_on()
+        if answer is not DEFERRED and (rest := waiting.reply(answer)):
+            _apart(rest)
 
     def _over(self) -> bool:
         """True once the run is over. RuntimeError if no further round can be completed."""
@@ -369,30 +407,71 @@ class Server(Closable):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
 
     def _leave(self, worker: int, event: str, lost_at: float | None = None) -> None:
-        self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
+        with self._lock:
+            self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
+        self._go_on()
 
     def _watch(self) -> None:
-        """Stop counting connected workers that are silent."""
-        while not self._closing.wait(self.silence_s / 4):
-            with self._lock:
-                silent = self._membership.silent()
-            for worker, event in silent:
-                self._leave(worker, event)
+        """Look at what time alone changes: waits that take too long, rules that see time, and silent workers."""
+        quarter, looked = self.silence_s / 4, 0
+        looks = math.ceil(quarter / min(TURN_S, self.config.timeout_s / TURNS))
+        turn = quarter / looks
+        while not self._closing.wait(turn):
+            with self._changing():
+                for waiting in () if self.shard.paused else self._waiting:
+                    waiting.left_s -= turn  # no more: a process that was suspended must not blame its workers
+            looked += 1
+            if looked % looks == 0:
+                with self._lock:
+                    silent = self._membership.silent()
+                for worker, event in silent:
+                    self._leave(worker, event)
 
 
 class _WorkerConnection(Connection, ClientConnection):
-    """A connection of a worker to this server."""
+    """A connection of a worker to this server, with the session of its request if that was put aside."""
+
+    session: Session[Frames]
+    need: Until
+    reply: Reply
+    left_s = 0.0
+    """The seconds that the session may still wait."""
+    gone = False
+    """True once no answer can reach the worker."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def answer(self, frames: Frames) -> Frames:
-        """Carry out the session of one request."""
-        server = self._server
+    def begin(self, frames: Frames, reply: Reply) -> Frames:
+        """Carry out the session of one request, answer it, and go on with the sessions that it has made ready."""
+        server, rest, self.reply = self._server, None, reply
+        session = server._protocol.answer(frames, self, time.monotonic())
         try:
-            return server._carry_out(server._protocol.answer(frames, self, time.monotonic()))
+            with server._lock:
+                answer: Frames = server._carry_out(session, self)
+            if server._stirred and answer is not DEFERRED:
+                answer, rest = DEFERRED, reply(answer)  # its worker computes while the others are answered
         except Exception as error:
             raise server._protocol.refusal(error) from None
+        finally:
+            if server._stirred:
+                server._go_on()
+        if rest:
+            rest()
+        return answer
+
+    def cancel(self) -> None:
+        """Let the session that waits, if any, end."""
+        with self._server._changing():
+            self.gone = True
 
     def closed(self) -> None:
         self._server._connection_closed(self)
+
+
+def _apart(call: Callable[[], object]) -> None:
+    """Make a call in a thread of its own or, if none can be started, in this one."""
+    try:
+        threading.Thread(target=call, name="minips-answer", daemon=True).start()
+    except RuntimeError:
+        call()

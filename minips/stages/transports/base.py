@@ -4,12 +4,19 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import ClassVar, Protocol, Self, cast
 
 from minips.stage import Frames, Stage
 
 Handler = Callable[[Frames], Frames]
 """A server's function that answers a call: it receives and returns frames. Its errors reach the caller's future."""
+Rest = Callable[[], object]
+"""Sends the rest of a message. It may wait for the peer."""
+Reply = Callable[[Frames | Exception], Rest | None]
+"""Sends a deferred answer, or an error, as far as it need not wait for the peer. Returns what sends the rest."""
+DEFERRED: Frames = []
+"""`Connection.begin` returns this very list for an answer that comes later."""
 
 
 class Closable(ABC):
@@ -27,11 +34,29 @@ class Closable(ABC):
 
 
 class Connection:
-    """The server's side of one connection: it answers each call, and is notified when the connection ends."""
+    """The server's side of one connection: it answers each call, and is notified when the connection ends.
+
+    A subclass defines ``answer`` or, if some answers have to wait for other callers, ``begin``.
+    """
 
     def answer(self, frames: Frames) -> Frames:
         """Return the frames of the answer to a call. Errors reach the caller's future."""
-        raise NotImplementedError
+        deferred: SimpleQueue[Frames | Exception] = SimpleQueue()
+        answer: Frames | Exception = self.begin(frames, deferred.put)
+        if answer is DEFERRED:
+            answer = deferred.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def begin(self, frames: Frames, reply: Reply) -> Frames:
+        """Answer a call, but do not wait for other callers: return `DEFERRED` instead, and give the answer to ``reply``
+        later, once, from any thread. The next call comes after that.
+        """
+        return self.answer(frames)
+
+    def cancel(self) -> None:
+        """Called when the peer is gone, before ``closed``: a deferred answer is due immediately."""
 
     def closed(self) -> None:
         """Called when the peer is gone."""

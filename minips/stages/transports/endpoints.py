@@ -13,8 +13,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from minips.stage import option
+from minips.stages.transports import base
 from minips.stages.transports.auth import authenticate, challenge
 from minips.stages.transports.base import HANDSHAKE_S, Channel, Endpoint, Handler, Service, Transport, service_of
+from minips.stages.transports.deferred import Deferred
 from minips.stages.transports.patience import STALLED_S, STRANGER_S, receive_within
 from minips.stages.transports.streams import StreamChannel, answer_of, refusal
 from minips.stages.transports.wire import POOL, Interruptible, Listener, Wire
@@ -114,7 +116,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
 def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) -> None:
     """Answer the calls over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
-    connection = None
+    connection, earlier, late = None, Deferred(first), Deferred(first)
     try:
         challenge(first, token, HANDSHAKE_S)
         try:
@@ -123,21 +125,34 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
                 except ValueError as error:  # too large or malformed: the start of the next message is unknown
                     words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
+                    earlier.wait()
                     wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
                 if tag == POOL:
                     wire = wire.join(frames)
-                else:
-                    connection = connection or service.connection()
-                    answer = answer_of(connection, frames)
-                    del frames  # before the answer is sent, so that the next call can use their memory
-                    try:
-                        wire.send(*answer)
-                    except RuntimeError as error:  # this side could not begin to send the answer
-                        wire.send(*refusal(error))
-                    del answer
+                    continue
+                connection = connection or service.connection()
+                if earlier.due:  # else a connection would have two requests at a time
+                    earlier.wait(sent=False)
+                answer = answer_of(connection, frames, late.reply)
+                del frames  # before the answer is sent, so that the next call can use their memory
+                if answer[1] is base.DEFERRED:  # meanwhile, this thread notices if the peer leaves
+                    late.due = True
+                    earlier, late = late, Deferred(first, late)
+                    continue
+                if earlier.due:
+                    earlier.wait()
+                try:
+                    wire.send(*answer)
+                except RuntimeError as error:  # this side could not begin to send the answer
+                    wire.send(*refusal(error))
+                del answer
         finally:
             if wire:
+                wire.shutdown()
+                if connection:
+                    connection.cancel()
+                earlier.wait()  # or a descriptor would be closed while another thread sends
                 wire.close()  # before the handler waits for its peer to reconnect
             if connection:
                 connection.closed()

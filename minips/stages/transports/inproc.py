@@ -53,6 +53,9 @@ class _QueueWire(InboxWire):
             raise ConnectionError("the connection is closed")
         self._outbox.put((tag, [memoryview(bytearray(frame)) for frame in frames]))
 
+    def begin(self, tag: int, frames: Frames) -> None:
+        self.send(tag, frames)  # which never waits
+
     def shutdown(self) -> None:
         if not self.ended:
             self.end()

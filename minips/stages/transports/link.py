@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minips.stage import Frames, Value, option
+from minips.stages.transports import base
 from minips.stages.transports.base import Caller, Channel, Connection, Endpoint, Handler, Service, Transport, service_of
 from minips.stages.transports.framing import size
 from minips.stages.transports.streams import _Answer
@@ -111,10 +112,15 @@ class _Shaped(Transport):
 
 class _ShapedConnection(Connection):
     def __init__(self, node: _Shaped, connection: Connection) -> None:
-        self._node, self._connection, self.closed = node, connection, connection.closed  # type: ignore[method-assign]
+        self._node, self._connection = node, connection
+        self.cancel, self.closed = connection.cancel, connection.closed  # type: ignore[method-assign]
 
-    def answer(self, frames: Frames) -> Frames:
-        return self._node.depart(self._connection.answer(self._node.arrive(frames)))
+    def begin(self, frames: Frames, reply: base.Reply) -> Frames:
+        def depart(answer: Frames | Exception) -> base.Rest | None:
+            return reply(answer if isinstance(answer, Exception) else self._node.depart(answer))
+
+        answer = self._connection.begin(self._node.arrive(frames), depart)
+        return answer if answer is base.DEFERRED else self._node.depart(answer)
 
 
 class _ShapedChannel(Channel):

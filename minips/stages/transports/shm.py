@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from minips.stage import Frames, register
+from minips.stages.transports.base import Rest
 from minips.stages.transports.framing import (
     ALIGNMENT,
     Framer,
@@ -43,7 +44,7 @@ from minips.stages.transports.framing import (
 )
 from minips.stages.transports.patience import STALLED_S
 from minips.stages.transports.pipe import LocalTransport
-from minips.stages.transports.sockets import SocketWire
+from minips.stages.transports.sockets import NOW, SocketWire
 from minips.stages.transports.wire import Wire
 
 _HEAD = struct.Struct("<BBxxIII")
@@ -55,6 +56,11 @@ _MOST_IN_USE, SEGMENTS = 8, 32
 sender. All segments together may be ``SEGMENTS`` times as large as its largest message.
 """
 _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
+
+
+def _total(frames: Frames) -> int:
+    """Return the bytes of the padded frames."""
+    return sum(map(padded_size, map(len, frames)))
 
 
 def _small(tag: int, count: int) -> bytes:
@@ -74,10 +80,18 @@ class _ShmWire(SocketWire):
         self._descriptors: list[int] = []
 
     def send(self, tag: int, frames: Frames) -> None:
+        self._send(tag, frames)
+
+    def begin(self, tag: int, frames: Frames) -> Rest | None:
+        total = _total(frames)
+        if total > _SMALL_BYTES and not self._fitting(total):
+            return Wire.begin(self, tag, frames)  # a new segment's descriptor must be sent before `_send` closes it
+        return self._send(tag, frames, NOW)
+
+    def _send(self, tag: int, frames: Frames, flags: int = 0) -> Rest | None:
         if sum(map(len, frames)) + ALIGNMENT * len(frames) <= _SMALL_BYTES and not self._done:
-            self.write(pieces(tag, frames, _small))
-            return
-        total = sum(map(padded_size, map(len, frames)))
+            return self.write(pieces(tag, frames, _small), flags=flags)
+        total = _total(frames)
         place, segment, descriptors = _SOCKET, 0, list[int]()
         if total > _SMALL_BYTES and len(self._mine) - len(self._free) < _MOST_IN_USE:
             place, segment, descriptors = self._segment(total)
@@ -89,17 +103,20 @@ class _ShmWire(SocketWire):
         head = _HEAD.pack(tag, place, len(frames), len(done), segment) + lengths_of(frames)
         head += struct.pack(f"<{len(done)}I", *done)
         try:
-            self.write(padded([head, *(frames if place == _SOCKET else [])]), passed)
+            return self.write(padded([head, *(frames if place == _SOCKET else [])]), passed, flags)
         finally:
             for one in descriptors:
                 os.close(one)
+
+    def _fitting(self, nbytes: int) -> list[int]:
+        """Return the free segments that are large enough."""
+        return [number for number in list(self._free) if len(self._mine[number]) >= nbytes]
 
     def _segment(self, nbytes: int) -> tuple[int, int, list[int]]:
         """Return a free segment that is large enough, or a new segment and its descriptor."""
         import fcntl
 
-        fitting = [number for number in list(self._free) if len(self._mine[number]) >= nbytes]
-        if fitting:
+        if fitting := self._fitting(nbytes):
             number = min(fitting, key=lambda number: len(self._mine[number]))
             self._free.discard(number)
             return _SEGMENT, number, []

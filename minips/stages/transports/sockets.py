@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from minips.stage import Buffer, Frames
+from minips.stages.transports.base import Rest
 from minips.stages.transports.framing import AHEAD_BYTES, Framer, pieces
 from minips.stages.transports.patience import INCOMING, STALLED_S, IncompleteRecordError, Limit, StallTimer, timeval
 from minips.stages.transports.wire import POOL, Wire
@@ -22,6 +24,8 @@ from minips.words import message_of
 KERNEL_TIMES_OUT = hasattr(socket, "SO_RCVTIMEO") and sys.platform != "win32"
 """True if sockets have POSIX's time-outs."""
 _ALL: int = getattr(socket, "MSG_WAITALL", 0)
+NOW: int = getattr(socket, "MSG_DONTWAIT", 0) if KERNEL_TIMES_OUT else 0
+"""The flag of a send that does not wait, or 0 if the system has none."""
 VECTORS = 512
 """The number of buffers for one sendmsg; POSIX guarantees 16, Linux and macOS accept 1024."""
 
@@ -60,6 +64,11 @@ class SocketWire(Wire):
             self.pool.send(tag, frames)
         else:
             self.write(pieces(tag, frames))
+
+    def begin(self, tag: int, frames: Frames) -> Rest | None:
+        if not NOW or (self.pool and sum(map(len, frames)) >= self.pool.least_bytes):
+            return super().begin(tag, frames)
+        return self.write(pieces(tag, frames), flags=NOW)
 
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -100,8 +109,10 @@ class SocketWire(Wire):
         finally:
             INCOMING.release(held)
 
-    def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = ()) -> None:
-        """Send the buffers as they are, and ``ancillary`` with their first bytes. OSError if the peer is gone."""
+    def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = (), flags: int = 0) -> Rest | None:
+        """Send the buffers as they are, and ``ancillary`` with their first bytes. OSError if the peer is gone. With the
+        flag `NOW`, send what fits into the socket, and return what sends the rest, if any.
+        """
         total = sum(map(len, buffers))
         if total <= AHEAD_BYTES and not ancillary:
             buffers = [b"".join(buffers)]
@@ -109,17 +120,19 @@ class SocketWire(Wire):
         while True:
             some: Sequence[Buffer] = left[:VECTORS] or buffers[:VECTORS]
             try:
-                sent = self._sock.sendmsg(some, ancillary) if self._scatters else self._sock.send(some[0])
+                sent = self._sock.sendmsg(some, ancillary, flags) if self._scatters else self._sock.send(some[0])
             except (BlockingIOError, TimeoutError):  # the peer accepted nothing for a tick
                 sent = 0
             total -= sent
             if total <= 0:
-                return
+                return None
             if not left:
                 left, stall = [memoryview(buffer) for buffer in buffers], StallTimer(self.stalled_s)
             stall.count(sent)
             advance(left, sent)
             ancillary = () if sent else ancillary
+            if flags:
+                return partial(self.write, left, ancillary)
 
     def read(self, room: memoryview, deadline: float | None, stall: StallTimer | None = None) -> int:
         """Receive bytes into the room; return the count. EOFError if the peer is gone, TimeoutError at ``deadline``."""

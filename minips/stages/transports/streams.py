@@ -11,17 +11,17 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from minips.stage import Frames
-from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, remote_error
+from minips.stages.transports.base import COMMON, HANDSHAKE_S, Caller, Channel, Connection, Reply, remote_error
 from minips.stages.transports.framing import MOST_FRAMES, TooLargeError, check_count
 from minips.stages.transports.futures import CallFuture
 from minips.stages.transports.wire import CALL, ERROR, Wire
 from minips.words import message_of
 
 
-def answer_of(connection: Connection, frames: Frames) -> tuple[int, Frames]:
-    """Return the tag and frames of the handler's answer to a call."""
+def answer_of(connection: Connection, frames: Frames, reply: Reply | None = None) -> tuple[int, Frames]:
+    """Return the tag and frames of the handler's answer to a call. It may be `DEFERRED` if there is a ``reply``."""
     try:
-        answer = connection.answer(frames)
+        answer = connection.begin(frames, reply) if reply else connection.answer(frames)
         if len(answer) > MOST_FRAMES:
             check_count(len(answer))
         return CALL, answer

@@ -54,8 +54,10 @@ class TlsSocket:
                 raise ConnectionError(f"There is no TLS with the peer: {error.reason or error}.") from None
         self._flush()
 
-    def sendmsg(self, buffers: Sequence[memoryview], ancillary: Sequence[Any] = ()) -> int:
-        """Send all of the buffers, and return the number of their bytes."""
+    def sendmsg(self, buffers: Sequence[memoryview], ancillary: Sequence[Any] = (), flags: int = 0) -> int:
+        """Send all of the buffers, and return the number of their bytes. BlockingIOError if it may not wait."""
+        if flags:  # what is encrypted must be sent
+            raise BlockingIOError
         self.shake_hands()
         total = 0
         for buffer in buffers:

@@ -1,10 +1,11 @@
 """A wire is one end of a connection: whole messages, in order, each with a tag. A listener accepts wires."""
 
 from abc import abstractmethod
+from functools import partial
 from typing import Generic, TypeVar
 
 from minips.stage import Frames
-from minips.stages.transports.base import Closable
+from minips.stages.transports.base import Closable, Rest
 
 CALL, ERROR, AUTH, POOL = range(4)
 """Tags of messages: a call or its answer, a handler's error as text, an authentication step, a pool's message."""
@@ -28,6 +29,10 @@ class Wire(Interruptible):
     @abstractmethod
     def send(self, tag: int, frames: Frames) -> None:
         """Send one message. OSError if the peer is gone."""
+
+    def begin(self, tag: int, frames: Frames) -> Rest | None:
+        """Send a message as far as it need not wait for the peer. Return what sends the rest, if any."""
+        return partial(self.send, tag, frames)
 
     @abstractmethod
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minips.stage import Buffer, Frames, option, register
-from minips.stages.transports.base import HANDSHAKE_S
+from minips.stages.transports.base import HANDSHAKE_S, Rest
 from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.framing import size, too_large
 from minips.stages.transports.inbox import InboxListener, InboxWire
@@ -352,6 +352,12 @@ class _ZmqWire(InboxWire):
             self._said += 1
             self._loop.trust(self.connection)
         self.post(bytes([tag]), *(memoryview(frame) for frame in frames))
+
+    def begin(self, tag: int, frames: Frames) -> Rest | None:
+        if self._sent - self._taken > OUTSTANDING_BYTES:
+            return super().begin(tag, frames)
+        self.send(tag, frames)
+        return None
 
     def _wait_for_room(self, weight: int) -> None:
         """Wait until enough earlier messages have been answered or, on a server, have left."""
