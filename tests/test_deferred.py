@@ -216,9 +216,9 @@ def test_the_connection_of_a_waiting_request_breaks(name, kind):
             raw.channel.call(raw.frames("push_pull", ONES, clock=clock, version=0))
             parked(server)
         parked(server, 0)
-        while server._present[0].connections:
+        while server._members[0].connections:
             time.sleep(0.002)
-        assert (server._present[0].busy, server.shard.clocks) == (0, [1, 0])
+        assert (server._members[0].busy, server.shard.clocks) == (0, [1, 0])
         with Raw(server) as again:
             assert again.hello(raw.secret, again=True).header["clock"] == 1
             future = again.channel.call(again.frames("push_pull", ONES, clock=clock, version=0))
