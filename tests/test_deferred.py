@@ -158,7 +158,7 @@ class Bare(Raw):
     def read(self):
         tag, frames = self.wire.receive(WAIT_S)
         assert tag == CALL, [*map(bytes, frames)]
-        packet, stamp = ps.core.codec.unpack(frames, ps.Codec(), ps.Trace())
+        packet, stamp, *_ = ps.core.codec.unpack(frames, ps.Codec(), ps.Trace())
         message = Decoder(ps.Trace()).decode(packet)
         return Message({**message.header, **stamp}, message.tensors)
 
