@@ -386,10 +386,9 @@ class _Call(CallFuture[Any]):
         timed: bool = False,
         last: bool = False,
     ) -> None:
-        super().__init__()
         self.client, self.last, self._session, self._finish, self._timed = client, last, session, finish, timed
-        self._source: int | None = None
-        """The server whose answer the session needs; None while a thread carries out the session."""
+        self._needed = set[int]()
+        """The server whose answer the session needs; empty while a thread carries out the session."""
         self._early: dict[int, tuple[_Answer | None, Exception | None]] = {}
         """Answers, or errors instead, that arrived before the session needs them, by server."""
         self._sent = False
@@ -401,27 +400,24 @@ class _Call(CallFuture[Any]):
         """Continue with a server's answer; if the session needs another one first, keep it."""
         with self.client._stepping:
             self.client._servers[index].outstanding -= 1
-            if self._source != index:
+            if index not in self._needed:
                 self._early[index] = answer, error
                 return
-            self._source = None
+            self._needed.clear()
         self._advance(answer, error)
 
     def drive(self, deadline: float | None) -> None:
-        while (source := self._source) is not None:
-            self.client._connections[source].channel.read(partial(self._has_used, source), deadline)
-            if self._source == source:  # it is too late, or another thread reads here or reconnects
+        while needed := [*self._needed]:
+            has_come = partial(self._needed.isdisjoint, needed)
+            self.client._connections[needed[0]].channel.read(has_come, deadline)
+            if not has_come():  # it is too late, or another thread reads here or reconnects
                 break
-        if not self.completed():  # the next answer may arrive from a server that no thread reads
+        if self._state != "FINISHED":  # the next answer may arrive from a server that no thread reads
             self.attend()
 
     def attend(self) -> None:
         for connection in self.client._connections:
             connection.channel.attend()
-
-    def _has_used(self, source: int) -> bool:
-        """Return True once the session has the answer that it needed from this server."""
-        return self._source != source
 
     def _advance(self, answer: Any, error: Exception | None) -> None:
         """Pass the answer to the session, and run it until it needs an answer that has not arrived yet."""
@@ -431,7 +427,7 @@ class _Call(CallFuture[Any]):
                 with self.client._stepping:
                     need = session.send(answer) if error is None else session.throw(error)
                     if type(need) is Receive and need.source not in early:
-                        self._source = need.source
+                        self._needed.add(need.source)
                         return
                 answer, error = None, None
                 if type(need) is Do:
@@ -450,18 +446,12 @@ class _Call(CallFuture[Any]):
                 else:
                     error = self._wait_until(need)
         except StopIteration as end:
-            self._end(end.value)
+            try:
+                self._complete(self._finish(end.value), None)
+            except Exception as raised:
+                self._complete(None, raised)
         except Exception as raised:
-            self.set_exception(raised)
-
-    def _end(self, value: Any) -> None:
-        """Complete the future with what ``finish`` makes of the session's result."""
-        try:
-            result = self._finish(value)
-        except Exception as raised:
-            self.set_exception(raised)
-        else:
-            self.set_result(result)
+            self._complete(None, raised)
 
     def _send(self, index: int, frames: Frames) -> Exception | None:
         """Send a message. Returns the error if that is impossible."""

@@ -23,22 +23,24 @@ class CallFuture(Future[T]):
     Subclasses define two ways to that end: ``drive``, in the thread that waits, and ``attend``, in the background.
     """
 
+    _state, _result, _exception = "PENDING", None, None
+    _lock: threading.Condition | None = None
+    _waiting: list[Any]
+    _done_callbacks: list[Callable[[Any], object]]
+
     def __init__(self) -> None:
-        self._state = "PENDING"
-        self._result: T | None = None
-        self._exception: BaseException | None = None
-        self._waiting: list[Any] = []
-        self._done_callbacks: list[Callable[[Any], object]] = []
-        self._lock: threading.Condition | None = None
+        """Create nothing yet: most calls need neither a lock nor callbacks, whose creation would take some 2 % of a
+        small message's round trip.
+        """
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        """The lock of `Future`, for waits of other threads and for callbacks. Most calls never need it, and it would
-        take some 2 % of a small message's round trip. So it is created when it is first used.
-        """
+        """The lock of `Future`, for waits of other threads and for callbacks. It is created when it is first used."""
         if self._lock is None:
             with _CREATING:
-                self._lock = self._lock or threading.Condition()
+                if self._lock is None:
+                    self._waiting, self._done_callbacks = [], []
+                    self._lock = threading.Condition()
         return self._lock
 
     def set_result(self, result: T) -> None:
@@ -72,26 +74,13 @@ class CallFuture(Future[T]):
         return self._state == "FINISHED"  # it is never cancelled
 
     def result(self, timeout: float | None = None) -> T:
-        if self._state != "FINISHED":
-            self._wait(timeout)
-        if self._exception is None:
-            return self._result  # type: ignore[return-value]
-        return super().result()
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        if not self.completed():
-            self._wait(timeout)
-        return super().exception()
-
-    def _wait(self, timeout: float | None) -> None:
-        """Drive it; while another thread reads, wait. TimeoutError after ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + max(timeout, 0.0)
-        while not self.completed():
+        while self._state != "FINISHED":
             self.drive(deadline)
-            if self.completed():
-                return
+            if self._state == "FINISHED":
+                break
             left = TICK_S if deadline is None else min(max(deadline - time.monotonic(), 0.0), TICK_S)
-            with self._condition:
+            with self._condition:  # another thread reads
                 if self._condition.wait_for(self.completed, left) or timeout is None or deadline is None:
                     continue
             late = time.monotonic() - deadline
@@ -102,6 +91,17 @@ class CallFuture(Future[T]):
                     f"No answer came within {timeout:g} seconds. "
                     "Are the other side and everything it waits for running?"
                 )
+        if self._exception is None:
+            return self._result  # type: ignore[return-value]
+        return super().result()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        try:
+            self.result(timeout)
+        except BaseException:
+            if not self.completed():
+                raise
+        return self._exception
 
     def __await__(self) -> Generator[Any, None, T]:
         """Let asyncio's event loop continue while the caller waits. Cancelling ends only the wait: the sent message
