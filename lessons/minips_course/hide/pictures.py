@@ -42,7 +42,7 @@ def draw_steps(runs: Mapping[str, Run], start_ms: float = 200, stop_ms: float = 
 
 
 def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
-    """Plot the number of answered callers against time. ``answered`` has each caller's time in ms, or infinity."""
+    """Plot the number of answered callers against time. ``answered`` contains each caller's time in ms, or infinity."""
     ax = _new(6.4, 3.2)
     for (name, moments), look in zip(answered.items(), cycle(LOOKS), strict=False):
         ordered = np.sort(moments[np.isfinite(moments)]) / 1e3
