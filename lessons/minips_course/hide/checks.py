@@ -17,8 +17,8 @@ BASE_S = 0.4
 @asks(
     "hide.1",
     "Write a loop over range(attempts). In it, use try and except ConnectionError, and return the answer if one came.",
-    "On the last attempt let the error through: a bare raise within except does that. After any other attempt, wait, but "
-    "only after the with block has ended: then its channel is closed.",
+    "On the last attempt let the error through: a bare raise within except does that. After any other attempt, wait, "
+    "but only after the with block has ended: then its channel is closed.",
     "Put a try into the for. The try contains the with and a return; the except decides whether this was the last "
     "attempt. The loop ends with sleep(rng.uniform(0, bound)). What is the bound for attempt 0, 1, 2?",
 )
@@ -165,5 +165,6 @@ def _forgets(counter: Any) -> None:
         counter.add("Caller 0", number, 1)
         if number in (99, 999):
             sizes.append(len(pickle.dumps(vars(counter))))
-    grown = f"after 100 calls of one caller the counter holds {sizes[0]} bytes, after 1000 calls {sizes[1]}"
-    refuse_if(sizes[1] - sizes[0] > MOST_BYTES, f"{grown}. Which calls may still be retried, and so need to be remembered?")
+    grown = f"after 100 calls of one caller the counter holds {sizes[0]} bytes, after 1000 calls {sizes[1]}. "
+    asked = "Which calls may still be retried, and so need to be remembered?"
+    refuse_if(sizes[1] - sizes[0] > MOST_BYTES, grown + asked)

@@ -53,7 +53,7 @@ question(
     Option(
         "all, after some seconds",
         lambda answered, last: answered == 200 and last > 0.5,
-        "In the end the server emptied its queue, which included the calls of callers that had given up.",
+        "In the end the server emptied its queue, with the calls of callers that had given up.",
     ),
     Option(
         "at least half",
@@ -241,10 +241,11 @@ quiz(
     Item(
         "A push has timed out, and the worker sends it again. Why does minips' server not apply it twice?",
         {
-            "it knows the push by worker and clock": "It has seen this worker's push of this clock, and answers `duplicate`.",
+            "it knows the push by worker and clock": "It has seen this clock of this worker before, and "
+            "answers `duplicate`.",
             "the time-out has ended the first one": "A time-out ends the waiting at the worker. The server may have "
             "applied the push long ago.",
-            "the same gradient again changes nothing": "Applied again, it would move the parameters once more, as far as before.",
+            "the same gradient again changes nothing": "A second time, it would move the parameters as far again.",
         },
     ),
 )

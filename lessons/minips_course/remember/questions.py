@@ -183,7 +183,7 @@ quiz(
             "with the steps, and a bounded rest becomes a smaller share of it.",
             "each step arrives with a smaller error than the step before": "The error of a single step may stay as "
             "large as it was.",
-            "errors of both signs cancel by chance": "Top-k draws nothing at random, and yet its sum arrives with a small error.",
+            "errors of both signs cancel by chance": "Top-k draws nothing at random, and its sum still arrives.",
         },
     ),
     Item(
@@ -200,7 +200,7 @@ quiz(
         {
             "the error of one draw is longer than its input": "The memory fills with noise, which makes the next "
             "input longer. A longer input brings more noise, and so on.",
-            "QSGD is biased, and the memory adds that up": "QSGD is right on average, so it is not biased. Its variance is too large.",
+            "QSGD is biased, and the memory adds that up": "It is right on average. Its variance is too large.",
             "200 steps are too few to empty the memory": "The curve grew to the end: more steps make it worse.",
         },
     ),
