@@ -9,7 +9,7 @@ estimate(
     expected=(8, 10),
     because="A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the loss "
     "travel in a header. With 650 values this fixed part, as minips writes it, is larger than the bits themselves.",
-    otherwise="The nearer the ratio is to 32, the fewer bytes were sent besides the bits. The account below lists them.",
+    otherwise="The nearer the ratio is to 32, the fewer bytes were sent besides the bits. They are listed below.",
 )
 
 question(

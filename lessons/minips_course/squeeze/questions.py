@@ -200,8 +200,8 @@ quiz(
         {
             "some codes are more frequent": "Frequent bytes get short words. LZ4 has no such words: it uses "
             "repeated pieces only.",
-            "codes that hardly matter can be dropped": "Nothing is dropped: zstd is lossless, and gives every bit back.",
-            "it shuffles the bytes first": "Blosc does that. A code is one byte: nothing to reorder.",
+            "codes that hardly matter can be dropped": "Nothing is dropped: zstd is lossless and restores every bit.",
+            "it shuffles the bytes first": "Blosc does that. And a code is one byte, so nothing can be reordered.",
         },
     ),
     Item(
