@@ -204,7 +204,7 @@ quiz(
         {
             "0.22 s": "The link is busy for 20 × 0.01 s, and the latency of 0.02 s passes once for all calls.",
             "0.03 s": "That is the time of one call. The link carries the 20 MB one after the other, in 0.01 s each.",
-            "0.60 s": "That is twenty times the time of one call, as if each call waited for the last answer.",
+            "0.60 s": "That is twenty times the time of one call, as if each call waited for the previous answer.",
         },
     ),
     Item(

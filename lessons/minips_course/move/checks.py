@@ -27,7 +27,7 @@ def queues(transport: Any, rng: np.random.Generator) -> str:
         _travels_as_a_copy(transport, rng.bytes(nbytes))
     _gives_up(transport, float(rng.uniform(0.05, 0.2)))
     keeps(check_transport, transport, cycles=10)
-    return "Frames travel as copies, receive gives up in time, and the tests of minips' own transports pass."
+    return "Frames travel as copies, receive gives up in time, and Queues passes the tests of minips' own transports."
 
 
 def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:

@@ -199,7 +199,7 @@ quiz(
         "How long do they take?",
         {
             "about as long as one call": "All of them wait at the same time, and a thread that waits needs no core.",
-            "about 16 times as long as one call": "That is the time without the pool: each call waits for the last.",
+            "about 16 times as long as one call": "That is the time without the pool: each waits for the previous one.",
             "about 8 times as long, with two cores": "Cores matter if threads compute. These threads wait.",
         },
     ),

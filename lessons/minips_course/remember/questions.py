@@ -9,12 +9,12 @@ question(
     Option(
         "fewer: the memory repeats itself",
         lambda times: 0 < times < 0.9,
-        "The memory held the rest of the same values, so these were sent again and again.",
+        "The memory kept the rest of the same few values, so these were sent again and again.",
     ),
     Option(
         "about as many: each push moves one",
         lambda times: 0.9 <= times <= 1.3,
-        "Both runs sent 400 values of W, which moved about the same number of different values.",
+        "Both runs sent 400 values of W, and changed about as many different values.",
     ),
     Expected(
         "about twice as many",
@@ -172,7 +172,7 @@ quiz(
         "The gradient is 3, the memory holds 2, and the quantizer sends 4. What does error feedback hold next?",
         {
             "1": "It had 3 + 2 = 5 to send, and sent 4. It holds the difference.",
-            "−1": "3 − 4 leaves out the 2 that the memory held before, so these are lost.",
+            "−1": "3 − 4 leaves out the 2 that the memory held before, so it is lost.",
             "3": "2 + 1 counts the old rest twice: the sum 3 + 2 = 5 already contains it.",
         },
     ),
@@ -200,7 +200,7 @@ quiz(
         {
             "the error of one draw is longer than its input": "The memory fills with noise, which makes the next "
             "input longer. A longer input brings more noise, and so on.",
-            "QSGD is biased, and the memory adds that up": "It is right on average. Its variance is too large.",
+            "QSGD is biased, and the memory adds that up": "QSGD is right on average. Its variance is too large.",
             "200 steps are too few to empty the memory": "The curve grew to the end: more steps make it worse.",
         },
     ),

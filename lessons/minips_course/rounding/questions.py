@@ -152,7 +152,7 @@ quiz(
         "copies?",
         {
             "0.04": "The mean of n copies has an n-th of the variance of one: 0.64 / 16.",
-            "0.16": "That divides by the root of 16. So does the length of the error, but its square divides by 16.",
+            "0.16": "That divides by the root of 16. Only the length of the error shrinks like that, not its square.",
             "0.64": "That is the error of one copy. Independent errors cancel in part.",
         },
     ),
