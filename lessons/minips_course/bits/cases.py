@@ -1,4 +1,4 @@
-"""Cases for the tests of "Send fewer bits": of its questions, its exercises and a claim."""
+"""Test cases for "Send fewer bits": for its questions, its exercises and a claim."""
 
 from math import nan
 

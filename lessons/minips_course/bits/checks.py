@@ -13,9 +13,9 @@ from minips_course.own_server import check_quantizer
 
 @asks(
     "bits.1",
-    "How large can a place be? A place among 256 values fits into one byte, 0 to 255. And among 257?",
-    "The last place is size - 1. What is the largest number in 1 byte, and in 2 bytes? The next size is 4 bytes.",
-    "Three cases for the bytes of a place, by size; then k times the bytes of one value with its place.",
+    "How large can an index be? An index among 256 values fits into one byte, 0 to 255. And one among 257?",
+    "The last index is size - 1. What is the largest number in 1 byte, and in 2 bytes? The next size is 4 bytes.",
+    "Find the bytes of an index in three cases, by size; then return k times the bytes of one value with its index.",
 )
 def topk_bytes(function: Any, rng: np.random.Generator) -> str:
     """Write topk_bytes, a function of size and k: the bytes of k float32 values out of size, with their indices."""
@@ -35,11 +35,11 @@ def topk_bytes(function: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "bits.2",
-    "A byte as int8 counts from −128 to 127. How long must a step be, so that the largest magnitude is 127 steps?",
+    "An int8 holds −128 to 127. How long must a step be, so that the largest magnitude is 127 steps?",
     "encode makes two parts of each tensor: the codes, as int8, and the step. Give them two names, "
     "made from the tensor's.",
-    "decode multiplies codes and step, and takes the dtype of like[name]. In a tensor of zeros the step would be 0: "
-    "take a tiny one in its place.",
+    "decode multiplies codes and step, and uses the dtype of like[name]. In a tensor of zeros the step would be 0: "
+    "use a tiny step instead.",
 )
 def byte_for_each(server: Any, rng: np.random.Generator) -> str:
     """Send one byte for each value, and one step size for each tensor."""
@@ -58,14 +58,14 @@ def byte_for_each(server: Any, rng: np.random.Generator) -> str:
             parts = server.encode(tensors)
             values, sent = sum(x.size for x in tensors.values()), _nbytes(parts)
             limit = values + 16 * len(tensors)
-            refuse_if(sent > limit, f"{values} values became {sent} bytes; at most {limit} are asked for.")
+            refuse_if(sent > limit, f"{values} values became {sent} bytes; at most {limit} are allowed.")
             back = server.decode(parts, tensors)
             for name, x in tensors.items():
                 same = (back[name].dtype, back[name].shape) == (x.dtype, x.shape)
                 refuse_if(not same, f"{name!r} came back as {back[name].dtype}{list(back[name].shape)}.")
                 off, allowed = float(np.abs(back[name] - x).max()), float(np.abs(x).max()) / 200
                 refuse_if(not off <= allowed, f"a value of {name!r} is off by {off:.3g}; {allowed:.3g} is allowed.")
-    return "A byte for each value and little more, each tensor with a step of its own, zeros included."
+    return "It sends a byte for each value and little more, each tensor has its own step, and zeros stay zeros."
 
 
 def _largest(tensors: Tensors) -> str:

@@ -9,7 +9,7 @@ estimate(
     expected=(8, 10),
     because="A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the loss "
     "travel in a header. With 650 values this fixed part, as minips writes it, is larger than the bits themselves.",
-    otherwise="The nearer to 32, the fewer bytes there were besides the bits. The account of a push below lists them.",
+    otherwise="The nearer the ratio is to 32, the fewer bytes were sent besides the bits. They are listed below.",
 )
 
 question(
@@ -19,7 +19,7 @@ question(
     Option(
         "fewer than half",
         lambda times: 0 < times < 0.5,
-        "The signs gave small values longer steps than the values themselves, and that helped more than it hurt.",
+        "The signs moved small values farther than their gradients would, and that helped more than it hurt.",
     ),
     Expected(
         "about as many",
@@ -35,7 +35,7 @@ question(
     Option(
         "about 32 times as many, or it never gets there",
         lambda times: times > 10,
-        "Almost nothing was saved: the missing bits came back as more steps, or the model was never good enough.",
+        "Almost nothing was saved: the missing bits had to be sent in more steps, or the model was never good enough.",
     ),
     otherwise="One of the two numbers of steps is missing.",
 )
@@ -126,9 +126,9 @@ quiz(
         "A tensor of 10 values is sent with one bit for each. Why are there far more than 10 bits on the wire?",
         {
             "a scale and a header come with it": "The scale says how large the signs are, and the header names the "
-            "tensor. Both weigh nearly as much for 10 values as for a million.",
+            "tensor. Both take nearly as many bytes for 10 values as for a million.",
             "each bit is sent as a byte": "Eight bits are packed into one byte.",
-            "a sign needs two bits, for plus, minus and zero": "Sign has two levels only: zero is sent as plus.",
+            "a sign needs two bits, for plus, minus and zero": "Sign has only two levels: zero is sent as plus.",
         },
     ),
     Item(
@@ -137,15 +137,15 @@ quiz(
             "most values share one of the levels": "A few large values stretch the "
             "range. The two levels of Sign stay where most values are.",
             "two bits hold fewer levels than one": "Two bits hold four levels, one bit holds two.",
-            "the scale of Uniform is rounded": "Its ends are sent exactly. The levels between are far apart.",
+            "the scale of Uniform is rounded": "The ends of its range are exact. The levels between are far apart.",
         },
     ),
     Item(
         "Top-k keeps 1 % of 100 000 float32 values. About which share of the bytes does it send?",
         {
-            "2 %": "A place among 100 000 takes 4 bytes, as many as the value.",
-            "1 %": "That leaves the places out.",
-            "0.03 %": "The kept values have all their 32 bits.",
+            "2 %": "An index among 100 000 values takes 4 bytes, as many as the value.",
+            "1 %": "That leaves out the indices of the values.",
+            "0.03 %": "The kept values are sent with all their 32 bits.",
         },
     ),
     Item(
@@ -153,7 +153,7 @@ quiz(
         {
             "little: B may be unfinished": "B may have sent far fewer bytes. Compare steps and bytes until the same "
             "accuracy, over several seeds.",
-            "A is the better scheme": "It is ahead at that step. At equal bytes it may be far behind.",
+            "A is the better scheme": "A is ahead after 40 steps. At equal bytes it may be far behind.",
             "B can never reach 92 %": "40 steps do not tell where a run ends.",
         },
     ),
@@ -161,7 +161,7 @@ quiz(
         "On which tensors is the k/32 rule nearly right?",
         {
             "large ones": "Scale and header do not grow with the number of values, so their share vanishes.",
-            "small ones": "There the fixed part is larger than the bits.",
+            "small ones": "In a small tensor the fixed part is larger than the bits.",
             "none: half the rule is missing": "With 10 010 values the ratio was much nearer to 32 than with 650.",
         },
     ),

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Hide and survive": of its questions, its exercises and a claim."""
+"""Test cases for "Hide and survive": for its questions, its exercises and a claim."""
 
 from math import nan
 

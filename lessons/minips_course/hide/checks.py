@@ -16,11 +16,11 @@ BASE_S = 0.4
 
 @asks(
     "hide.1",
-    "A loop over range(attempts), with try and except ConnectionError in it, and return where it works.",
-    "On the last attempt let the error through: a bare raise within except does that. After any other, wait: when the "
-    "with has ended, its channel is closed.",
-    "A for with a try in it: the try holds the with and a return, the except decides whether this was the last "
-    "attempt. Last in the loop comes sleep(rng.uniform(0, bound)); what is the bound for attempt 0, 1, 2?",
+    "Write a loop over range(attempts). In it, use try and except ConnectionError, and return the answer if one came.",
+    "On the last attempt let the error through: a bare raise within except does that. After any other attempt, wait, "
+    "but only after the with block has ended: then its channel is closed.",
+    "Put a try into the for. The try contains the with and a return; the except decides whether this was the last "
+    "attempt. The loop ends with sleep(rng.uniform(0, bound)). What is the bound for attempt 0, 1, 2?",
 )
 def call_again(function: Any, rng: np.random.Generator) -> str:
     """Make call_again try at most `attempts` times: after a ConnectionError it waits for a random time, whose bound
@@ -36,13 +36,14 @@ def call_again(function: Any, rng: np.random.Generator) -> str:
             for number, share in enumerate(_breaks(function, fates, attempts, rng)):
                 shares[number == 0].append(share)
     for which, found in (("the second try", shares[True]), ("later tries", shares[False])):
-        within = f"the waits before {which} were {min(found):.0%} to {max(found):.0%} of their bounds"
-        refuse_if(min(found) > 0.4 or max(found) < 0.6, f"Of {len(found)} draws {within}; 0 to 100% is asked for.")
-    return "Right for 120 random mishaps: fresh channels, random waits, no try too many, and every channel closed."
+        ranged = f"the waits before {which} ranged from {min(found):.0%} to {max(found):.0%} of their bounds"
+        wrong = f"In {len(found)} draws, {ranged}; they should range from 0% to 100%."
+        refuse_if(min(found) > 0.4 or max(found) < 0.6, wrong)
+    return "Right for 120 random failures: fresh channels, random waits, no needless tries, and every channel closed."
 
 
 def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: np.random.Generator) -> list[float]:
-    """Make one call, with successive channels that end as ``fates`` say; return the waits as shares of their bounds."""
+    """Make one call over successive channels that end as ``fates`` say; return each wait as a share of its bound."""
     made: list[_Fated] = []
     shares: list[float] = []
 
@@ -70,11 +71,11 @@ def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: 
     came = "the answer" if got == [b"answer"] else type(got).__name__
     refuse_if(came != wanted, f"it ended with {came}, expected {wanted}.")
     another = isinstance(got, ConnectionError) and str(got) != f"attempt {tries}"
-    refuse_if(another, f"the ConnectionError of {got} came out, expected that of attempt {tries}.")
+    refuse_if(another, f"it raised the ConnectionError of {got}, expected the one of attempt {tries}.")
     left_open = sum(channel.open for channel in made)
     refuse_if(left_open, f"it left {left_open} channels open. Use with.")
     again = any(channel.calls > 1 for channel in made)
-    refuse_if(again, "it called again over a channel that had broken. Make a fresh one.")
+    refuse_if(again, "it called again over a broken channel. Make a fresh channel for each try.")
     refuse_if(
         len(shares) != tries - 1, f"it waited {len(shares)} times, expected {tries - 1}: before each further try."
     )
@@ -113,10 +114,10 @@ CALLERS, MOST_BYTES = 5, 200
 
 @asks(
     "hide.2",
-    "Before it adds, the counter has to know which number of this caller was the last one, and how it was answered.",
-    "A dictionary with one entry for each caller is enough: a new number takes the place of the one before it.",
-    "There are three cases: a number above the last one, the last one itself, one below. For a caller that is not in "
-    "the dictionary, what stands there could be a number that is below all others.",
+    "Before it adds, the counter must know the number of this caller's last call, and the answer to that call.",
+    "A dictionary with one entry for each caller is enough: each new call replaces the caller's last one.",
+    "A number may be above the last one, equal to it, or below it. For a caller that is not in the dictionary yet, "
+    "you could use a last number that is below all others.",
 )
 def count_once(cls: Any, rng: np.random.Generator) -> str:
     """Make the counter count a repeated call only once, and return the same answer again."""
@@ -151,7 +152,7 @@ def count_once(cls: Any, rng: np.random.Generator) -> str:
 
 
 def _answers(counter: Any, call: tuple[str, int, int], answer: int, total: int) -> None:
-    """Refuse a counter if this call gets another answer, or leaves another total."""
+    """Refuse a counter if this call gets a different answer, or leaves a different total."""
     got = counter.add(*call)
     refuse_if(counter.total != total, f"the total became {counter.total}, expected {total}.")
     refuse_if(got != answer, f"it was answered with {got!r}, expected {answer}.")
@@ -164,5 +165,6 @@ def _forgets(counter: Any) -> None:
         counter.add("Caller 0", number, 1)
         if number in (99, 999):
             sizes.append(len(pickle.dumps(vars(counter))))
-    grown = f"after 100 calls of one caller the counter holds {sizes[0]} bytes, after 1000 calls {sizes[1]}"
-    refuse_if(sizes[1] - sizes[0] > MOST_BYTES, f"{grown}. Which calls can still be repeated?")
+    grown = f"after 100 calls of one caller the counter holds {sizes[0]} bytes, after 1000 calls {sizes[1]}. "
+    asked = "Which calls may still be retried, and so need to be remembered?"
+    refuse_if(sizes[1] - sizes[0] > MOST_BYTES, grown + asked)

@@ -42,7 +42,7 @@ def draw_steps(runs: Mapping[str, Run], start_ms: float = 200, stop_ms: float = 
 
 
 def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
-    """Plot the number of answered callers against time. ``answered`` has each caller's time in ms, or infinity."""
+    """Plot the number of answered callers against time. ``answered`` contains each caller's time in ms, or infinity."""
     ax = _new(6.4, 3.2)
     for (name, moments), look in zip(answered.items(), cycle(LOOKS), strict=False):
         ordered = np.sort(moments[np.isfinite(moments)]) / 1e3
@@ -54,7 +54,7 @@ def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
 
 def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str:
     """Return a table of the time of the last answer and the number of calls that the server handles, for each way to
-    wait, with and without deadlines sent to the server. A storm contains its answers' times (ms) and its calls.
+    wait, with and without deadlines sent to the server. A storm consists of its answers' times (ms) and its calls.
     """
     lines = [f"{'wait':16} {'deadline':10} {'last answer after':>18} {'calls worked on':>16}"]
     for (name, told), some in storms.items():

@@ -31,12 +31,12 @@ timed_question(
     Option(
         "about 1 and about 10",
         lambda tiny, large: 0 < tiny < 2 and 8.5 <= large < 20,
-        "The large calls came one after the other in all that they take, the latency too.",
+        "The large calls ran one after the other, so the latency passed again for each.",
     ),
     Option(
         "about 10 and about 10",
         lambda tiny, large: 5 <= tiny < 20 and 5 <= large < 20,
-        "Each call waited for the answer to the one before it.",
+        "Each call waited for the answer to the call before it.",
     ),
     otherwise="Either this machine was busy with something else, or the link did not hold the messages back.",
 )
@@ -53,12 +53,12 @@ question(
     Option(
         "all, after some seconds",
         lambda answered, last: answered == 200 and last > 0.5,
-        "In the end the server worked through its queue, and through the calls of those that had given up.",
+        "In the end the server emptied its queue, with the calls of callers that had given up.",
     ),
     Option(
         "at least half",
         lambda answered, last: 100 <= answered < 200,
-        "For the rest the queue was too long each time that they called.",
+        "Each time that one of the others called, the queue was too long.",
     ),
     Expected(
         "about a quarter",
@@ -202,49 +202,50 @@ quiz(
         "A link has 0.01 s of latency each way and carries 100 MB/s. A call carries 1 MB, its answer is small. Twenty "
         "calls are made before the first answer. How long do they take?",
         {
-            "0.22 s": "The link is busy for 20 × 0.01 s, and the latency of 0.02 s passes once for all.",
-            "0.03 s": "That is one call. The link needs 0.01 s for each megabyte, and carries one after the other.",
-            "0.60 s": "That is twenty times one call, as if each waited for the answer before it.",
+            "0.22 s": "The link is busy for 20 × 0.01 s, and the latency of 0.02 s passes once for all calls.",
+            "0.03 s": "That is the time of one call. The link carries the 20 MB one after the other, in 0.01 s each.",
+            "0.60 s": "That is twenty times the time of one call, as if each call waited for the previous answer.",
         },
     ),
     Item(
         "A step computes for 0.03 s, and its messages travel for 0.09 s. How much faster does it become with overlap, "
         "at best?",
         {
-            "1.33 times": "From 0.12 s to the longer of the two, 0.09 s.",
-            "2 times": "That much is gained only where computing and travelling take the same time.",
-            "4 times": "0.12 s over 0.03 s would hide all the travelling, but 0.09 s do not fit behind 0.03 s.",
+            "1.33 times": "A step shrinks from 0.12 s to the longer of the two times, 0.09 s.",
+            "2 times": "That much is gained only if computing and travelling take the same time.",
+            "4 times": "0.12 s / 0.03 s assumes that computing hides all the travelling, but it lasts only 0.03 s.",
         },
     ),
     Item(
         "In the storm of callers that call again at once, the server is busy all the time. What does it work on?",
         {
-            "calls whose callers have given up": "They stand first in the queue. When the server comes to a new call, "
-            "its caller has given up as well.",
+            "calls whose callers have given up": "They are first in the queue. When the server reaches a new call, "
+            "its caller has given up, too.",
             "connections that it has to open anew": "No connection is simulated there: a call costs 0.001 s of work, "
             "and nothing else.",
-            "the same 50 callers again and again": "Those who stood first have their answers, and do not call again.",
+            "the same 50 callers again and again": "The first 50 have their answers, and do not call again.",
         },
     ),
     Item(
         "200 workers lose their server at the same moment. All wait 0.4, 0.8, 1.6 s and so on. Why is each wait also "
         "drawn at random?",
         {
-            "so that they do not all come back at one moment": "Waits that only double are the same for all, so the "
-            "workers come together at each try.",
+            "so that they do not all come back at one moment": "Waits that only double are the same for all, so all "
+            "workers call at the same moment at each try.",
             "so that no worker has to wait as long as 1.6 s": "The bound still doubles. A drawn wait is shorter on "
             "average, but that is not its purpose.",
             "so that the server can tell the workers apart": "A worker has a number for that. The server does not see "
-            "how long somebody has waited.",
+            "how long a worker has waited.",
         },
     ),
     Item(
         "A push has timed out, and the worker sends it again. Why does minips' server not apply it twice?",
         {
-            "it knows the push by worker and clock": "It has seen this clock of this worker, and answers `duplicate`.",
+            "it knows the push by worker and clock": "It has seen this clock of this worker before, and "
+            "answers `duplicate`.",
             "the time-out has ended the first one": "A time-out ends the waiting at the worker. The server may have "
             "applied the push long ago.",
-            "the same gradient again changes nothing": "It would move the parameters once more, as far as before.",
+            "the same gradient again changes nothing": "A second time, it would move the parameters as far again.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Move frames": of its questions, its exercises and a claim."""
+"""Test cases for "Move frames": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -61,4 +61,4 @@ MUTANT = (
     "                with one if hasattr(wire, 'framer') else suppress():\n"
     "                    answer = answer_of(connection, frames, late.reply)\n",
 )
-"""A server that handles one call at a time, whoever calls over a socket."""
+"""A server that handles only one call at a time over all its sockets."""

@@ -16,9 +16,9 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
 @asks(
     "move.1",
     "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
-    "bytearray(frame) is a copy that may be written to. And get takes a time-out; look at what it returns then.",
-    "send puts the tag and a list of copies. receive gets a message within the time-out, and where it got None it "
-    "raises a TimeoutError.",
+    "bytearray(frame) is a copy that may be written to. And get accepts a time-out; what does it return afterwards?",
+    "send puts the tag and a list of copies into the queue. receive passes the time-out to get, and raises a "
+    "TimeoutError if get returns None.",
 )
 def queues(transport: Any, rng: np.random.Generator) -> str:
     """Mend QueueWire: send frames as copies that may be written to, and let receive give up after its timeout."""
@@ -27,7 +27,7 @@ def queues(transport: Any, rng: np.random.Generator) -> str:
         _travels_as_a_copy(transport, rng.bytes(nbytes))
     _gives_up(transport, float(rng.uniform(0.05, 0.2)))
     keeps(check_transport, transport, cycles=10)
-    return "Frames travel as copies, a wire gives up in time, and it does all that minips' own transports do."
+    return "Frames travel as copies, receive gives up in time, and Queues passes the tests of minips' own transports."
 
 
 def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
@@ -35,7 +35,7 @@ def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
 
     def handler(frames: Frames) -> Frames:
         came = memoryview(frames[0])
-        refuse_if(came.readonly, f"A frame of {len(content)} bytes came, and the handler may not write into it.")
+        refuse_if(came.readonly, f"The handler cannot write into the frame of {len(content)} bytes that it got.")
         came[0] ^= 255
         kept.append(bytearray(content))
         return [kept[0]]
@@ -87,12 +87,12 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
 
 @asks(
     "move.2",
-    "Three things are asked for. Which of them can be had by moving the line that starts the clock, and which need "
+    "Three things must change. For which of them is it enough to move the line that starts the clock, and which need "
     "threads?",
-    "A ThreadPoolExecutor(callers) has a thread for each caller. Reading the results of its map waits for all of them, "
-    "and raises what one of them has raised.",
-    "An inner function makes all counted calls of one caller, one after another. Within the with of the pool: map for "
-    "the first calls, a look at the clock, map for the inner function, a look at the clock.",
+    "A ThreadPoolExecutor(callers) has a thread for each caller. Reading the results of its map waits for all "
+    "threads, and raises an error that one of them raised.",
+    "Write an inner function that makes all counted calls of one caller, one after another. Within the with of the "
+    "pool, map the first calls, read the clock, map the inner function, and read the clock again.",
 )
 def calls_a_second(function: Any, rng: np.random.Generator) -> str:
     """Let all callers call at the same time, each after a first call that is not counted, and raise their errors."""
@@ -104,10 +104,10 @@ def calls_a_second(function: Any, rng: np.random.Generator) -> str:
             got = function(crowd.ask, callers, turns, crowd.clock)
             crowd.look_through()
             equals(got, callers * turns / (crowd.times[-1] - crowd.times[0]), " calls a second")
-    with case("Where a call raises a ConnectionError"), raising(ConnectionError):
+    with case("If a call raises a ConnectionError"), raising(ConnectionError):
         crowd = _CountedCalls(4, 5, rng, broken=int(rng.integers(4)))
         function(crowd.ask, 4, 5, crowd.clock)
-    return "All callers at once, first calls not counted, every counted call in the rate, and errors come out."
+    return "All callers call at the same time, only first calls are not counted, and errors are raised."
 
 
 class _CountedCalls:
@@ -130,8 +130,8 @@ class _CountedCalls:
             return self.times[-1]
 
     def ask(self, caller: int) -> None:
-        """Answer one call. A caller's first counted call is answered once all callers have one under way; that of one
-        drawn caller is answered only after all the other callers' calls.
+        """Answer one call. The first counted calls are answered once all callers have one under way; but that of one
+        random caller is answered only after all calls of the other callers.
         """
         with self._lock:
             if caller in self._busy:

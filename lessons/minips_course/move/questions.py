@@ -22,7 +22,7 @@ timed_question(
     Option(
         "less than twice as long",
         lambda times: 1 <= times < 2,
-        "Http added less to each call than a whole call over Tcp takes.",
+        "The time that Http added to a call was less than the time of a whole call over Tcp.",
     ),
     Expected(
         "at least twice as long",
@@ -49,7 +49,7 @@ timed_question(
     Option(
         "3 to 8 times as many",
         lambda times: 3 <= times <= 8,
-        "One caller left the server idle most of the time, and 16 filled most of that.",
+        "One caller left the server idle most of the time, and 16 callers filled most of the idle time.",
     ),
     Option(
         "about 16 times as many",
@@ -177,10 +177,10 @@ quiz(
     Item(
         "A call of 1 kB and a call of 2 kB over the same transport take almost the same time. Which cost decides?",
         {
-            "the fixed cost α": "It comes with each call, whatever the call carries, and here it is nearly all.",
+            "the fixed cost α": "Each call costs α, whatever it carries, and here α is nearly all of the time.",
             "the cost β of each byte": "Then twice the bytes would take about twice the time.",
-            "neither: this must be chance": "At first the times of all transports grow far less than the frame. That "
-            "is not an accident of one call.",
+            "neither: this must be chance": "For small frames, the times of all transports grow far less than the "
+            "frame. That is not an accident of one call.",
         },
     ),
     Item(
@@ -188,10 +188,10 @@ quiz(
         {
             "β: each number is written and parsed": "The work is done for every number, so the time grows with the "
             "frame, and far faster than with bytes.",
-            "α: a request has to be made for each call": "The other contender over HTTP makes a request as well, and "
-            "its call with 1 MB is many times as quick.",
-            "nothing: the network carries both alike": "The text is longer, and on this machine there is no network. "
-            "The time goes into writing and parsing.",
+            "α: a request has to be made for each call": "minips' Http makes a request as well, and yet its call "
+            "with 1 MB is many times as fast.",
+            "nothing: the network carries both alike": "The text is longer than the bytes. And no network is used "
+            "here: the time goes into writing and parsing.",
         },
     ),
     Item(
@@ -199,18 +199,18 @@ quiz(
         "How long do they take?",
         {
             "about as long as one call": "All of them wait at the same time, and a thread that waits needs no core.",
-            "about 16 times as long as one call": "That is the time without the pool: each waits for the one before.",
-            "about 8 times as long, with two cores": "Cores count where threads compute. These wait.",
+            "about 16 times as long as one call": "That is the time without the pool: each waits for the previous one.",
+            "about 8 times as long, with two cores": "Cores matter if threads compute. These threads wait.",
         },
     ),
     Item(
         "16 callers brought far less than 16 times as many calls a second. What ran out?",
         {
-            "time of the processes that compute": "Each call costs some computing on both sides. Where a "
-            "process or the cores are busy all the time, one more caller only queues.",
+            "time of the processes that compute": "Each call costs some computing on both sides. If a process "
+            "or the cores are busy all the time, one more caller only queues.",
             "bandwidth between the two processes": "16 callers with 1 kB move some megabytes a second. The same kind "
             "of socket moved far more when frames were large.",
-            "connections: a server has only a few": "Each caller had a connection of its own, with a thread for it.",
+            "connections: a server has only a few": "Each caller had its own connection, with a thread for it.",
         },
     ),
     Item(
@@ -218,7 +218,7 @@ quiz(
         {
             "it is slower than TCP, mostly because of its serializer": "With MessagePack in place of serpent most of "
             "the difference at 1 MB is gone. Pyro is then still slower than TCP.",
-            "it is not slow: only its serializer is": "With MessagePack its call takes longer than TCP's, too.",
+            "it is not slow: only its serializer is": "Even with MessagePack its call takes longer than TCP's.",
             "it is slow, and its serializer does not matter": "serpent and MessagePack are far apart at 1 MB.",
         },
     ),

@@ -22,13 +22,13 @@ class MessageQueue:
         self._closed = False
 
     def put(self, message: Message) -> None:
-        """Add a message. ConnectionError if the connection is closed."""
+        """Add a message, or raise ConnectionError if the connection is closed."""
         if self._closed:
             raise ConnectionError("the connection is closed")
         self._queue.put(message)
 
     def get(self, timeout: float | None = None) -> Message | None:
-        """Return the next message; None if none came in ``timeout`` seconds. EOFError if the connection is closed."""
+        """Return the next message, or None after ``timeout`` seconds. Raise EOFError if the connection is closed."""
         try:
             message = self._queue.get(timeout=timeout)
         except queue.Empty:

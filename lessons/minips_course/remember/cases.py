@@ -1,4 +1,4 @@
-"""Cases for the tests of "Remember what was not sent": of its questions, its exercises and a claim."""
+"""Test cases for "Remember what was not sent": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -60,4 +60,4 @@ MUTANT = (
     'state["error"] = np.asarray(p - sent)',
     'state["error"] = np.zeros_like(p)',
 )
-"""A memory that forgets."""
+"""A memory that forgets what was not sent."""

@@ -15,9 +15,9 @@ from minips_course.own_server import check_memory
 @asks(
     "remember.1",
     "Measure `lost` with a quantizer that sends no zeros, such as ps.Sign(), and then look at the last line of Saver.",
-    "`sent == 0` takes every value that is not zero for one that has arrived whole. Which quantizers send a value in "
-    "part?",
-    "No case has to be told apart, so np.where can go. Which part of C(p) + e′ = p is the memory to keep?",
+    "`sent == 0` assumes that every value that is not zero has arrived whole. Which quantizers send only part of a "
+    "value?",
+    "You need not distinguish any cases, so np.where can go. Which part of C(p) + e′ = p must the memory keep?",
 )
 def mended(memory: Any, rng: np.random.Generator) -> str:
     """Find a quantizer with which Saver loses a part of the gradients, and mend the memory."""
@@ -36,9 +36,9 @@ def mended(memory: Any, rng: np.random.Generator) -> str:
                 arrived, held = _all_of(memory, quantizer, gradients)
                 meant = np.sum(gradients, axis=0, dtype=float)
                 off = float(np.abs(arrived + held - meant).max())
-                refuse_if(not off <= near, f"what arrived and what is held miss what was meant by up to {off:.2g}.")
-                refuse_if(held.dtype != dtype, f"what is held has the dtype {held.dtype}, not {np.dtype(dtype)}.")
-    return "What was sent and what is held add up to what was meant, with five quantizers."
+                refuse_if(not off <= near, f"arrived plus held differs from meant by up to {off:.2g}.")
+                refuse_if(held.dtype != dtype, f"the dtype of what is held is {held.dtype}, not {np.dtype(dtype)}.")
+    return "With all five quantizers, what was sent plus what is held equals the sum of the gradients."
 
 
 def _all_of(memory: ps.Memory, quantizer: ps.Quantizer, gradients: list[Array]) -> tuple[Array, Array]:
@@ -57,9 +57,9 @@ def _all_of(memory: ps.Memory, quantizer: ps.Quantizer, gradients: list[Array]) 
 
 @asks(
     "remember.2",
-    "compensate makes what is to be sent: for each name, the gradient and what the memory holds under that name.",
-    "memory is {} before the first step: memory.get(name, 0) is 0 where there is nothing yet.",
-    "remember returns a new dictionary with all the names. Under each stands what was to be sent, without what was.",
+    "compensate returns what to send: for each name, the gradient plus what the memory holds under that name.",
+    "memory is {} before the first step: memory.get(name, 0) is 0 if nothing is held yet.",
+    "remember returns a new dictionary: for each name, the compensated array minus the array that was sent.",
 )
 def own_memory(server: Any, rng: np.random.Generator) -> str:
     """Give your server a memory: compensate and remember."""
@@ -67,10 +67,10 @@ def own_memory(server: Any, rng: np.random.Generator) -> str:
     refuse_if(lacks, f"Expected your class Server with compensate and remember, got {server!r}.")
     check_memory(server, rng)
     gradient = {"w": rng.normal(size=5).astype("f4")}
-    with case("Where signs of a gradient of float32 are sent:"):
+    with case("If the signs of a float32 gradient are sent:"):
         sent = {"w": np.sign(gradient["w"])}
         again = server.compensate(gradient, server.remember(server.compensate(gradient, {}), sent))["w"]
         near = np.allclose(again, 2 * gradient["w"] - sent["w"], atol=1e-6)
         refuse_if(not near, "the next step does not add the gradient minus its signs.")
         refuse_if(again.dtype != np.float32, f"compensate returns {again.dtype}.")
-    return "At each step, what was sent and what is remembered add up to all gradients, for each tensor."
+    return "At each step and for each tensor, what was sent plus what is remembered equals the sum of all gradients."

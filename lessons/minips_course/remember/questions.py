@@ -9,12 +9,12 @@ question(
     Option(
         "fewer: the memory repeats itself",
         lambda times: 0 < times < 0.9,
-        "The rest came back at the same places, and these were sent again and again.",
+        "The memory kept the rest of the same few values, so these were sent again and again.",
     ),
     Option(
         "about as many: each push moves one",
         lambda times: 0.9 <= times <= 1.3,
-        "Both sent 400 values of W, to about as many different places.",
+        "Both runs sent 400 values of W, and changed about as many different values.",
     ),
     Expected(
         "about twice as many",
@@ -26,7 +26,7 @@ question(
     Option(
         "many times as many",
         lambda times: times > 3.5,
-        "Without a memory only a few places were ever the largest. With it, each one's turn came.",
+        "Without a memory only a few values were ever the largest. With it, each value was the largest at some time.",
     ),
     otherwise="There was nothing to compare: without a memory no value of W has moved.",
 )
@@ -38,7 +38,7 @@ question(
     Option(
         "up to about t, with error feedback and without",
         lambda plain, fed: 0.2 < plain <= 1.5 and 0.11 < fed <= 1.5,
-        "Values below the threshold stayed where they were, and the memory did not bring them across.",
+        "Gradients below the threshold were not sent, and the memory did not raise them above it.",
     ),
     Expected(
         "up to about t without a memory, up to about lr · t with it",
@@ -50,12 +50,12 @@ question(
     Option(
         "up to about t without a memory, ever further with it",
         lambda plain, fed: 0.2 < plain <= 1.5 < fed,
-        "The memory filled faster than it was emptied, and w swung.",
+        "The memory filled faster than it was emptied, so w swung ever further.",
     ),
     Option(
         "no distance: with both, w comes to the minimum exactly",
         lambda plain, fed: plain <= 0.01 and fed <= 0.01,
-        "All starts were multiples of lr · t away from the minimum, so that the paths could meet it.",
+        "All starts were multiples of lr · t away from the minimum, so the paths could hit it.",
     ),
     otherwise="Without a memory w did not stay within the threshold, or it came nearer than with error feedback.",
 )
@@ -171,9 +171,9 @@ quiz(
     Item(
         "The gradient is 3, the memory holds 2, and the quantizer sends 4. What does error feedback hold next?",
         {
-            "1": "It meant 3 + 2 = 5 and sent 4. The difference waits.",
-            "−1": "3 − 4 leaves out what was held before, and sent plus held no longer equals meant.",
-            "3": "2 + 1 adds the old rest a second time: it is in the 5 already.",
+            "1": "It had 3 + 2 = 5 to send, and sent 4. It holds the difference.",
+            "−1": "3 − 4 leaves out the 2 that the memory held before, so it is lost.",
+            "3": "2 + 1 counts the old rest twice: the sum 3 + 2 = 5 already contains it.",
         },
     ),
     Item(
@@ -183,24 +183,24 @@ quiz(
             "with the steps, and a bounded rest becomes a smaller share of it.",
             "each step arrives with a smaller error than the step before": "The error of a single step may stay as "
             "large as it was.",
-            "errors of both signs cancel by chance": "Top-k draws nothing at random, and its sum arrives, too.",
+            "errors of both signs cancel by chance": "Top-k draws nothing at random, and its sum still arrives.",
         },
     ),
     Item(
         "For top-k the bound on what is held was several times as large as what was measured. Does that refute it?",
         {
-            "no: these were not the worst inputs": "It assumes that each step leaves the largest share that top-k can "
-            "leave. Real gradients leave less.",
-            "no: a bound holds only on average": "For top-k it holds for each single input.",
+            "no: these were not the worst inputs": "The bound assumes that each step leaves the largest share that "
+            "top-k can leave. Real gradients leave less.",
+            "no: a bound holds only on average": "For top-k the bound holds for every single input.",
             "yes: the measured value shows that top-k is not a contraction": "A value below the bound agrees with it.",
         },
     ),
     Item(
         "Error feedback around QSGD with few levels held ever more. What is the cause?",
         {
-            "the error of one draw is longer than its input": "The memory fills with noise, and the next input is "
-            "longer by it. So is the next noise, and so on.",
-            "QSGD is biased, and the memory adds that up": "Its mean is right. Its variance is too large.",
+            "the error of one draw is longer than its input": "The memory fills with noise, which makes the next "
+            "input longer. A longer input brings more noise, and so on.",
+            "QSGD is biased, and the memory adds that up": "QSGD is right on average. Its variance is too large.",
             "200 steps are too few to empty the memory": "The curve grew to the end: more steps make it worse.",
         },
     ),
@@ -208,11 +208,11 @@ quiz(
         "With TwoBit and error feedback, the step size is made five times as long. How far from the minimum does w "
         "stay in the end?",
         {
-            "about five times as far": "In the end w hops by lr · t around the minimum, and lr is five times as long.",
+            "about five times as far": "In the end w hops by lr · t around the minimum, and lr is five times as large.",
             "as far: the threshold sets it": "That is so without a memory. With one, gradients below the threshold add "
             "up until they are sent.",
             "nearer: the memory empties sooner": "That concerns the way down. In the end one hop is lr · t, and a "
-            "longer hop ends further off.",
+            "longer hop ends farther from the minimum.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Round at random": of its questions, its exercises and a claim."""
+"""Test cases for "Round at random": for its questions, its exercises and a claim."""
 
 from math import inf, nan
 
@@ -57,4 +57,4 @@ MUTANT = (
     "noise += wide.type(0.5)",
     "noise += wide.type(2.0**13)",
 )
-"""A dither that is no longer symmetric."""
+"""A dither that rounds up too often."""

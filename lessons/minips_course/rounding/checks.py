@@ -17,10 +17,10 @@ ALLOWED = 0.16
 @asks(
     "rounding.1",
     "A value of 2.3 steps has to become 2 in seven cases of ten and 3 in three of ten. Draw from rng.",
-    "Only the codes change. Replace np.rint by two moves: add a number drawn for each value, as `at_random` does in "
+    "Only the codes change. Replace np.rint by two steps: add a number drawn for each value, as `at_random` does in "
     "this lesson, and round down.",
     "Mind the values below zero: astype(np.int8) cuts −2.3 to −2, while np.floor goes down to −3. "
-    "So which of the two comes first?",
+    "So which of the two must come first?",
 )
 def dither(quantizer: Any, rng: np.random.Generator) -> str:
     """Make the rounding random, so that the mean of many decoded arrays is the gradient itself."""
@@ -45,7 +45,7 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
         varies = f"the error of their sum varies {together:.0f} times as much as it should"
         rounded = f"All values are rounded up or down together: {varies}"
         refuse_if(together > 3, f"{rounded}. Draw a number for each value.")
-    return f"The mean of {DRAWS} draws is right for {VALUES} random values, in float32 and float64, a byte each."
+    return f"The mean of {DRAWS} draws is right for {VALUES} random values, in float32 and float64."
 
 
 @asks(
@@ -53,8 +53,8 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
     "A value at 2.3 steps: nearest rounding errs by 0.3 steps, always. Random rounding errs by −0.3 in seven cases of "
     "ten and by 0.7 in three. What is the mean of the square?",
     "Work in steps: r = x / step, p = r - np.floor(r). The variance of all values is the sum of p (1 − p).",
-    "Random rounding is better where variance / n < bias². Which is the smallest whole n for that? Exactly equal is "
-    "not yet better.",
+    "Random rounding is better if variance / n < bias². Which is the smallest whole n for which that is true? An equal "
+    "error is not better.",
 )
 def workers_needed(function: Any, rng: np.random.Generator) -> str:
     """Compute the smallest number of workers for which the mean of random rounding is better than nearest rounding."""
@@ -74,7 +74,7 @@ def workers_needed(function: Any, rng: np.random.Generator) -> str:
         with case(f"For {x.size} values of {variance:.4g} steps² variance and {bias:.4g} steps² bias², step {step:g}:"):
             got = number(function(x.copy(), step))
             refuse_if(got != wanted, f"it returned {got:g}, expected {wanted:g}.")
-    return "It agrees with bias² + variance / n for random values, where both are equal, and where no value is rounded."
+    return "It agrees with bias² + variance / n: for random values, for equal errors, and if no value is rounded."
 
 
 def _errors(r: Array) -> tuple[float, float]:

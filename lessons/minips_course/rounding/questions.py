@@ -9,7 +9,7 @@ question(
     Option(
         "from one worker on",
         lambda workers: workers == 1,
-        "A single copy that was rounded at random was nearer already. On the same levels nothing is nearer than "
+        "Even a single copy that was rounded at random was nearer. On the same levels nothing is nearer than "
         "nearest rounding, so the levels differed.",
     ),
     Expected(
@@ -28,7 +28,7 @@ question(
     Option(
         "never, however many they are",
         lambda workers: workers == float("inf"),
-        "Up to the largest number tried, the average of random rounding stayed behind: its errors did not cancel out.",
+        "With none of the numbers tried was the average of random rounding nearer: its errors did not cancel out.",
     ),
     otherwise="There was no number of workers to compare.",
 )
@@ -52,9 +52,9 @@ question(
     Option(
         "less than half as far",
         lambda ratio: 0 < ratio < 0.5,
-        "The batches alone made nearest rounding right on average, and random rounding only added its variance.",
+        "Different batches made nearest rounding right on average, and random rounding only added its variance.",
     ),
-    otherwise="The two were apart, but by less than a factor of two.",
+    otherwise="The two distances differed, but by less than a factor of two.",
 )
 
 sentence(
@@ -141,9 +141,9 @@ quiz(
     Item(
         "A scheme is unbiased. What does that say about one message?",
         {
-            "nothing about the size of its error": "QSGD with three levels is unbiased, and one copy is further off "
+            "nothing about the size of its error": "QSGD with three levels is unbiased, and one copy is farther off "
             "than zeros would be.",
-            "it is nearly right": "Right on average, over many draws. A single draw may be far off.",
+            "it is nearly right": "It is right on average, over many draws. A single draw may be far off.",
             "it is nearer than nearest rounding": "On the same levels no rounding is nearer than nearest rounding.",
         },
     ),
@@ -151,9 +151,9 @@ quiz(
         "The variance of one copy is 0.64. What is the expected squared error of the mean of 16 independent, unbiased "
         "copies?",
         {
-            "0.04": "The variance of a mean of n is an n-th: 0.64 / 16.",
-            "0.16": "That divides by the root of 16, as for the length of the error. Its square shrinks by 16.",
-            "0.64": "Independent errors cancel in part.",
+            "0.04": "The mean of n copies has an n-th of the variance of one: 0.64 / 16.",
+            "0.16": "That divides by the root of 16. Only the length of the error shrinks like that, not its square.",
+            "0.64": "That is the error of one copy. Independent errors cancel in part.",
         },
     ),
     Item(
@@ -171,8 +171,8 @@ quiz(
         {
             "the errors of a message no longer cancel": "Mean and variance of each value are as before, but the "
             "errors no longer cancel: their sum varies far more than with a draw for each value.",
-            "it is biased": "The mean of each value is right.",
-            "nothing: the mean is right": "Each value is right, but the errors of one message do not cancel.",
+            "it is biased": "Each value is right on average.",
+            "nothing: the mean is right": "Each value is right on average, but the errors in a message add up.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Spend bits where they matter": of its questions, its exercises and a claim."""
+"""Test cases for "Spend bits where they matter": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -68,4 +68,4 @@ MUTANT = (
     "if fnmatchcase(name, pattern):",
     "if pattern:",
 )
-"""A codec's patterns that match every name."""
+"""A codec whose first pattern matches every name."""

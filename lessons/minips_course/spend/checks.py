@@ -15,9 +15,9 @@ SHARE, SEEDS = 0.75, 8
 
 @asks(
     "spend.1",
-    "Bytes buy bits or steps. Which tensor has most of the bytes, and how much harm does it do for each byte saved?",
-    "Change the quantizer of one tensor in the dict, and leave the memory. Then let steps_within(codec, 0.75) say how "
-    "many steps the budget pays for.",
+    "Bytes buy bits or steps. Which tensor takes most of the bytes, and how much harm does it do for each byte saved?",
+    "Change the quantizer of one tensor in the dict, and keep the memory. Then steps_within(codec, 0.75) returns the "
+    "number of steps that the budget pays for.",
     'ps.Codec({"U": ps.TopK(fraction=…), "*": ps.Sign()}, feedback), with a fraction below 0.01, and more than 40 '
     "steps.",
 )
@@ -34,10 +34,10 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
         problem = ps.MLP(*ps.datasets.digits(seed=seed), hidden=100)
         before, after = (ps.train(problem, replace(one, seed=seed), engine=ps.Threads()) for one in (signs, plan))
         ratio = after.bytes_sent / before.bytes_sent
-        refuse_if(ratio > SHARE, f"The plan sends {ratio:.3f} of the bytes of signs; at most {SHARE} is asked for.")
+        refuse_if(ratio > SHARE, f"The plan sends {ratio:.3f} of the bytes of signs; at most {SHARE} is allowed.")
         points.append(100 * (float(after.accuracy or 0) - float(before.accuracy or 0)))
         if len(points) == SEEDS // 2 and sum(points) <= 0:
-            break  # what half of the seeds do not show, the others do not make good
+            break  # the other half of the seeds would hardly make up for these
     n = len(points)
     mean, half = interval(points)
     said = f"{mean:+.1f} ± {half:.1f} percentage points from signs with feedback ({n} seeds, pairs)"
@@ -47,9 +47,9 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "spend.2",
-    "A harm is a difference of two runs with the same seed. Take it for each problem first; then take their mean.",
-    "replace(config, seed=seed) changes the seed and keeps the memory. enumerate(problems) counts the seeds.",
-    "Collect the differences in a list. How far do they scatter, and how does their number come in?",
+    "A harm is a difference of two runs with the same seed. Compute it for each problem first, then their mean.",
+    "replace(config, seed=seed) changes the seed and keeps the memory. enumerate(problems) yields the seeds.",
+    "Collect the differences in a list. How far do they scatter, and where does their number enter?",
 )
 def harm(function: Any, rng: np.random.Generator) -> str:
     """Write harm, a function of problems, config and name: the mean added loss, and half its 95 % interval's length."""

@@ -8,12 +8,12 @@ question(
     Option(
         "more than two thirds",
         lambda left: left > 2 / 3,
-        "The memory helped little: its values came too late for so few steps.",
+        "The memory helped little: what it held was sent too late for 30 steps.",
     ),
     Option(
         "a third to two thirds",
         lambda left: 1 / 3 <= left <= 2 / 3,
-        "The values left out came later, and the delay cost about half of their effect.",
+        "The values left out were sent later, and this delay cost about half of their effect.",
     ),
     Expected(
         "below a third",
@@ -36,7 +36,7 @@ question(
     Option(
         "about as large",
         lambda times: 2 / 3 <= times <= 3,
-        "Both tensors were delayed by their memories in the same way, however large they are.",
+        "The memory delayed the values of both tensors alike, whatever their sizes.",
     ),
     Expected(
         "clearly smaller",
@@ -117,22 +117,22 @@ quiz(
         "Why are harms measured without a memory a poor guide for a training with error feedback?",
         {
             "the memory later sends most of the values left out": "So most of the harm in the first table is gone in "
-            "the second one, and a plan made from the first spends bytes on it.",
-            "without a memory the harms have no interval": "They have one. But it describes another set-up, however "
-            "narrow it is.",
-            "the memory makes all tensors equally sensitive": "It does not: with few values W still did more harm than "
-            "U.",
+            "the second. A plan made from the first table spends bytes on harm that is gone.",
+            "without a memory the harms have no interval": "They have one. But even a narrow interval describes "
+            "only its own set-up.",
+            "the memory makes all tensors equally sensitive": "With a memory, a sparse W still did more harm than a "
+            "sparse U.",
         },
     ),
     Item(
         "Suppose that, at the same steps, 32 bits for every value read half a point more than signs. What follows for "
         "mixed precision?",
         {
-            "more bits for some tensors can hardly gain more": "Fewer than 32 bits in some tensors rarely do better "
-            "than 32 in all. So look for a gain in fewer bytes.",
+            "more bits for some tensors can hardly gain more": "Fewer than 32 bits for some tensors are rarely better "
+            "than 32 for all. So try to gain by sending fewer bytes.",
             "one bit is always enough": "That holds in this set-up, with its memory, network and steps. Measure any "
-            "other one.",
-            "four bits for W gain at least a point": "Four bits for one tensor lie between signs and 32 bits for all.",
+            "other set-up.",
+            "four bits for W gain at least a point": "They lie between signs and 32 bits for all tensors.",
         },
     ),
     Item(
@@ -142,7 +142,7 @@ quiz(
             "A makes about twice as many steps": "And each step computes a gradient, so A also computes twice as much.",
             "A is finished in half of the time": "The bytes are the same, and A computes more. The network and the "
             "computer decide which is faster.",
-            "A is less accurate, since its pushes say less": "A single push says less. There are more of them, and a "
+            "A is less accurate, since its pushes say less": "A single push says less. But A makes more pushes, and a "
             "memory keeps the rest.",
         },
     ),
@@ -150,8 +150,8 @@ quiz(
         "Codec({'*': Sign(), 'U': TopK(0.01)}): how is U sent?",
         {
             "as signs": "The first pattern that matches counts, and '*' matches every name.",
-            "as one value in a hundred": "Only if its pattern came first.",
-            "as signs of one value in a hundred": "A tensor has one quantizer.",
+            "as one value in a hundred": "That is so only if the pattern 'U' comes first.",
+            "as signs of one value in a hundred": "A tensor has one quantizer, that of the first pattern.",
         },
     ),
     Item(

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Squeeze bytes": of its questions, its exercises and a claim."""
+"""Test cases for "Squeeze bytes": for its questions, its exercises and a claim."""
 
 OUTCOMES = {
     "squeeze.1": {

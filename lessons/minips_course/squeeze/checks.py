@@ -11,12 +11,12 @@ from minips.lab.course.exercises import asks, case, conforms, number, refuse_if,
 
 @asks(
     "squeeze.1",
-    "Write down two times until everything has arrived: sent as it is, and compressed. At the break-even they are "
-    "equal. What is the bandwidth then?",
-    "All workers compress at the same time, so that counts once. Their lines are their own, so the wire counts once. "
+    "Write down the time until everything has arrived, without compression and with it. At the break-even these two "
+    "times are equal. What is the bandwidth then?",
+    "All workers compress at the same time, so that counts once. Each has its own line, so sending counts once. "
     "What happens once for each worker?",
-    "Solve for the bandwidth: saved bits over spent seconds. Look at two cases first: nothing is saved, and no time "
-    "is spent.",
+    "Solve for the bandwidth: bits saved divided by seconds spent. Handle two cases first: nothing is saved, and no "
+    "time is spent.",
 )
 def break_even(function: Any, rng: np.random.Generator) -> str:
     """Make break_even count the workers, and return the bandwidth in bit/s below which compression pays."""
@@ -32,7 +32,7 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
             plain, squeezed = 8 * before / answer, spent + 8 * after / answer
             times = f"{plain:.4g} s as they are and {squeezed:.4g} s compressed"
             as_long = abs(plain - squeezed) <= 0.01 * spent
-            refuse_if(not as_long, f"it returned {answer:.4g} bit/s. But there the round needs {times}.")
+            refuse_if(not as_long, f"it returned {answer:.4g} bit/s. But there the round takes {times}.")
             if workers == 1:
                 same = math.isclose(number(function(before, after, there, back)), answer, rel_tol=1e-9)
                 refuse_if(not same, "without workers it must return the same as with one worker.")
@@ -40,18 +40,18 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
         for seconds in (0.01, 0.0):
             with case(f"For {before} → {after} bytes in {seconds:g} s there and back, 4 workers:"):
                 answer = number(function(before, after, seconds, seconds, 4))
-                refuse_if(answer != 0, f"it returned {answer:.4g} bit/s. Nothing is saved, so it is 0.")
+                refuse_if(answer != 0, f"it returned {answer:.4g} bit/s. Nothing is saved, so expected 0.")
     with case("For 1000 → 500 bytes in 0 s:"):
         answer = number(function(1000, 500, 0.0, 0.0, 4))
-        refuse_if(answer != math.inf, f"it returned {answer:.4g}; it always pays: math.inf.")
-    return "Right on both sides of twenty random break-evens, with 1 to 64 workers, and at the edges."
+        refuse_if(answer != math.inf, f"it returned {answer:.4g}. Compression always pays here, so expected math.inf.")
+    return "It is right for twenty random break-evens with 1 to 64 workers, and in the edge cases."
 
 
 @asks(
     "squeeze.2",
     "np.frombuffer(buffer, np.uint8).reshape(-1, 4).T.tobytes() is the shuffle. How do you turn that back?",
-    "A frame need not be a multiple of 4 bytes long. Shuffle the whole values, and hang the last 1 to 3 bytes on.",
-    "Turning back is the same with the other shape: four rows become four columns. How many bytes belong to "
+    "A frame need not be a multiple of 4 bytes long. Shuffle the whole values, and append the last 1 to 3 bytes.",
+    "To turn it back, do the same with the other shape: four rows become four columns. How many bytes belong to "
     "whole values?",
 )
 def shuffled(mine: Any, rng: np.random.Generator) -> str:
@@ -65,11 +65,11 @@ def shuffled(mine: Any, rng: np.random.Generator) -> str:
     for length in (4001, 4002, 4003):
         data = rng.bytes(8).ljust(length, b"\x07")[:length]
         back = bytes(mine.decompress(mine.compress(data), length))
-        refuse_if(back != data, f"A frame of {length} bytes, which is no multiple of 4, came back as other bytes.")
+        refuse_if(back != data, f"A frame of {length} bytes, not a multiple of 4, came back as different bytes.")
     trains(ps.Codec(compressor=mine), rng)
     return "It keeps the contract, beats zlib alone on floats, and two spawned workers trained with it."
 
 
 def _beats_zlib(what: str, size: int, by_zlib: int, share: float) -> None:
-    asked = f"zlib alone makes {by_zlib} of them, and {share:g} of that is asked for"
+    asked = f"zlib alone makes {by_zlib} of them, and at most {share:g} of that is allowed"
     refuse_if(size > share * by_zlib, f"{what} became {size} bytes; {asked}.")

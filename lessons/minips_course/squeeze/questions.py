@@ -33,7 +33,7 @@ question(
         "LZ4 saves only where a piece of four bytes or more occurs again nearby. Three of the four bytes of "
         "each number are as good as random, so that hardly ever happens.",
     ),
-    otherwise="LZ4's share lies between the options, or below them.",
+    otherwise="The share that LZ4 leaves lies between the options, or below them.",
 )
 
 timed_estimate(
@@ -43,8 +43,8 @@ timed_estimate(
     expected=(60, 3000),
     because="The best one saves about 90 000 bits. Compressing and decompressing 100 kB takes it between 0.03 and 1.5 "
     "thousandths of a second. The break-even is the bits divided by the time.",
-    otherwise="The best compressor was much slower here, or much faster, than the 0.03 to 1.5 thousandths of a second "
-    "on which the text is built; or none saved anything.",
+    otherwise="The best compressor took much less or much more time here than the 0.03 to 1.5 thousandths of a second "
+    "that the text assumes; or none saved anything.",
 )
 
 timed_question(
@@ -53,7 +53,7 @@ timed_question(
     Option(
         "both of them",
         lambda dense, yes: 0 < dense < 0.75 and 0 < yes < 0.75,
-        "LZ4 found enough repetition in the gradients and parameters of each problem, and bytes are time on this link.",
+        "LZ4 found enough repetition in the gradients and parameters of each problem, and this link is slow.",
     ),
     Expected(
         "only yes or no",
@@ -70,7 +70,7 @@ timed_question(
     Option(
         "neither of them",
         lambda dense, yes: dense >= 0.75 and yes >= 0.75,
-        "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes hardly took any of the time.",
+        "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes took hardly any time.",
     ),
     otherwise="One of the runs gave no time to compare.",
 )
@@ -190,7 +190,7 @@ quiz(
         {
             "hardly any piece of four bytes occurs twice": "Four neighbouring bytes always hold bytes of a mantissa, "
             "and those are as good as random.",
-            "each of the four bytes is as good as random": "The highest one is not: sign and exponent carry far fewer "
+            "each of the four bytes is as good as random": "The highest byte is not: sign and exponent carry far fewer "
             "than 8 bits. LZ4 cannot use that, since it looks for repeated pieces.",
             "LZ4 removes zeros, and there are none": "Any repeated piece would do. Zeros are the most common case.",
         },
@@ -200,8 +200,8 @@ quiz(
         {
             "some codes are more frequent": "Frequent bytes get short words. LZ4 has no such words: it uses "
             "repeated pieces only.",
-            "codes that hardly matter can be dropped": "Nothing is dropped: it is lossless, and gives every bit back.",
-            "it shuffles the bytes first": "That is Blosc, and a code is one byte, so there is nothing to reorder.",
+            "codes that hardly matter can be dropped": "Nothing is dropped: zstd is lossless and restores every bit.",
+            "it shuffles the bytes first": "Blosc does that. And a code is one byte, so nothing can be reordered.",
         },
     ),
     Item(
@@ -209,7 +209,7 @@ quiz(
         {
             "the order of the bytes": "Similar bytes stand side by side afterwards, where a compressor finds them. The "
             "entropy of each of the four byte planes does not change.",
-            "the size": "It makes nothing smaller by itself. The compressor after it does.",
+            "the size": "The shuffle makes nothing smaller. The compressor after it does.",
             "the last bits of the mantissas": "No bit is changed. The inverse transposition gives every float back.",
         },
     ),
@@ -217,8 +217,8 @@ quiz(
         "A compressor saves 80 000 bits of a frame. It takes 1 thousandth of a second at both ends together. For one "
         "message alone, below which bandwidth does it pay?",
         {
-            "80 Mbit/s": "80 000 bits in a thousandth of a second: there the wire saves as much time as the CPU "
-            "spends.",
+            "80 Mbit/s": "At this bandwidth, 80 000 bits take a thousandth of a second: the wire saves as much time "
+            "as the CPU spends.",
             "10 Mbit/s": "That is 10 megabytes per second in the wrong unit. The 80 000 are bits already.",
             "it depends on the size of the frame": "Only the bits saved and the seconds spent count.",
         },
@@ -228,7 +228,7 @@ quiz(
         "a round compare with that of one message?",
         {
             "it is lower": "The wire saves the time of one frame, but four are decompressed one after the other.",
-            "it is the same": "It would be, if the server had a thread and a core for each worker.",
+            "it is the same": "It would be the same if the server had a thread and a core for each worker.",
             "it is four times as high": "That would need a shared line and a decompressor that takes no time.",
         },
     ),
