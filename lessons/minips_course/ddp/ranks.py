@@ -113,7 +113,7 @@ class SlowLink:
         self._sender = ThreadPoolExecutor(1)
 
     def start(self, tensor: "torch.Tensor") -> "Future[torch.Tensor]":
-        """Start to replace the tensor by its mean over the ranks."""
+        """Start an all-reduce that replaces the tensor by its mean over the ranks."""
         return self._sender.submit(self._mean, tensor)
 
     def _mean(self, tensor: "torch.Tensor") -> "torch.Tensor":
@@ -185,7 +185,7 @@ def in_buckets(megabytes: float | None) -> Callable[..., Any]:
 
 
 def backward_alone(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
-    """Run only backward, which is all that DDP asks of a program: its hooks do the rest."""
+    """Run only backward. DDP needs nothing else from a program: its hooks do the rest."""
     loss(model).backward()
 
 
