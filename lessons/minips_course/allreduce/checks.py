@@ -44,7 +44,7 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
 )
 def line(exchange: Any, rng: np.random.Generator) -> str:
     """Cut the values into pieces that travel down the line one after another."""
-    closed = "A ring closes the line: here the last worker is not a neighbour of the first"
+    closed = "A ring closes the line, but here the last worker is not a neighbour of the first."
     refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
     conforms(exchange, ps.AllReduce, "Line()")
     for workers in (1, 2, 3, 4, *map(int, rng.integers(5, 10, size=3))):

@@ -106,7 +106,7 @@ def only_exchange(nbytes: int, workers: int = 8) -> ps.Problem:
 
 
 def pulls_s(params: Tensors, link: ps.Link, under_way: int, times: int = 9) -> list[float]:
-    """Return the seconds of our pulls through this link while a neighbour keeps ``under_way`` pulls in flight."""
+    """Return the seconds of our pulls over this link, while a neighbour always has ``under_way`` pulls open."""
     config, enough = ps.Config(workers=2, consistency=ps.ASP(), link=link), threading.Event()
     with (
         ps.Server(params, config).serve() as server,

@@ -85,7 +85,7 @@ def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
 
 
 def make_net() -> "torch.nn.Module":
-    """Return a net from digits of 8 × 8 pixels to ten scores: 38,282 parameters in eight tensors."""
+    """Return a net that maps digits of 8 × 8 pixels to ten scores. It has 38,282 parameters in eight tensors."""
     from torch import nn
 
     return nn.Sequential(
@@ -104,7 +104,7 @@ def make_net() -> "torch.nn.Module":
 
 class SlowLink:
     """Runs all-reduces one after another, as over one slow link: each takes at least latency_s + bytes / bytes_per_s.
-    ``spans`` contains the start, the end and the bytes of each.
+    ``spans`` contains the start, the end and the bytes of each all-reduce.
     """
 
     def __init__(self, latency_s: float, bytes_per_s: float) -> None:
@@ -289,7 +289,7 @@ def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 
 def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
-    """Map each hook's name to a function that creates its state and itself for a run."""
+    """Map each hook's name to a function that creates, for one run, the hook's state and the hook."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     from minips.torch import codec_hook
