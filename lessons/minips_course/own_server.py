@@ -45,12 +45,12 @@ def check_rounds(cls: type, rng: np.random.Generator) -> None:
                 refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
                 for name, p in wanted.items():
                     near = np.allclose(server.params[name], p, rtol=1e-5, atol=1e-6)
-                    refuse_if(not near, f"{name!r} is not what the mean of the gradients, times lr, makes of it.")
+                    refuse_if(not near, f"{name!r} is wrong: subtract the mean of the gradients, times lr.")
         with case(f"{workers} workers, after round {turn}, a pull:"):
             ((to, (said, params)),) = server.handle(order[0], ("pull", {}))
             refuse_if((to, said) != (order[0], "params"), f"it answered {to, said}, expected {(order[0], 'params')}.")
             alike = all(np.allclose(params[name], p, rtol=1e-5, atol=1e-6) for name, p in wanted.items())
-            refuse_if(not alike, "it answered other parameters than those after the round.")
+            refuse_if(not alike, "its answer does not contain the parameters after the round.")
     _same_in_any_order(cls, rng)
 
 
@@ -64,7 +64,7 @@ def _same_in_any_order(cls: type, rng: np.random.Generator) -> None:
             server.handle(worker, ("push", _copy(pushes[worker])))
         ends.append(server.params["w"])
     alike = same_bits(*ends)
-    refuse_if(not alike, "The same pushes in another order of arrival give other bits. Add in the workers' order.")
+    refuse_if(not alike, "Another order of arrival gives other bits. Add up the pushes in the workers' order.")
 
 
 @grows("wire", "pack")
@@ -89,7 +89,7 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
                 refuse_if(not same_bits(np.asarray(back[name]), x), f"{name!r} is not the same to the bit.")
             arrays = sum(x.nbytes for x in before.values())
             limit = arrays + 100 + 100 * len(before)
-            refuse_if(len(data) > limit, f"{len(data)} bytes for arrays of {arrays}; at most {limit} are asked for.")
+            refuse_if(len(data) > limit, f"{len(data)} bytes for {arrays} bytes of arrays; the limit is {limit}.")
     try:
         pickle.loads(data)
     except Exception:
@@ -107,7 +107,7 @@ def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
             parts = cls.encode(tensors)
             refuse_if(not isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
             sent, whole = (sum(np.asarray(x).nbytes for x in one.values()) for one in (parts, before))
-            refuse_if(2 * sent > whole, f"the parts have {sent} bytes of {whole}; at most half is asked for.")
+            refuse_if(2 * sent > whole, f"the parts have {sent} of {whole} bytes; at most half is allowed.")
             travelled = method(cls, "unpack")(method(cls, "pack")(parts))
             back = cls.decode(travelled, before)
             for name, x in before.items():

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Do without a server": of its questions, its exercises and a claim."""
+"""Test cases for "Do without a server": for its questions, its exercises and a claim."""
 
 from math import nan
 

@@ -13,13 +13,13 @@ from minips.stage import Array
 
 @asks(
     "allreduce.1",
-    "Write both formulas with a for the messages and b for the copies: a·α + b·S/B. Set them equal.",
-    "Bring what has α to one side, what has S to the other, and solve for S. For the tree a and b are the same number.",
-    "⌈log₂n⌉ is (workers - 1).bit_length(). The ring's messages and copies stand in the table above; put all "
-    "four into S.",
+    "Write both formulas as a·α + b·S/B: a counts messages, and b counts copies of S. Set them equal.",
+    "Bring the terms with α to one side, those with S to the other, and solve for S. For the tree, a equals b.",
+    "⌈log₂n⌉ is (workers - 1).bit_length(). The table above has the messages and copies of both ways; put all "
+    "four numbers into your formula for S.",
 )
 def crossover(function: Any, rng: np.random.Generator) -> str:
-    """Derive crossover, a function of workers, bandwidth and latency: the bytes where ring and tree cost the same."""
+    """Derive crossover: the size at which ring and tree take equally long, from workers, bandwidth and latency."""
     refuse_if(not callable(function), f"Expected the function crossover, got {function!r}.")
     for workers in (4, 8, 2, 3, 5, *map(int, rng.integers(6, 300, size=20))):
         bandwidth, latency = float(10 ** rng.uniform(5, 10)), float(10 ** rng.uniform(-6, -1))
@@ -31,20 +31,20 @@ def crossover(function: Any, rng: np.random.Generator) -> str:
                 refuse_if(size > 1e-9, f"is {size:.4g}, but the ring is at least as fast for every size: 0.")
             elif not math.isclose(ring, tree, rel_tol=1e-6):
                 took = f"the ring takes {ring:.4g} s and the tree {tree:.4g} s"
-                raise Refused(f"is {size:.4g} bytes. For so many {took}.")
-    return "Ring and tree cost the same there, for 25 numbers of workers, odd ones included."
+                raise Refused(f"is {size:.4g} bytes. For that many {took}.")
+    return "At your sizes ring and tree take equally long, for 25 numbers of workers, including odd ones."
 
 
 @asks(
     "allreduce.2",
-    "Draw a table: a row for each place, a column for each turn, and the piece that goes on in each field.",
-    "Place 0 sends piece t in turn t, each further place a turn later. When does the last piece reach the last place?",
-    "Each of the three is one line. The last piece starts n − 1 turns after the first one. Numbers that are no piece's "
-    "need no special case.",
+    "Draw a table with a row for each place and a column for each turn. Each field has the piece that is sent on.",
+    "Place 0 sends piece t in turn t; each next place sends it a turn later. When does the last piece reach the end?",
+    "Each of the three methods is one line. The last piece starts n − 1 turns after the first one. Numbers that no "
+    "piece has need no special case.",
 )
 def line(exchange: Any, rng: np.random.Generator) -> str:
     """Cut the values into pieces that travel down the line one after another."""
-    closed = "A ring closes the line: here the last worker is not a neighbour of the first"
+    closed = "A ring closes the line, but here the last worker is not a neighbour of the first."
     refuse_if(isinstance(exchange, ps.RingAllReduce), closed)
     conforms(exchange, ps.AllReduce, "Line()")
     for workers in (1, 2, 3, 4, *map(int, rng.integers(5, 10, size=3))):

@@ -16,7 +16,7 @@ from minips.stage import Tensors, option
 
 @dataclass(frozen=True)
 class TreeInPieces(ps.AllReduce):
-    """Sends pieces, one after another, up a tree with two children at each node, and down again.
+    """Sends pieces, one after another, up a tree in which each node has two children, and down again.
 
     The children of rank r are 2r + 1 and 2r + 2. In even hops, a node receives a piece from its first child, and in
     odd hops from its second. Source: Sanders, Speck and Träff 2009, "Two-tree algorithms for full bandwidth
@@ -51,7 +51,7 @@ class TreeInPieces(ps.AllReduce):
 
 
 def tree_in_pieces_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0, chunks: int = 16) -> float:
-    """Seconds of `TreeInPieces`, ``2Lα + 2(L+k−1)/k · 2S/B`` for L levels, k pieces, and 2 children a node.
+    """Return the seconds of `TreeInPieces`: ``2Lα + 2(L+k−1)/k · 2S/B`` for L levels, k pieces, 2 children a node.
 
     Each node receives the pieces of its two children, and the levels work at the same time.
     """
@@ -106,7 +106,7 @@ def only_exchange(nbytes: int, workers: int = 8) -> ps.Problem:
 
 
 def pulls_s(params: Tensors, link: ps.Link, under_way: int, times: int = 9) -> list[float]:
-    """Return the seconds of our pulls through this link while a neighbour keeps ``under_way`` pulls in flight."""
+    """Return the seconds of our pulls over this link, while a neighbour always has ``under_way`` pulls open."""
     config, enough = ps.Config(workers=2, consistency=ps.ASP(), link=link), threading.Event()
     with (
         ps.Server(params, config).serve() as server,

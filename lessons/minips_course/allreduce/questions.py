@@ -25,14 +25,14 @@ timed_question(
     Option(
         "about the same",
         lambda share: 0.8 <= share <= 1.25,
-        "The ring lost its savings in bytes through its six hops: each costs a latency, and time of the processor.",
+        "The ring's six hops cost as much as it saved in bytes: each hop costs a latency and processor time.",
     ),
     Option(
         "clearly more",
         lambda share: share > 1.25,
-        "The ring's six hops wait for each other. A hop took so long by itself that the fewer bytes did not count.",
+        "The ring's six hops follow each other. The fixed time of each hop outweighed the bytes that the ring saves.",
     ),
-    otherwise="One of the two runs gave no time of a step.",
+    otherwise="One of the two runs has no time of a step, so there is nothing to compare.",
 )
 
 timed_question(
@@ -41,12 +41,12 @@ timed_question(
     Option(
         "the way over a server",
         lambda server, tree, ring: server > max(tree, ring),
-        "Its two messages came later than four or six of the workers' own: the server was busy with something else.",
+        "Its two messages took longer than the four or six of the other ways: the server was busy with something else.",
     ),
     Option(
         "the way up and down the tree",
         lambda server, tree, ring: tree > max(server, ring),
-        "Each of its four hops carries the full gradient: the bytes counted more than the latencies.",
+        "Each of its four hops carries the full gradient, and the bytes took longer than the latencies.",
     ),
     Expected(
         "the way round the ring",
@@ -54,7 +54,7 @@ timed_question(
         "The ring has six hops, one after the other, and each of them costs a latency. Tree and halving-doubling have "
         "four, a server has two. With few bytes only the latencies count.",
     ),
-    otherwise="Two of the ways took the same time, or one gave no time.",
+    otherwise="Two of the ways took the same time, or one of them has no time.",
 )
 
 sentence(
@@ -186,20 +186,20 @@ quiz(
     Item(
         "A ring of eight workers. How many bytes does each of them send in a step?",
         {
-            "1.75 S, all to one neighbour": "14 hops, each with a piece of S/8: 2 · 7/8 · S.",
-            "7 S, once to each of the others": "A worker sends pieces, and to one neighbour only. Its pieces were "
+            "1.75 S, all to one neighbour": "There are 14 hops, each with a piece of S/8: 2 · 7/8 · S.",
+            "7 S, once to each of the others": "A worker sends pieces, and only to one neighbour. The pieces are "
             "added up on the way.",
-            "16 S, as many as over a server": "That is what one server's link carries, eight gradients in and eight "
-            "answers out.",
+            "16 S, as many as over a server": "The link of a single server carries that: eight gradients in, and "
+            "eight answers out.",
         },
     ),
     Item(
         "Four workers and one server took far less than the formula with two phases. Why?",
         {
-            "pushes came in while pulls went out": "The first worker to have its answer pushes again while the others "
-            "still pull: a full-duplex link carries both.",
-            "the emulated link is faster than it says, since no byte leaves the machine": "It holds each message back "
-            "for S/B + α. The ring took the time of its formula.",
+            "pushes came in while pulls went out": "The first worker that gets its answer pushes again while the "
+            "others still pull: a full-duplex link carries both.",
+            "the emulated link is faster than it says, since no byte leaves the machine": "The emulator holds each "
+            "message back for S/B + α, and the ring took as long as its formula says.",
             "the workers' processes had copies": "Each pull brings all the parameters.",
         },
     ),
@@ -208,25 +208,25 @@ quiz(
         {
             "all levels work at once": "While one piece travels on one level, others travel on the other levels. So "
             "the bytes cost about 4 S/B, however many workers there are.",
-            "fewer bytes cross each link, since a piece is small": "All pieces together are as many bytes as before.",
-            "the latencies go away": "The first piece still has to pass each level, and each one costs a latency.",
+            "fewer bytes cross each link, since a piece is small": "All pieces together have as many bytes as before.",
+            "the latencies go away": "The first piece still has to pass each level, and each level costs a latency.",
         },
     ),
     Item(
         "The times measured here agree with the formulas. What does that say about a real network?",
         {
-            "little: our link was made of them": "The agreement says that messages, order and "
-            "waiting are as counted. Overflowing switches and lost packets are not in it.",
+            "little: our link was made of them": "The agreement says that we counted messages, order "
+            "and waiting correctly. Our link has no overflowing switches and no lost packets.",
             "that a ring will beat a server in it": "That depends on its α and B, and on what the formulas leave out.",
-            "that processes cost nothing": "They add little here, because these links are slow. Beside a fast link "
-            "they may add much.",
+            "that processes cost nothing": "Processes add little time here, because these links are slow. With a "
+            "fast link their share may be large.",
         },
     ),
     Item(
         "By the formulas, as many servers as workers take about as long as a ring, for a large gradient. Why?",
         {
-            "each link carries the same share": "No link carries more than the others: 2 S/B in all, where a ring has "
-            "2(n − 1)/n · S/B.",
+            "each link carries the same share": "No link carries more than the others. A step takes 2 S/B; a ring's "
+            "takes 2(n − 1)/n · S/B.",
             "no node receives from two others at once": "With n servers each node receives from all others at once; in "
             "a ring it receives from one.",
             "a server is faster than a worker": "All nodes have the same link here.",

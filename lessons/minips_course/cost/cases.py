@@ -1,4 +1,4 @@
-"""Cases for the tests of "Predict the cost": of its questions, its exercises and a claim."""
+"""Test cases for "Predict the cost": for its questions, its exercises and a claim."""
 
 from math import nan
 

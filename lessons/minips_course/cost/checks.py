@@ -18,10 +18,10 @@ from minips.stages.quantizers import Parts
     "cost.1",
     "Draw the two directions of the server's link over time, from the moment when it has all the pushes to the same "
     "moment one step later. What happens at the same time counts once.",
-    "A worker computes and pushes as soon as it has its answer. Where pushes are long, the server's incoming direction "
-    "is busy from the first push on. Where answers are long, the outgoing one is busy until the last answer.",
-    "Each of the two cases is a sum of bytes: of how many messages of each kind? Count them in your drawing. The "
-    "larger sum counts. The latencies and the gradient happen once on the way there and back.",
+    "A worker computes and pushes as soon as it has its answer. If pushes are long, the server's incoming direction "
+    "is always busy after the first push. If answers are long, its outgoing direction is busy until the last answer.",
+    "Each of the two cases is a sum of bytes: of how many messages of each kind? Count them in your drawing, and use "
+    "the larger sum. Add a latency for the way there, one for the way back, and one gradient.",
 )
 def step_of(function: Any, rng: np.random.Generator) -> str:
     """Derive the seconds of one of many steps from bytes pushed and pulled, links, latency, and a gradient's time."""
@@ -42,7 +42,7 @@ def step_of(function: Any, rng: np.random.Generator) -> str:
 
 @dataclass(frozen=True)
 class _Sleepy(ps.Exact):
-    """A stage with a fixed time and a time for each value; now and then, something else takes the processor."""
+    """A stage with a fixed time and a time for each value. Every sixth encode takes longer, as on a busy machine."""
 
     name: ClassVar[str] = "sleepy"
     fixed_s: float = 0.01
@@ -62,13 +62,13 @@ class _Sleepy(ps.Exact):
 
 @asks(
     "cost.2",
-    "Two numbers need two sizes or more, far apart. And one call tells little: another program may have had the "
-    "processor.",
-    "The start times one size, once. The median of a few calls is not moved by a bad one; and where short calls count "
-    "as much as long ones, the fixed part is found as well.",
-    "Two loops, over sizes and over repeats, collect pairs of size and seconds. A fit of relative errors makes two "
-    "numbers of them: `fit` of this lesson, which takes a dict, or minips.machines.fit.Line.fit, which takes the "
-    "pairs.",
+    "To find two numbers you need two or more sizes, far apart. And one call tells little: another program may have "
+    "used the processor.",
+    "The given code times one size, once. A slow call hardly changes the median of a few calls. And if short calls "
+    "have as much weight as long ones, the fit finds the fixed part as well.",
+    "Collect pairs of size and seconds in two loops, over sizes and over repeats. A fit of relative errors turns them "
+    "into two numbers: use `fit` of this lesson, which takes a dict, or minips.machines.fit.Line.fit, which takes "
+    "the pairs.",
 )
 def cost_of(function: Any, rng: np.random.Generator) -> str:
     """Fit a stage's time: fixed seconds and seconds for each value, for encode and decode together."""

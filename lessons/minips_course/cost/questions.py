@@ -19,7 +19,7 @@ timed_question(
     Option(
         "by less than 5 %",
         lambda factor: 1 <= factor < 1.05,
-        "Here the loopback took the same time for each byte, whatever the size, as a link of constant speed does.",
+        "Here the loopback took the same time for each byte, whatever the size, like a link of constant speed.",
     ),
     Expected(
         "by more than 5 %, but less than a factor of 2",
@@ -30,8 +30,8 @@ timed_question(
     Option(
         "by a factor of 2 or more",
         lambda factor: factor >= 2,
-        "At one of the sizes a byte costs far more, or far less, than at the sizes that the line has seen. A busy "
-        "machine has the same effect.",
+        "At one of the sizes a byte costs far more, or far less, than at the sizes of the fit. A busy machine has "
+        "the same effect.",
     ),
     otherwise="One of the sizes has no time to compare.",
 )
@@ -142,9 +142,9 @@ quiz(
     Item(
         "Calls of 100 bytes to 10 MB are fitted by plain least squares. Which calls decide where the line goes?",
         {
-            "the longest ones": "Squared seconds are added up, and the calls of 10 MB have most of the seconds.",
-            "the shortest ones": "Their errors are a few millionths of a second, and count for next to nothing.",
-            "all of them alike": "They do in a fit of relative errors.",
+            "the longest ones": "Squared errors are added up, and the calls of 10 MB have the largest.",
+            "the shortest ones": "Their errors are a few millionths of a second, so they hardly affect the sum.",
+            "all of them alike": "That would be so in a fit of relative errors.",
         },
     ),
     Item(
@@ -152,7 +152,7 @@ quiz(
         {
             "that the fit finds α and β in spite of noise": "The emulator holds each message back for S/B + α. So the "
             "form of the line was never in question.",
-            "that TCP connections take α + βS": "The emulator computes by this formula. The bare loopback tests TCP.",
+            "that TCP connections take α + βS": "The emulator uses this formula. Only the bare loopback tests TCP.",
             "that a real network of that speed takes as long": "The emulator has no incast, no slow start and no loss.",
         },
     ),
@@ -169,21 +169,21 @@ quiz(
         "The whole step is predicted at 98 % of what was measured. What do you know about its spans?",
         {
             "of the long ones something, of the short ones nothing": "The long ones are right, or their errors "
-            "cancel. A span of a tenth of a per cent may be off by a factor of 10 without a trace in the sum.",
+            "cancel. A span of a tenth of a per cent may be off by a factor of 10, and the sum hardly changes.",
             "that each of them is predicted at about 98 %": "Short spans, such as the processor's, may be far off, "
             "and the sum does not show it.",
-            "nothing, as spans run side by side and do not add up": "Those of one worker follow each other, and add up "
-            "to its step.",
+            "nothing, as spans run side by side and do not add up": "The spans of one worker follow each other, and "
+            "add up to its step.",
         },
     ),
     Item(
         "What is needed for a prediction of the step with other links and more workers?",
         {
-            "the calibration made before": "Its lines describe this machine and the stages. Links and workers enter "
-            "afterwards, by arithmetic.",
-            "a calibration with those links": "A link is bytes over bandwidth, plus latency. An emulated one has "
-            "nothing to measure.",
-            "a run of a few steps with those workers": "That would be a measurement. The prediction walks through the "
+            "the calibration made before": "Its lines describe this machine and the stages. Links and workers are "
+            "added afterwards, by arithmetic.",
+            "a calibration with those links": "A link's time is bytes over bandwidth, plus latency. On an emulated "
+            "link there is nothing to measure.",
+            "a run of a few steps with those workers": "That would be a measurement. The prediction simulates the "
             "steps in virtual time.",
         },
     ),

@@ -1,1 +1,1 @@
-"""The lesson "A deep net under DDP"."""
+"""The lesson "Put a deep net under DDP"."""

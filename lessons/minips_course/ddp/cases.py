@@ -1,4 +1,4 @@
-"""Cases for the tests of "A deep net under DDP": of its questions, its exercises and a claim."""
+"""Test cases for "Put a deep net under DDP": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -45,4 +45,4 @@ MUTANT = (
     "if self._sender is None:",
     "if True:",
 )
-"""A hook that forgets its memory."""
+"""A hook that loses its memory after each bucket."""

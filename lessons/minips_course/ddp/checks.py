@@ -1,4 +1,4 @@
-"""The exercises of "A deep net under DDP"."""
+"""The exercises of "Put a deep net under DDP"."""
 
 import threading
 from collections.abc import Callable
@@ -62,9 +62,9 @@ def together(calls: list[Callable[[Array, Member], Array]], gradients: list[Arra
 
 @asks(
     "ddp.1",
-    'Half of the bytes: float16, whose name in NumPy is "f2". And what comes back has to be a float32 again.',
-    "all_reduce sums in the type that it is given. Where does a sum of several ranks leave float16's range, 65,504?",
-    "Three things in this order: make the part of the mean that is this rank's, in fewer bits; sum; widen.",
+    'Send half of the bytes: float16, whose name in NumPy is "f2". And return the mean as float32 again.',
+    "all_reduce sums in the type of its array, and float16 ends at 65,504. How can a sum over several ranks exceed it?",
+    "Do three things in this order: compute this rank's part of the mean, in float16; sum; convert to float32.",
 )
 def half(hook: Any, rng: np.random.Generator) -> str:
     """Write a hook that hands over float16 values, and returns the mean over the ranks in float32."""
@@ -92,9 +92,9 @@ def half(hook: Any, rng: np.random.Generator) -> str:
 
 @asks(
     "ddp.2",
-    "What is quantized is the gradient plus what was held. What is held next is that minus what was sent.",
-    "DDP calls the hook for each bucket. group.bucket is its number, and buckets have lengths of their own.",
-    "self.held.get(group.bucket, 0) before the call, and one line that sets self.held[group.bucket] after it.",
+    "Quantize the sum of the gradient and the held values. Then hold this sum minus the values that were sent.",
+    "DDP calls the hook for each bucket. group.bucket is its number, and buckets differ in length.",
+    "Read self.held.get(group.bucket, 0) before the call of coarse, and set self.held[group.bucket] after it.",
 )
 def remembers(cls: Any, rng: np.random.Generator) -> str:
     """Give a hook a memory: add what a rank did not send to its next gradient of the same bucket."""

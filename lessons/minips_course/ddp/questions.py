@@ -1,4 +1,4 @@
-"""The questions, sentences and quiz of "A deep net under DDP"."""
+"""The questions, sentences and quiz of "Put a deep net under DDP"."""
 
 from minips.lab.course.questions import (
     Expected,
@@ -18,12 +18,12 @@ timed_question(
     Option(
         "with the first gradient that is ready",
         lambda first, last, begin: begin < first + 0.25 * (last - first),
-        "Each gradient travelled by itself, as soon as it was there.",
+        "Each gradient travelled by itself, as soon as it was ready.",
     ),
     Option(
         "in the middle of backward",
         lambda first, last, begin: first + 0.25 * (last - first) <= begin < last,
-        "A first bucket was full when some of the gradients were there.",
+        "A first bucket was full when only some of the gradients were ready.",
     ),
     Expected(
         "after the last gradient is ready",
@@ -42,7 +42,7 @@ estimate(
     expected=(10.0, 35.0),
     because="The matrix of 64 × 512 values travels as two thin ones, 64 × 2 and 512 × 2: 28 times fewer. But the first "
     "ten of the 60 steps travel whole, a sixth of all bytes.",
-    otherwise="The thin matrices, or the steps that travel whole, had another weight.",
+    otherwise="The thin matrices, or the steps that send whole gradients, had a different share of the bytes.",
 )
 
 sentence(
@@ -96,8 +96,8 @@ quiz(
     Item(
         "Why is one buffer for all tensors faster than an all-reduce for each?",
         {
-            "the latency is paid once, not for each tensor": "The bytes are the same. Each all-reduce has its latency.",
-            "one buffer has fewer bytes than its tensors": "It has exactly their bytes.",
+            "the latency is paid once, not for each tensor": "The bytes are the same. Each all-reduce pays a latency.",
+            "one buffer has fewer bytes than its tensors": "The buffer has exactly as many bytes as its tensors.",
             "one buffer can be sent during backward": "It can only be sent when the last gradient is in it.",
         },
     ),
@@ -105,31 +105,31 @@ quiz(
         "What is the most that overlap can save in a step?",
         {
             "the shorter one of backward and communication": "At best the shorter one is hidden behind the longer one.",
-            "all of the communication, however long it is": "The part that outlasts backward goes on after it.",
+            "all of the communication, however long it is": "If it takes longer than backward, its end is not hidden.",
             "the latency of each all-reduce, but no byte": "Bytes travel during backward, too.",
         },
     ),
     Item(
         "All gradients of a net fit into one bucket of DDP. What follows?",
         {
-            "nothing overlaps, since the last gradient fills it": "It is the flat way. Smaller buckets would overlap.",
-            "DDP cuts it, so that two halves can overlap": "It does not cut buckets. You choose their size.",
+            "nothing overlaps, since the last gradient fills it": "This is the flat way. Smaller ones could overlap.",
+            "DDP cuts it, so that two halves can overlap": "DDP does not cut buckets. You choose their size.",
             "each tensor travels as soon as it is ready": "A bucket travels whole, when it is full.",
         },
     ),
     Item(
         "A hook sends float16. Why does it divide by the number of ranks before it sums?",
         {
-            "a sum of several ranks may leave float16's range": "The mean lies within it, if each gradient does.",
-            "float16 cannot be divided after it has travelled": "It can, but if the sum has overflowed it is too late.",
-            "an all-reduce of torch always divides by itself": "It sums. The hook has to divide.",
+            "a sum of several ranks may leave float16's range": "The mean of values in this range stays in it.",
+            "float16 cannot be divided after it has travelled": "It can, but after an overflow that is too late.",
+            "an all-reduce of torch always divides by itself": "torch's all-reduce only sums. The hook has to divide.",
         },
     ),
     Item(
         "Where is the state of an error-feedback hook kept?",
         {
-            "at each rank, for its own gradients": "It holds the values that this rank did not send.",
-            "at rank 0, for the mean of all ranks": "The mean has lost what each rank left out.",
+            "at each rank, for its own gradients": "The state is the values that this rank did not send.",
+            "at rank 0, for the mean of all ranks": "The mean no longer contains the values that each rank left out.",
             "in DDP's buckets, which hold gradients only": "A bucket's buffer is written anew in each step.",
         },
     ),

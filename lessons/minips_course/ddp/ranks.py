@@ -85,7 +85,7 @@ def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
 
 
 def make_net() -> "torch.nn.Module":
-    """Return a net from digits of 8 × 8 pixels to ten scores: 38,282 parameters in eight tensors."""
+    """Return a net that maps digits of 8 × 8 pixels to ten scores. It has 38,282 parameters in eight tensors."""
     from torch import nn
 
     return nn.Sequential(
@@ -104,7 +104,7 @@ def make_net() -> "torch.nn.Module":
 
 class SlowLink:
     """Runs all-reduces one after another, as over one slow link: each takes at least latency_s + bytes / bytes_per_s.
-    ``spans`` contains the start, the end and the bytes of each.
+    ``spans`` contains the start, the end and the bytes of each all-reduce.
     """
 
     def __init__(self, latency_s: float, bytes_per_s: float) -> None:
@@ -113,7 +113,7 @@ class SlowLink:
         self._sender = ThreadPoolExecutor(1)
 
     def start(self, tensor: "torch.Tensor") -> "Future[torch.Tensor]":
-        """Start to replace the tensor by its mean over the ranks."""
+        """Start an all-reduce that replaces the tensor by its mean over the ranks."""
         return self._sender.submit(self._mean, tensor)
 
     def _mean(self, tensor: "torch.Tensor") -> "torch.Tensor":
@@ -185,7 +185,7 @@ def in_buckets(megabytes: float | None) -> Callable[..., Any]:
 
 
 def backward_alone(model: Any, loss: Callable[[Any], Any], wire: SlowLink) -> None:
-    """Run only backward, which is all that DDP asks of a program: its hooks do the rest."""
+    """Run only backward. DDP needs nothing else from a program: its hooks do the rest."""
     loss(model).backward()
 
 
@@ -289,7 +289,7 @@ def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
 
 
 def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
-    """Map each hook's name to a function that creates its state and itself for a run."""
+    """Map each hook's name to a function that creates, for one run, the hook's state and the hook."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     from minips.torch import codec_hook

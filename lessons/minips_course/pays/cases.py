@@ -1,4 +1,4 @@
-"""Cases for the tests of "Where compression pays": of its questions, its exercises and a claim."""
+"""Test cases for "Where compression pays": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -73,4 +73,4 @@ MUTANT = (
     "pulled = nbytes if pulled_nbytes is None else pulled_nbytes",
     "pulled = nbytes",
 )
-"""A step whose way back is as short as its push."""
+"""A step's formula that takes the bytes of a push for the bytes of the answer, too."""

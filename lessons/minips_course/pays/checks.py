@@ -11,10 +11,10 @@ from minips.lab.course.exercises import asks, case, conforms, equals, refuse_if,
 
 @asks(
     "pays.1",
-    "How many bits has a byte? How many bits has a gigabit, and how many bytes a megabyte? All are powers of ten "
-    "but one.",
-    "Follow one worker: how many messages does it send, one after the other, and what is in each of them?",
-    "First the bytes of one message, of values and of the rest. Then the seconds of one message. Then all messages.",
+    "How many bits has a byte? How many bits has a gigabit, and how many bytes has a megabyte? Only one of these "
+    "three numbers is not a power of ten.",
+    "Follow one worker: how many messages does it send, one after another, and what does each message contain?",
+    "First compute the bytes of one message, values and extra; then its seconds; then the seconds of all messages.",
 )
 def ring_seconds(function: Any, rng: np.random.Generator) -> str:
     """Mend the lecture's function with your own arithmetic: SI units, and latency and extra bytes for each message."""
@@ -38,14 +38,14 @@ COPIES = 10
 
 @asks(
     "pays.2",
-    "A float32 has 1 sign, 8 exponent and 23 mantissa bits. Which 16 of the 32 are the most important ones? No value "
-    "has to be computed.",
+    "A float32 has 1 sign, 8 exponent and 23 mantissa bits. Which 16 of the 32 are the most important ones? You need "
+    "no arithmetic, only shifts.",
     "x.view('u4') reads the same 32 bits as a whole number, and .view('f4') reads them as a float again.",
-    "encode: as float32, as whole numbers, shifted down, as 'u2'. decode: as 'u4', shifted up, as floats. np.asarray "
-    "turns float64 into float32, and a single number into an array.",
+    "To encode, view float32 as whole numbers, shift them down, and convert to 'u2'. To decode, convert to 'u4', shift "
+    "up, and view as floats. np.asarray turns float64 into float32, and a single number into an array.",
 )
 def sixteen_bits(mine: Any, rng: np.random.Generator) -> str:
-    """Write a quantizer of 16 bits a value that keeps tiny and huge values, and is almost as fast as a copy."""
+    """Write a quantizer with 16 bits a value that keeps tiny and huge values, and takes little longer than copies."""
     conforms(mine, ps.Quantizer, "Half()")
     for dtype in (np.float32, np.float64):
         for scale in (1.0, *(10.0 ** rng.uniform(-30, 30, 6))):

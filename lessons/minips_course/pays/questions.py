@@ -47,7 +47,7 @@ question(
     Option(
         "less than 1.5 times as soon",
         lambda times: 0 < times < 1.5,
-        "The savings of a step were lost again: in steps, in the way back, or in the codec's own time.",
+        "More steps, the way back, or the codec's own time cost as much as the smaller push saved.",
     ),
     Expected(
         "1.5 to 8 times as soon",
@@ -58,14 +58,14 @@ question(
     Option(
         "8 to 30 times as soon",
         lambda times: 8 <= times < 30,
-        "The way back was a small part of a step, and the push a large one.",
+        "The way back was a small part of a step, and the push was a large part.",
     ),
     Option(
         "30 times as soon, or more",
         lambda times: times >= 30,
-        "The seconds of a step followed the bytes of a push, as if nothing came back.",
+        "A step's time fell in proportion to the bytes of a push, as if nothing came back.",
     ),
-    otherwise="One of the two did not read 90 % within the steps that were tried.",
+    otherwise="One of the two trainings did not reach 90 % within the steps that were tried.",
 )
 
 sentence(
@@ -175,17 +175,17 @@ quiz(
     Item(
         "A function divides a size in bytes by a bandwidth in bits per second. Its seconds are",
         {
-            "eight times too few": "A byte has 8 bits. The lecture's 32 MB were read as bits, and became 4.",
-            "eight times too many": "The size in bits is the larger number, and so is the true time.",
-            "right in SI units": "SI units say how large a mega is. They do not turn bits into bytes.",
+            "eight times too few": "A byte has 8 bits. The lecture's 32 MB were read as bits, and became 4 MB.",
+            "eight times too many": "The size in bits is the larger number, so the true time is longer.",
+            "right in SI units": "SI prefixes say how large a mega is. They do not turn bytes into bits.",
         },
     ),
     Item(
         "A codec is rewritten. It makes the same bytes, and adds half the seconds. Its break-even bandwidth",
         {
-            "doubles": "It is the bits that are saved, divided by the seconds that are added.",
-            "halves": "Less time on the processor has to be won back on the wire, so a faster link will do.",
-            "stays: the same bytes are saved": "The bytes are one half of the break-even, the seconds the other.",
+            "doubles": "The break-even is the bits saved, divided by the seconds added.",
+            "halves": "With less processor time to win back on the wire, the codec pays on faster links, too.",
+            "stays: the same bytes are saved": "The break-even depends on the bytes saved and on the seconds added.",
         },
     ),
     Item(
@@ -194,7 +194,7 @@ quiz(
             "few values are subnormal then": "Here numpy's cast of a subnormal value takes several times as "
             "long. The bytes are the same.",
             "larger values need fewer bits": "Each value has 16 bits, however large it is.",
-            "the cast rounds less": "Rounding takes no time. The relative error has nothing to do with the seconds.",
+            "the cast rounds less": "Rounding takes hardly any time. It changes the error, not the seconds.",
         },
     ),
     Item(
@@ -202,17 +202,17 @@ quiz(
         {
             "the parameters on their way back": "They have 8 bits a value, and the server's link carries them once for "
             "each worker.",
-            "what the memory computes": "That takes thousandths of a second, and the link far more.",
-            "the additional steps": "They make a training longer, and not a step.",
+            "what the memory computes": "The memory takes thousandths of a second, and the link takes far longer.",
+            "the additional steps": "More steps make a training longer, but not a single step.",
         },
     ),
     Item(
         "By the time of one message far more set-ups pay than the paper found. What follows?",
         {
-            "the model leaves out what matters there": "Computing hides the transfer, sums travel, and the codec's "
-            "time is not hidden. And the paper's codecs and processors are others.",
-            "the paper's codecs were badly written": "That cannot be told from here: nothing from the paper was run.",
-            "messages were timed wrongly here": "They may be timed rightly and still be the wrong thing to look at.",
+            "the model leaves out what matters there": "In the paper computing hides the transfer, sums travel, "
+            "and the codec's time is not hidden. Its codecs and processors differ, too.",
+            "the paper's codecs were badly written": "We cannot tell: we ran nothing from the paper.",
+            "messages were timed wrongly here": "Their times may be right, but do not decide a training's time.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Learn from old gradients": of its questions, its exercises and a claim."""
+"""Test cases for "Learn from old gradients": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -72,4 +72,4 @@ MUTANT = (
     "1.0 if rounds else 1 / self.workers",
     "1.0 if rounds else 1.0",
 )
-"""Pushes under ASP that move the parameters as far as a whole round does."""
+"""An ASP under which each push moves the parameters as far as a whole round does."""

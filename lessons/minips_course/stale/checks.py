@@ -11,12 +11,12 @@ from minips.lab.course.exercises import asks, case, conforms, distance, refuse_i
 
 @asks(
     "stale.1",
-    "The straggler's gradient is as old as several of its fast colleagues' pushes. So which x does each push read? Not "
-    "the same number of pushes back each time.",
-    "Keep every x in a list, as path does, and go through the ages in turn: the age says how far from the end of the "
-    "list to look. How many values must stand there at first, for the oldest of them?",
-    "One loop over the ages, many times over, that appends one x a push. Slow growth shows late: some thousands of "
-    "pushes, and stop as soon as x is huge.",
+    "While the straggler computes one gradient, the fast workers push many times. So which earlier x does each push "
+    "use? The number of pushes to look back differs from push to push.",
+    "Keep every x in a list, as path does, and go through the ages in order: the age says how far from the end of the "
+    "list to look. How many values must the list contain at first, so that the largest age can be looked up?",
+    "Write one loop that goes through the ages many times and appends one x for each push. Slow growth shows late: "
+    "make some thousands of pushes, and stop as soon as x is huge.",
 )
 def grows(function: Any, rng: np.random.Generator) -> str:
     """Make grows, a function of rate and ages, right for pushes of different ages."""
@@ -73,10 +73,10 @@ def _border(ages: list[int]) -> float:
 
 @asks(
     "stale.2",
-    "Which weight has a gradient that is exactly `usual` versions old, by the first line of the task? And one where "
-    "1 + age is twice as much?",
-    "Beyond `usual` the weight times (1 + age) is always the same number. Which one, if there is no jump?",
-    "Two cases in one expression: the smaller of two numbers, one of which is 1.",
+    "By the first line of the task, which weight has a gradient that is exactly `usual` versions old? And which weight "
+    "has a gradient for which 1 + age is twice as large?",
+    "Beyond `usual`, the weight times (1 + age) is always the same number. Which number makes the jump disappear?",
+    "One expression covers both cases: the smaller of two numbers, one of which is 1.",
 )
 def fade(aggregator: Any, rng: np.random.Generator) -> str:
     """Make Fade reduce the weight of gradients older than usual, according to their age."""
@@ -99,7 +99,5 @@ def fade(aggregator: Any, rng: np.random.Generator) -> str:
                     for name in ("w", "b")
                 }
                 ratio = float(np.vdot(got["w"], wanted["w"]) / np.vdot(wanted["w"], wanted["w"]))
-                refuse_if(
-                    distance(got, wanted) > 1e-9, f"what is combined is about {ratio:.3g} times what was asked for."
-                )
+                refuse_if(distance(got, wanted) > 1e-9, f"the result is about {ratio:.3g} times the expected one.")
     return "Gradients up to the usual age count in full, older ones less, without a jump."

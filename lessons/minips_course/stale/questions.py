@@ -25,12 +25,12 @@ question(
     Option(
         "under ASP, not with one backup",
         lambda backup, asp: asp < 0.5 <= backup,
-        "The many pushes of the fast workers undid the few of worker 3.",
+        "The many pushes of the fast workers undid the few pushes of worker 3.",
     ),
     Option(
         "under both",
         lambda backup, asp: backup < 0.5 and asp < 0.5,
-        "Dropped or outnumbered: worker 3's gradients hardly counted in either case.",
+        "Worker 3's gradients were dropped or outnumbered, so they had little effect under either rule.",
     ),
     Option(
         "under neither",
@@ -46,7 +46,7 @@ question(
     Option(
         "higher than BSP",
         lambda ratio: ratio > 1,
-        "Each push moves the parameters by a quarter only, and that gained more than the age cost.",
+        "Each push uses only a quarter of lr, and that gained more than the age cost.",
     ),
     Option(
         "a little lower, as without momentum",
@@ -167,10 +167,10 @@ quiz(
     Item(
         "Four workers under ASP. One of them becomes four times slower. What happens to the ages of the gradients?",
         {
-            "the slow one's grow, and the mean stays": "While the slow worker computes, many "
-            "more versions pass. In most steps of the others one push is missing.",
-            "all of them grow, and the mean with them": "The fast workers meet fewer pushes than before, not more.",
-            "all stay as they were: nobody waits": "Nobody waits, but the slow worker misses more versions in a step.",
+            "the slow one's grow, and the mean stays": "While the slow worker computes, many more "
+            "versions pass. The others' gradients get a little younger: in most of their steps its push is missing.",
+            "all of them grow, and the mean with them": "A fast worker's step sees fewer pushes, not more.",
+            "all stay as they were: nobody waits": "Nobody waits, but the slow worker's step misses more versions.",
         },
     ),
     Item(
@@ -179,27 +179,27 @@ quiz(
         {
             "look at how long each run took": "ASP ended after a third of the time, when the slow worker had "
             "pushed a few times. After equal seconds most of the harm was gone.",
-            "give the slow worker's gradients more weight": "First see that there is harm: after equal seconds most of "
-            "it was gone.",
-            "conclude that ASP drops late pushes": "ASP drops nothing. One backup does.",
+            "give the slow worker's gradients more weight": "First find out how large the harm is: after equal "
+            "seconds most of it was gone.",
+            "conclude that ASP drops late pushes": "ASP drops nothing. BSP with one backup does.",
         },
     ),
     Item(
         "Under ASP with four equal workers and no momentum, gradients are three versions old. Why is the border for "
         "lr only a tenth lower than BSP's?",
         {
-            "each push moves the parameters by a quarter of lr": "Age 3 alone would cost more than three quarters. The "
-            "quarter steps make up for nearly all of it.",
-            "three versions are too few to matter": "With whole steps they matter: the swings at age 2 and 4 show it.",
-            "the ages differ from push to push, and that evens out": "In virtual time all but the first are 3.",
+            "each push moves the parameters by a quarter of lr": "Whole steps of age 3 would lower the border by more "
+            "than three quarters. Steps of a quarter make up for nearly all of that.",
+            "three versions are too few to matter": "With whole steps they matter, as the swings at age 2 and 4 show.",
+            "the ages differ from push to push, and that evens out": "In virtual time all ages but the first are 3.",
         },
     ),
     Item(
         "A team trains under BSP with momentum 0.9, close to its border. They switch to ASP, and the loss explodes. "
         "What do you try first?",
         {
-            "a much smaller learning rate, or less momentum": "The border with momentum fell to less than a tenth. The "
-            "rule is not broken, the rate is beyond its border.",
+            "a much smaller learning rate, or less momentum": "With momentum, ASP's border is less than a tenth of "
+            "BSP's. The rule is not broken: the learning rate is beyond its border.",
             "fewer workers, so that nothing is stale": "Two workers still send old gradients, and the border is still "
             "lower than BSP's.",
             "more momentum, to smooth the old gradients": "Momentum carries the parameters on, and makes old gradients "
@@ -210,12 +210,12 @@ quiz(
         "A hospital's machine is always four times slower, and only it has some of the classes. Its rows may not be "
         "moved. No machine may wait, and all classes must be learned. Which rule?",
         {
-            "ASP: old gradients are applied as well": "After equal seconds most of its digits were read, but fewer "
-            "than under BSP. Measure them: each other machine pushes four times as often.",
+            "ASP: old gradients are applied as well": "After equal seconds most of the slow worker's digits were "
+            "read, but fewer than under BSP. Measure that: each other machine pushes four times as often.",
             "BSP with one backup: three machines are enough": "Each push of the slow machine would be dropped, and its "
             "classes would never be learned.",
             "SSP: it hides a machine that is always slow": "The others use up their lead, and then wait for it in each "
-            "step. Its classes are learned, at about BSP's pace.",
+            "step. Its classes are learned, but at about BSP's pace.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""Cases for the tests of "Trust nobody": of its questions, its exercises and a claim."""
+"""Test cases for "Trust nobody": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -61,4 +61,4 @@ MUTANT = (
     "np.median(pieces, axis=0)",
     "np.max(pieces, axis=0)",
 )
-"""A median that takes the largest value."""
+"""A median that returns the largest value of each coordinate."""

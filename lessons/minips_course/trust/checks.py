@@ -16,9 +16,9 @@ BROKEN_BELOW = 0.5
 
 @asks(
     "trust.1",
-    "A worker's length is over all its tensors together: the root of the sum of all its squares.",
-    "limit = np.median(lengths). A gradient that is longer is multiplied by limit / length; the others stay.",
-    "A length may be zero. Which of the two cases divides by a length, and can that length be zero?",
+    "Compute a gradient's length over all its tensors together: the root of the sum of all their squared values.",
+    "limit = np.median(lengths). Multiply each gradient that is longer by limit / length; leave the others alone.",
+    "A length may be zero. Only one of the two cases divides by a length: can that length be zero?",
 )
 def clipped(aggregator: Any, rng: np.random.Generator) -> str:
     """Shorten each worker's gradient to at most the median length, and then average."""
@@ -61,13 +61,13 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
 
 @asks(
     "trust.2",
-    "The median of five takes the third of five ordered values. Two traitors that agree choose which of the honest "
-    "three that is: the lowest, or the highest.",
-    "In each coordinate push to the side that slows learning down: against the true gradient. How far does not matter, "
-    "if it is far enough.",
-    "Your traitors must agree on the side. Their batches of 8 rows are noisy; part.truth(params), over all the rows of "
-    "a traitor, is less so. np.sign gives the side.",
-    "A dictionary like the gradients: for each name an array of the gradient's shape, large in each coordinate.",
+    "The median of five values is the third in order. Two traitors that agree decide which of the three honest values "
+    "that is: the lowest, or the highest.",
+    "In each coordinate, push to the side that slows learning down: against the true gradient. Any value that is far "
+    "enough on that side will do.",
+    "Your traitors must agree on the side. Gradients of 8 rows are noisy; part.truth(params), the gradient of all rows "
+    "of a traitor, is less noisy. np.sign gives the side.",
+    "Return a dictionary like gradient: for each name an array of the same shape, with a large value everywhere.",
 )
 def break_the_median(lie: Any, rng: np.random.Generator) -> str:
     """Break the median: make two traitors out of five workers lower the accuracy on the digits below one half."""

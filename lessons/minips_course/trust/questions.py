@@ -16,7 +16,7 @@ question(
     Option(
         "about half as many",
         lambda share: 1 / 3 < share < 0.75,
-        "The noise moved the parameters about as far as the honest gradients did, and undid part of their work.",
+        "The noise moved the parameters about as far as the honest gradients did, and undid part of their progress.",
     ),
     Expected(
         "at most a third of them",
@@ -24,12 +24,12 @@ question(
         "A fifth of 100 is still 20. The four honest gradients, of the size 0.1, cannot make up for that: the "
         "parameters follow the noise.",
     ),
-    otherwise="One of the two runs gave no accuracy to compare.",
+    otherwise="One of the two runs has no accuracy, so there is nothing to compare.",
 )
 
 
 def _fewest(rule: str) -> Callable[..., bool]:
-    """True where this rule reads the fewest digits, and the four are not about equal."""
+    """Return the condition that this rule reads the fewest digits, and that the four rules are not about equal."""
     return lambda **reads: (
         max(reads.values()) - min(reads.values()) >= 0.1 and min(reads, key=reads.__getitem__) == rule
     )
@@ -42,12 +42,12 @@ question(
     Option(
         "the mean",
         _fewest("Mean"),
-        "The zeros shortened each step by a fifth, and that cost more than the values that other rules leave out.",
+        "The zeros shortened each step by a fifth, and that harmed more than the values that other rules leave out.",
     ),
     Option(
         "the median",
         _fewest("Median"),
-        "The middle value was too often zero, or another small one.",
+        "The middle value was too often zero, or another small value.",
     ),
     Option(
         "the trimmed mean, trim = 1",
@@ -63,9 +63,9 @@ question(
     Option(
         "no rule: they differ by less than 10 percentage points",
         lambda **reads: max(reads.values()) - min(reads.values()) < 0.1,
-        "One gradient of five that says nothing did little harm, whatever the rule made of it.",
+        "One gradient of zeros among five did little harm, however the rule treated it.",
     ),
-    otherwise="One of the runs gave no accuracy to compare.",
+    otherwise="One of the runs has no accuracy, so there is nothing to compare.",
 )
 
 sentence(
@@ -156,7 +156,7 @@ quiz(
     Item(
         "What does the median guarantee while fewer than half of the workers lie?",
         {
-            "each coordinate lies between honest values": "The middle value has honest ones on both sides, or is one.",
+            "each coordinate lies between honest values": "The middle value is honest, or between honest values.",
             "each step goes downhill": "If honest gradients scatter widely, an honest value may point uphill.",
             "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
             "two, and usually not their mean.",
@@ -165,20 +165,20 @@ quiz(
     Item(
         "Krum chose the lazy worker's zeros. Why?",
         {
-            "zero lay nearest to the others": "Honest gradients scattered around a small "
-            "mean, and zero lay in their middle.",
+            "zero lay nearest to the others": "Honest gradients scattered widely around "
+            "a small mean, and zero lay in their middle.",
             "Krum chooses zeros whatever the others send": "With 32 rows, at the start, honest gradients lay closer "
-            "together, and it chose the zeros seldom or never.",
+            "together, and Krum chose the zeros seldom or never.",
             "the lazy worker counted twice": "Each worker sends one gradient. One lazy worker of five was enough.",
         },
     ),
     Item(
         "Under ASP, which rule withstands one liar?",
         {
-            "none: each push is applied by itself": "There is nothing to compare it with. minips refuses Krum and "
-            "the trimmed mean there.",
-            "the median: it accepts any number of gradients": "It accepts a single one, and the median of one gradient "
-            "is that gradient.",
+            "none: each push is applied by itself": "There is nothing to compare a push with. Under ASP, minips "
+            "refuses Krum and the trimmed mean.",
+            "the median: it accepts any number of gradients": "It accepts a single gradient, but the median of one "
+            "gradient is that gradient.",
             "Krum, if there are five workers or more": "However many workers there are, each push is applied alone, "
             "and Krum needs 2f + 3 gradients at once.",
         },
@@ -188,10 +188,10 @@ quiz(
         {
             "the median, with the same result": "It looks at each coordinate by itself, so the pieces put together are "
             "the whole result.",
-            "Krum, with the same result": "Each node would choose by its own piece, and nodes may choose different "
+            "Krum, with the same result": "Each node would choose by its own piece, so nodes may choose different "
             "workers.",
-            "none: a robust rule needs a server": "They need to see single values. A node that collects one piece of "
-            "every gradient sees those.",
+            "none: a robust rule needs a server": "Robust rules need to see single values. A node that collects one "
+            "piece of every gradient sees the single values of this piece.",
         },
     ),
 )

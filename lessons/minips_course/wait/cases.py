@@ -1,4 +1,4 @@
-"""Cases for the tests of "Wait, or don't": of its questions, its exercises and a claim."""
+"""Test cases for "Wait, or don't": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -66,4 +66,4 @@ MUTANT = (
     "return slowest >= clock - self.staleness",
     "return True",
 )
-"""An SSP that bounds nothing."""
+"""An SSP rule that never makes a worker wait."""

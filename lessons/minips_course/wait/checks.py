@@ -13,9 +13,9 @@ from minips_course.own_server import check_bound
 
 @asks(
     "wait.1",
-    "Which meeting has a worker at this clock come to last? With every = 4 it is 8 for the clocks 8, 9, 10 and 11.",
-    "In may_pull: clock // self.every numbers the meetings from 0. When was the last one, and who must have come?",
-    "One comparison: the slowest clock against the last meeting.",
+    "At which clock was the last meeting of a worker at this clock? With every = 4 it is 8 for clocks 8, 9, 10 and 11.",
+    "In may_pull, clock // self.every numbers the meetings from 0. When was the last one, and who must have come?",
+    "One comparison is enough: compare the slowest clock with the clock of the last meeting.",
 )
 def meet(rule: Any, rng: np.random.Generator) -> str:
     """Relax may_pull: let the workers run freely, but meet at every multiple of `every`."""
@@ -38,18 +38,18 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
     for clock, slowest in ((grant.clock, grant.slowest) for grant in run.grants):
         with case(f"In a run with every={every}"):
             early = slowest < clock - clock % every
-            refuse_if(early, f"a worker at clock {clock} went on, the slowest at {slowest}.")
+            refuse_if(early, f"a worker at clock {clock} went on while the slowest was at {slowest}.")
     lead = max(grant.clock - grant.slowest for grant in run.grants)
     return f"Right for random clocks. In a run with every={every} the largest lead was {lead} clocks."
 
 
 @asks(
     "wait.2",
-    "A worker whose push is not answered cannot pull. So whose push may stay without an answer, and until when?",
-    "Each push moves a clock, and may move the slowest one. Then workers whose pushes came earlier may be free, too: "
-    "keep those that wait, and look at all of them after each push.",
-    "In __init__ an empty collection of those that wait. handle changes it twice: first for the sender, then for those "
-    "whom the clocks now set free. Which of them get an answer?",
+    "A worker whose push is not answered cannot pull. So which pushes must stay unanswered, and until when?",
+    "Each push moves a clock, and may move the slowest one. Then workers that pushed earlier may be free, too: "
+    "remember the workers that wait, and check all of them after each push.",
+    "Create an empty collection of waiting workers in __init__. handle changes it twice: it adds the sender, and then "
+    "it removes the workers that the clocks now set free. Which workers get an answer?",
 )
 def own_bound(server: Any, rng: np.random.Generator) -> str:
     """Keep SSP's bound in your server: answer a push once its worker is at most `staleness` clocks ahead."""
@@ -57,15 +57,15 @@ def own_bound(server: Any, rng: np.random.Generator) -> str:
     refuse_if(lacks, f"Expected your class Server with handle and staleness, got {server!r}.")
     for _ in range(3):
         check_bound(server, rng)
-    return "Pushes in random orders, 2 to 5 workers, staleness 0 to 99: each was answered in its time, and none twice."
+    return "Each push was answered once, at the right time: random orders, 2 to 5 workers, staleness 0 to 99."
 
 
 @asks(
     "wait.3",
-    "Keep a table of when each worker has completed each clock, and fill it clock by clock.",
-    "Two things must have happened before a worker starts clock c: one of its own, and one of the slowest worker. "
+    "Fill a table, clock by clock, with the time at which each worker has completed each clock.",
+    "Before a worker starts clock c, it must have completed one clock, and the slowest worker another. "
     "may_pull of SSP says which clock the slowest must have completed.",
-    "For each c a worker starts at the later of two times. The second one plays no part while c is small.",
+    "For each c a worker starts at the later of two times. While c is small, only the first of the two matters.",
 )
 def finish_time(function: Any, rng: np.random.Generator) -> str:
     """Make finish_time, a function of times and staleness, right for SSP."""

@@ -17,7 +17,7 @@ from minips.lab.course.questions import (
 
 
 def _longest(rule: str) -> Callable[..., bool]:
-    """True where this rule took longer than each of the others."""
+    """Return the condition that this rule took longer than each of the others."""
     return lambda **took: all(took[rule] > time for name, time in took.items() if name != rule)
 
 
@@ -28,7 +28,7 @@ timed_question(
     Option(
         "BSP with one backup worker",
         _longest("backup"),
-        "A round needs three pushes, and the three fast workers pushed more slowly than they computed.",
+        "A round needs three pushes, and the fast workers took longer to push than to compute.",
     ),
     Expected(
         "SSP, two clocks ahead",
@@ -39,7 +39,7 @@ timed_question(
     Option(
         "ASP, which never waits",
         _longest("asp"),
-        "Nobody waits under ASP, so computing and messages took that time: this machine was busy with something else.",
+        "Nobody waits under ASP, so computing and messages took this time: the machine was busy with something else.",
     ),
     otherwise="Two of them took equally long, or a time is missing.",
 )
@@ -50,7 +50,7 @@ question(
     Option(
         "about 1 mean time",
         lambda ratio: 0.75 < ratio < 1.5,
-        "Long and short steps evened out within a round: the slowest of four took hardly longer than the mean.",
+        "Long and short steps evened out within a round: the slowest step of four took little longer than the mean.",
     ),
     Expected(
         "about 2 mean times",
@@ -60,9 +60,9 @@ question(
     Option(
         "about 4 mean times",
         lambda ratio: 3 < ratio < 6,
-        "The slowest of four took as long as four steps one after the other.",
+        "The slowest step of four took as long as four steps one after another.",
     ),
-    otherwise="The slowest of four took less than one step does on average, or more than six of them.",
+    otherwise="The slowest step of four took less than three quarters of a mean time, or more than six mean times.",
 )
 
 timed_sentence(
@@ -135,7 +135,7 @@ quiz(
         {
             "it is dropped": "The round was made without it, and the parameters have moved on. It counts as late.",
             "it is part of the next round": "Each push belongs to the round of its clock, and that round is over.",
-            "it is applied by a quarter": "SSP and ASP would do that: they have no rounds.",
+            "it is applied by a quarter": "SSP and ASP would apply a quarter of it: they have no rounds.",
         },
     ),
     Item(
@@ -144,22 +144,22 @@ quiz(
         {
             "4": "It may be 3 clocks ahead of the slowest, and 7 − 3 = 4.",
             "3": "The bound limits the lead, 7 minus the slowest clock, and not the slowest clock itself.",
-            "7": "That is s = 0: nobody is ahead of anybody.",
+            "7": "That would be s = 0, where no worker may be ahead of another.",
         },
     ),
     Item(
         "One worker is always slower than the others. Why does SSP save so little?",
         {
-            "the lead is soon used up": "A lead of s clocks is won once, at the start. After that each step of the "
-            "others waits for a step of the slow one.",
-            "it drops the slow pushes": "Under SSP no push is dropped. Backup workers drop some.",
-            "its pulls take longer": "The rule may make a pull wait; the message itself is the same.",
+            "the lead is soon used up": "The others gain a lead of s clocks once, at the start. After that each of "
+            "their steps waits for a step of the slow worker.",
+            "it drops the slow pushes": "SSP drops no push. BSP with backup workers drops some.",
+            "its pulls take longer": "The rule may make a pull wait, but the message itself takes as long as before.",
         },
     ),
     Item(
         "Exponential times: why does a BSP round of eight workers take longer than one of four?",
         {
-            "the largest of more draws is larger": "H₈ is H₄ + 1/5 + 1/6 + 1/7 + 1/8.",
+            "the largest of more draws is larger": "Eight workers take H₈ mean times: H₄ + 1/5 + 1/6 + 1/7 + 1/8.",
             "each of the eight takes longer to compute": "A step's mean time is the same, however many workers there "
             "are.",
             "the server applies twice as many pushes": "In virtual time applying takes no time, and a round of more "
@@ -169,10 +169,10 @@ quiz(
     Item(
         "Why does a backup worker save less here than its formula says?",
         {
-            "late workers finish their steps": "The formula lets them start the next round with the others. Here they "
-            "start it late, and so are late again more often.",
+            "late workers finish their steps": "The formula lets late workers start the next round with the others. "
+            "Here they start it late, and so are late again more often.",
             "messages take up the difference": "The saving was measured in virtual time, without messages.",
-            "a round has a gradient less": "The formula counts that: it is multiplied by n/(n − b).",
+            "a round has a gradient less": "The formula accounts for that: it is multiplied by n/(n − b).",
         },
     ),
 )

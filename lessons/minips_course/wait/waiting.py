@@ -39,8 +39,8 @@ class Log(ps.Problem):
 
 
 def lags(rule: ps.Consistency) -> NDArray[np.int64]:
-    """Return, for each read of a real run whose worker 3 is four times slower, the reader's clock minus the fewest
-    updates of any worker that it saw.
+    """Return each read's lag in a real run: the reader's clock minus the smallest count of updates that it read.
+    Worker 3 is four times slower than the others.
     """
     config = ps.Config(workers=WORKERS, steps=STEPS, consistency=rule, optimizer=ps.SGD(lr=1.0), delays=DELAYS)
     seen = ps.train(Log(), config, engine=ps.Threads()).params["seen"]
