@@ -249,18 +249,18 @@ def test_a_worker_that_is_gone_while_its_request_waits_no_longer_counts(name):
         assert any("worker 0 is gone" in words for _, words in server.events)
 
 
-@ps.register
-@dataclass(frozen=True)
-class AfterAWhile(ps.ASP):
-    """A pull may return 0.3 seconds after its worker's last push."""
-
-    name = "afterawhile"
-
-    def may_pull(self, view):
-        return view.now - view.pushed_at[view.worker] > 0.3
-
-
+@pytest.mark.usefixtures("registry")
 def test_a_rule_that_sees_time_is_asked_again_though_nothing_changes():
+    @ps.register
+    @dataclass(frozen=True)
+    class AfterAWhile(ps.ASP):
+        """A pull may return 0.3 seconds after its worker's last push."""
+
+        name = "afterawhile"
+
+        def may_pull(self, view):
+            return view.now - view.pushed_at[view.worker] > 0.3
+
     with serve(dataclasses.replace(SSP, consistency=AfterAWhile(), timeout_s=2.0)) as server, Raw(server) as raw:
         raw.push()
         began = time.monotonic()
