@@ -33,7 +33,7 @@ def test_latency_and_bandwidth_terms(workers):
 def test_the_lectures_figures_are_those_of_the_formulas():
     page = "\n".join(pages.blocks("docs/cost.md", "pycon"))
     example = doctest.DocTestParser().get_doctest(page, {}, "lecture", "docs/cost.md", 0)
-    assert doctest.DocTestRunner().run(example) == (0, 8)
+    assert doctest.DocTestRunner().run(example) == (0, 10)
 
 
 def test_servers_share_the_load_and_one_worker_needs_no_ring():
