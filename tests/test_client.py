@@ -511,9 +511,7 @@ def test_an_answer_that_does_not_come_is_a_time_out_in_words():
             ahead.pull().result(0.2)
 
 
-def test_a_client_carries_out_every_need_of_a_session():
-    ready = threading.Event()
-
+def test_a_client_carries_out_every_need_of_a_workers_session():
     def raises():
         raise ArithmeticError("once")
 
@@ -523,28 +521,17 @@ def test_a_client_carries_out_every_need_of_a_session():
         def session():
             assert locked()
             assert (yield Do((), 0, locked)) is False  # beside other sessions
-            assert (yield Do((), 0, locked, alone=True)) is True
-            for alone in (False, True):
-                with pytest.raises(ArithmeticError, match="once"):
-                    yield Do((), 0, raises, alone)
-                assert locked()
-            yield Until(lambda: True, 0)
-            yield Until(ready.is_set, 0)
+            with pytest.raises(ArithmeticError, match="once"):
+                yield Do((), 0, raises)
+            assert locked()
+            with pytest.raises(RuntimeError, match="waits for servers' answers only, but it needs Until"):
+                yield Until(lambda: True, 0)
+            assert locked()
             frames = yield Do((), 0, partial(server.encode, Message({"kind": "alive", "worker": 0})))
             yield Send(0, frames, 0)
             _, stamp = yield Do((), 0, partial(server.decode, (yield Receive(0))))
             assert locked()
             return stamp["clock"]
 
-        timer = threading.Timer(0.05, ready.set)
-        timer.start()
         assert client.begin(session(), timed=False).result(WAIT_S) == 0
-        timer.join()
         assert not locked()
-        client.config = dataclasses.replace(client.config, timeout_s=0.05)
-
-        def waits():
-            yield Until(lambda: False, 0)
-
-        with pytest.raises(TimeoutError, match=r"Worker 0 waited 0.05 seconds"):
-            client.begin(waits(), timed=False)

@@ -1,11 +1,13 @@
 """Closed forms against arithmetic, against draws, and against what they say of each other."""
 
+import doctest
 import heapq
 import itertools
 import math
 from functools import partial
 
 import numpy as np
+import pages
 import pytest
 
 from minips import cost
@@ -26,6 +28,12 @@ def test_latency_and_bandwidth_terms(workers):
     ):
         assert formula(workers, 0, BYTES, latency=1.0) == pytest.approx(messages)
         assert formula(workers, BYTES, BYTES) == pytest.approx(copies)
+
+
+def test_the_lectures_figures_are_those_of_the_formulas():
+    page = "\n".join(pages.blocks("docs/cost.md", "pycon"))
+    example = doctest.DocTestParser().get_doctest(page, {}, "lecture", "docs/cost.md", 0)
+    assert doctest.DocTestRunner().run(example) == (0, 10)
 
 
 def test_servers_share_the_load_and_one_worker_needs_no_ring():

@@ -2,7 +2,7 @@
 
 import reprlib
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from minips.core.message import Message, check_finite
 from minips.core.partition import named_arrays
 from minips.results import saved
 from minips.results.trace import Trace
-from minips.stage import Array, Buffer, Frames, Tensors
+from minips.stage import Array, Frames, Tensors
 from minips.stages.transports.framing import (
     ALIGNMENT,
     HEAD,
@@ -24,7 +24,7 @@ from minips.stages.transports.framing import (
     pieces,
     split,
 )
-from minips.words import check_type, public_message
+from minips.words import check_type
 
 SEAL = b"\x89mps"
 """The first bytes of a file. Neither text nor the body of a stream, which starts with zeros, begins with them."""
@@ -191,23 +191,6 @@ def _check_state(end: str, state: Mapping[str, Array], memory: str) -> dict[str,
     if not fits:
         raise ValueError(f"This state is not one that a {end} gave: an entry is missing or malformed.")
     return kept
-
-
-def dumps(codec: Any, tensors: Mapping[str, Array], seed: int | Sequence[int]) -> bytes:
-    """As `Codec.dumps`."""
-    if not codec.memory.stateless:
-        raise ValueError(f"dumps encodes one message, and {codec.memory!r} needs all: use sender() and receiver().")
-    return seal(codec.sender(seed).encode(tensors))
-
-
-def loads(codec: Any, data: Buffer) -> Tensors:
-    """As `Codec.loads`."""
-    try:
-        receiver: Receiver = codec.receiver()
-        return receiver.decode(unseal(memoryview(data).cast("B")))
-    except (ValueError, TypeError, BufferError) as error:
-        why = public_message(error, "They are not a message.")
-        raise ValueError(f"Codec.dumps writes no such bytes: {why}") from error
 
 
 def seal(frames: Frames) -> bytes:

@@ -23,7 +23,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from minips.core.alone import Receiver, Sender, dumps, loads, trace_of
+from minips.core.alone import Receiver, Sender, seal, trace_of, unseal
 from minips.core.fields import ENVELOPE, check_fields
 from minips.core.limits import Limits, check_declared, check_shape, check_stages, compress, decompress, of_anything
 from minips.core.message import PROTOCOL_VERSION, Header, Like, Message
@@ -97,13 +97,19 @@ class Codec(Value):
         """Encode named arrays into one ``bytes`` with a CRC-32; ``seed`` is for random draws. ValueError with a memory.
         `minips.core.alone.seal` describes the format.
         """
-        return dumps(self, tensors, seed)
+        if not self.memory.stateless:
+            raise ValueError(f"dumps encodes one message, and {self.memory!r} needs all: use sender() and receiver().")
+        return seal(self.sender(seed).encode(tensors))
 
     def loads(self, data: Buffer) -> Tensors:
         """Return the arrays that `dumps` wrote, perhaps as views of ``data``. ValueError if a byte has changed or is
         missing, and for any other bytes.
         """
-        return loads(self, data)
+        try:
+            return self.receiver().decode(unseal(memoryview(data).cast("B")))
+        except (ValueError, TypeError, BufferError) as error:
+            why = public_message(error, "They are not a message.")
+            raise ValueError(f"Codec.dumps writes no such bytes: {why}") from error
 
 
 Mark = dict[str, State]

@@ -60,11 +60,8 @@ REQUESTS: dict[str, Fields] = {
     "bye": {**_ALL, "diverged": REASON, "failed": REASON, "state": FLAG},
 }
 """All fields of a request, by kind; `NEEDED` names the required ones."""
-_SAID = ("worker", "clock", "version")
-NEEDED = {
-    kind: {"kind", *(name for name in _SAID if name in fields and kind != "status")}
-    for kind, fields in REQUESTS.items()
-}
+_SAID = {"kind", "worker", "clock", "version"}
+NEEDED = {**{kind: _SAID & fields.keys() for kind, fields in REQUESTS.items()}, "status": {"kind"}}
 _STAMP: Fields = {"clock": COUNT, "done": FLAG, "outcome": OUTCOME}
 ENVELOPE: Fields = {"v": COUNT, "s": TEXT, "c": TEXT, **_STAMP, "busy": NUMBER, "waited": NUMBER}
 """The fields of the first frame; only answers have the stamp, from ``clock`` on."""

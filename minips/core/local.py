@@ -53,16 +53,8 @@ class LocalSteps(Value):
     moves the parameters by that share of the way: a plain SGD below 0.5 gives a UserWarning. One local step with an
     outer ``SGD(lr=1)`` equals a run without local steps, except for rounding.
 
-    These count a worker's *gradient steps*: ``Config.steps``, ``every``, `Eval.step`, the losses' step, `Progress`, the
-    clock of the inner optimizer's schedule. ``steps`` and ``every`` must be whole numbers of exchanges; ``epochs``
-    rounds up. Batches, and a problem's own draws, are the same as without local steps, in the same order;
-    ``accumulate`` applies within a gradient step. ``compute_s``, `Delays` and every ``seconds_per_step`` give seconds
-    for one gradient step. The loss of a push is the mean over its gradient steps.
-
-    These count *exchanges*: clock, version, `Run.updates` (pushes), the step of a trace's spans, staleness, the bound
-    of SSP (``SSP(2)`` with 30 local steps lets workers be 60 gradient steps apart), the steps of memories, the clock of
-    the outer optimizer's schedule. A message waits for others for at most ``Config.timeout_s``; their local steps must
-    fit in that time.
+    ``Config.steps``, ``every`` and losses count gradient steps; clocks, versions and staleness count exchanges: see
+    docs/training.md. ``steps`` and ``every`` must be whole numbers of exchanges; ``epochs`` rounds up.
 
     With ``overlap``, a difference belongs to the previous exchange's parameters (Liu et al. 2024, "Asynchronous
     Local-SGD Training for Language Modeling"). By that source, an outer momentum without rounds (SSP, ASP) is unstable.

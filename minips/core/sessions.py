@@ -23,7 +23,8 @@ NO_LOCK = nullcontext()
 class Do:
     """Work on this number of values. The driver resumes the session with the result of ``call``. In virtual time, the
     driver charges the time of these spans (``transfer`` is the processor's part of a message); in a real run, codec,
-    client and server record them. Other sessions of the same party may run meanwhile, unless the work runs ``alone``.
+    client and server record them. Other sessions of the same party may run meanwhile, unless the work runs ``alone``,
+    as only a server's work does.
     """
 
     spans: tuple[str, ...]
@@ -87,8 +88,7 @@ def carry_out(
         answer, error = None, None
         try:
             if type(need) is Do:
-                with stepping if need.alone else NO_LOCK:
-                    answer = need.call()
+                answer = need.call()
             elif type(need) is Until:
                 assert need.ready(), f"Worker {need.worker} would have to wait."
             elif type(need) in meet:

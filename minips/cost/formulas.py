@@ -5,38 +5,6 @@ equal workers, a full-duplex link of ``bytes_per_s`` for each node, ``latency`` 
 store nothing, no other traffic, and no time for arithmetic. A gradient quantized to b bits per value has
 ``nbytes * b / 32`` bytes plus scales, indices and headers: `minips.cost.message_nbytes` counts them all.
 
-A lecture's own figures, and the mistakes in them. It takes 8 nodes, "10 Gbit/s", and "32 MB":
-
->>> rate = 10 * 2**30 / 8  # bytes per second; a gigabit is 10⁹ bits, not 2³⁰: 7 % too much
->>> round(ring_allreduce_s(8, 32 * 2**20, rate), 5)  # for 32 MiB
-0.04375
-
-Its code expects bits and gets ``1024 * 1024 * 32``, which is 4 MiB: its 0.0055 seconds are an eighth of the above:
-
->>> lecture = 1024 * 1024 * 32 / 8
->>> [round(ring_allreduce_s(8, lecture * bits / 32, rate), 4) for bits in (32, 16, 8)]
-[0.0055, 0.0027, 0.0014]
-
-It adds a latency of one millisecond only once. A ring of 8 has this latency in each of its 14 successive messages:
-
->>> round(ring_allreduce_s(8, lecture, rate) + 1e-3, 4), round(ring_allreduce_s(8, lecture, rate, 1e-3), 4)
-(0.0065, 0.0195)
-
-It says that a ring has low latency and uses the bandwidth poorly. The reverse is true, compared with a tree that sends
-everything at each hop (a tree that sends pieces does use the bandwidth well, as the lecture says of trees):
-
->>> ring_allreduce_s(64, 0, rate, 1e-3) / tree_allreduce_s(64, 0, rate, 1e-3)
-10.5
->>> round(ring_allreduce_s(64, lecture, rate) / tree_allreduce_s(64, lecture, rate), 3)
-0.164
-
-It has no formula for a parameter server, where one link carries n gradients each way, in two phases or overlapping:
-
->>> round(parameter_server_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
-9.1
->>> round(parameter_server_step_s(8, lecture, rate) / ring_allreduce_s(8, lecture, rate), 1)
-5.1
-
 The next formulas describe waiting for the slowest. A worker's compute time is a random variable, drawn anew for each
 step, and independent of the other workers' times. Communication takes no time. The two ``exponential`` formulas assume
 exponential times; the others assume no particular distribution.

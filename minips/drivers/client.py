@@ -21,7 +21,7 @@ from minips.core.limits import Expected, error_after_breaks
 from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
-from minips.core.sessions import Do, Receive, Send, Session, Until, carry_out
+from minips.core.sessions import Do, Receive, Send, Session, carry_out
 from minips.core.shard import check_gradients
 from minips.core.tables import Gradients, Wanted, check_rows, wanted_rows
 from minips.drivers.reconnecting import Reconnecting
@@ -35,13 +35,10 @@ from minips.stages.transports import Channel
 from minips.stages.transports.base import Closable
 from minips.stages.transports.framing import TooLargeError
 from minips.stages.transports.futures import CallFuture
-from minips.stages.transports.patience import Limit
 from minips.words import message_of
 
 T = TypeVar("T")
 Versions = tuple[int, ...] | None
-LOOK_S = 0.01
-"""Seconds between two checks of the condition of a waiting session."""
 
 
 @dataclass(frozen=True)
@@ -432,11 +429,7 @@ class _Call(CallFuture[Any]):
                 answer, error = None, None
                 if type(need) is Do:
                     try:
-                        if need.alone:
-                            with self.client._stepping:
-                                answer = need.call()
-                        else:
-                            answer = need.call()
+                        answer = need.call()
                     except Exception as raised:
                         error = raised
                 elif type(need) is Send:
@@ -444,7 +437,7 @@ class _Call(CallFuture[Any]):
                 elif type(need) is Receive:
                     answer, error = early.pop(need.source)
                 else:
-                    error = self._wait_until(need)
+                    error = RuntimeError(f"A worker's session waits for servers' answers only, but it needs {need!r}.")
         except StopIteration as end:
             try:
                 self._complete(self._finish(end.value), None)
@@ -467,14 +460,3 @@ class _Call(CallFuture[Any]):
                 return error
         self._sent = True
         return None
-
-    def _wait_until(self, need: Until) -> Exception | None:
-        """Wait until ``need.ready()``. Returns an error after a time-out."""
-        left = Limit(self.client.config.timeout_s)
-        while True:
-            with self.client._stepping:
-                if need.ready():
-                    return None
-            if left.over():
-                return TimeoutError(f"Worker {need.worker} waited {self.client.config.timeout_s:g} seconds.")
-            time.sleep(LOOK_S)
