@@ -313,8 +313,10 @@ class Client(Closable):
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
-            for server in self._servers:
-                if not server.outstanding:
+            for server, connection in zip(self._servers, self._connections, strict=True):
+                if server.outstanding:  # an answer may have arrived that no thread waits for
+                    connection.channel.attend()
+                else:
                     with suppress(Exception):
                         self.begin(self.protocol.ask_one(server.index, "alive"), timed=False).result(self._beat_s)
 
