@@ -129,7 +129,7 @@ class Server(Closable):
         self._membership, self._members = protocol.membership, protocol.membership.members
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
-        self.start = ServerStart(protocol, start_timeout_s)
+        self.start = ServerStart(protocol, self._lock, self._changing, start_timeout_s)
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -246,7 +246,8 @@ class Server(Closable):
     @property
     def connected(self) -> int:
         """The number of connected workers."""
-        return self._membership.connected
+        with self._lock:
+            return self._membership.connected
 
     def status(self) -> Status:
         """The current progress of the run, and its workers."""
@@ -352,11 +353,15 @@ class Server(Closable):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the lock for a change outside all sessions, then go on with those that it makes ready."""
-        with self._lock:
-            yield
-            self._wake()
-        self._go_on()
+        """Hold the lock for a change outside all sessions, then go on with those made ready, also after an error."""
+        try:
+            with self._lock:
+                try:
+                    yield
+                finally:
+                    self._wake()
+        finally:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Go on with the waiting sessions that are ready, until none has made further ones ready. Those of a large
@@ -407,9 +412,8 @@ class Server(Closable):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
 
     def _leave(self, worker: int, event: str, lost_at: float | None = None) -> None:
-        with self._lock:
+        with self._changing():
             self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
-        self._go_on()
 
     def _watch(self) -> None:
         """Look at what time alone changes: waits that take too long, rules that see time, and silent workers."""
