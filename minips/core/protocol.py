@@ -458,6 +458,8 @@ class ServerProtocol:
         if header.get("memory", "none") != "none":
             default_stage("memory", header["memory"])  # ValueError for an unknown name
         nbytes = sum(map(len, frames))
+        if kind in PUSHES:
+            self.trace.step = header["clock"]
         if spans:
             names, moments = spans
             self.trace.laps(names, moments, kind, header.get("worker"), header.get("clock"), nbytes)
@@ -599,7 +601,6 @@ class ServerProtocol:
         if shard.aggregator.weighs and not rows > 0:
             words = f"{shard.aggregator!r} weights each worker by the rows in its shard; worker {worker} sent {rows!r}."
             raise ValueError(f"{words} Send their number, above 0, in hello: connect(…, rows=…).")
-        self.trace.step = clock
         if record.pushing:
             record.queued += 1
             try:
