@@ -508,7 +508,7 @@ class ServerProtocol:
             if shard.updates is None:
                 self._forget()
             if kind == "bye":  # after the server has kept the worker's part
-                member.part()
+                member.disconnect()
 
     def _admit(self, connection: ClientConnection, header: Header) -> Session[int]:
         """Admit the session that says hello, which may wait for a rank that will soon be free. Returns the worker."""

@@ -376,8 +376,8 @@ class _Request:
 
 class _Call(CallFuture[Any]):
     """A call as a future, which carries out a session. The calling thread begins: it sends the messages. Whenever the
-    session then needs an answer, the thread that reads this answer continues: the one that waits for the call or, if
-    none waits, a channel's background thread. Errors before a message is sent are raised immediately.
+    session then needs an answer, the thread that reads this answer continues: the one that waits for the call or, after
+    `attend`, a channel's background thread. Errors before a message is sent are raised immediately.
     """
 
     def __init__(

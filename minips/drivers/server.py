@@ -2,8 +2,9 @@
 
 Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). Between two needs
 of the session, the thread holds the server's only lock; it releases the lock for the session's work. A session that has
-to wait is put aside. The thread whose session makes others ready goes on with them too, and sends their answers: it
-wakes no other thread, and never waits for a slow peer. A watcher looks at what time alone changes.
+to wait is put aside. The thread whose session makes others ready goes on with them too, and sends their answers. A
+thread of its own sends the rest of an answer whose peer is slow and, if the server holds more than `LARGE_BYTES` of
+parameters, goes on with each ready session. A watcher looks at what time alone changes.
 """
 
 import logging
@@ -447,14 +448,18 @@ class _WorkerConnection(Connection, ClientConnection):
         self._server = server
 
     def begin(self, frames: Frames, reply: Reply) -> Frames:
-        """Carry out the session of one request, answer it, and go on with the sessions that it has made ready."""
+        """Carry out the session of one request, answer it, and go on with the sessions that it has made ready.
+
+        First it sends as much of the answer as it can without waiting, so that this worker computes while the others
+        are answered. The rest of the answer comes last, so that the others do not wait for a slow peer.
+        """
         server, rest, self.reply = self._server, None, reply
         session = server._protocol.answer(frames, self, time.monotonic())
         try:
             with server._lock:
                 answer: Frames = server._carry_out(session, self)
             if server._stirred and answer is not DEFERRED:
-                answer, rest = DEFERRED, reply(answer)  # its worker computes while the others are answered
+                answer, rest = DEFERRED, reply(answer)
         except Exception as error:
             raise server._protocol.refusal(error) from None
         finally:
