@@ -253,7 +253,66 @@ def test_a_worker_that_is_gone_while_its_request_waits_no_longer_counts(name):
 def test_a_rule_that_sees_time_is_asked_again_though_nothing_changes():
     @ps.register
     @dataclass(frozen=True)
-    class AfterAWhile(ps.ASP):
+    class Never(ps.ASP):
+    """No worker may pull."""
+
+    name = "never"
+
+    def may_pull(self, clock, slowest):
+        return False
+
+
+def test_a_start_that_fails_ends_the_waits_at_once(monkeypatch):
+    """The watcher would look only after minutes."""
+    monkeypatch.setattr(driver, "TURN_S", 1e3)
+    config = dataclasses.replace(BSP, consistency=Never(), timeout_s=1e4)
+    held = []
+    with serve(config, updates=8, silence_s=1e3, start_timeout_s=0.01) as server, Raw(server) as raw:
+        strand = server.shard.strand
+        monkeypatch.setattr(server.shard, "strand", lambda why: (held.append(server._lock.locked()), strand(why)))
+        raw.hello()
+        future = raw.channel.call(raw.frames("pull"))
+        parked(server)
+        with pytest.raises(TimeoutError, match=r"waited 0\.01 seconds for worker 1 to come"):
+            server.wait(WAIT_S)
+        with pytest.raises(RuntimeError, match=r"waited 0\.01 seconds for worker 1 to come"):
+            future.result(WAIT_S)
+        assert held == [True]
+
+
+def test_a_worker_that_comes_as_the_time_ends_is_not_late(monkeypatch):
+    with serve(BSP, updates=8, start_timeout_s=0.01) as server, Raw(server) as one, Raw(server, worker=1) as other:
+        one.hello()
+        look = server.start.look
+
+        def slowly(absent):
+            while not (late := look(absent)):
+                time.sleep(0.01)
+            other.hello()
+            return late
+
+        monkeypatch.setattr(server.start, "look", slowly)
+        server.start.check()
+        assert (server.status().stuck, server.connected, server.events) == ("", 2, [])
+
+
+def test_a_change_that_raises_lets_the_server_go_on(monkeypatch):
+    monkeypatch.setattr(driver, "TURN_S", 1e3)
+    with waiting_pull(dataclasses.replace(BSP, timeout_s=1e4), silence_s=1e3) as (server, _, future):
+
+        def pause(at):
+            server.shard.diverge("half of a change")
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(server.shard, "pause", pause)
+        with pytest.raises(ZeroDivisionError):
+            server.pause()
+        assert future.result(WAIT_S)
+
+
+@ps.register
+@dataclass(frozen=True)
+class AfterAWhile(ps.ASP):
         """A pull may return 0.3 seconds after its worker's last push."""
 
         name = "afterawhile"

@@ -13,7 +13,8 @@ import hosts
 import pytest
 
 import minips as ps
-from minips.engines.actor import shift_times
+from minips.engines import threads
+from minips.engines.actor import _ShiftedPipe, shift_times
 from minips.engines.on_ray import found_cluster
 from minips.results.trace import Trace
 
@@ -75,6 +76,19 @@ def test_times_are_converted_to_the_supervisors_clock():
     assert report["changed_at"] == 3.0
     assert shift_times("finished", None, 10.0) is None
     assert shift_times("result", None, 10.0) is None
+
+
+@pytest.mark.parametrize("exchange", ["ps", "ring"])
+def test_every_time_that_a_role_sends_is_converted(monkeypatch, exchange):
+    """A run whose children have a clock that is a million seconds behind the supervisor's."""
+    monkeypatch.setattr(threads, "ControlPipe", lambda pipe: _ShiftedPipe(pipe, 1e6))
+    watched = []
+    config = ps.Config(workers=2, steps=4, exchange=exchange, transport="inproc")
+    run = ps.train(DIGITS, config, engine="threads", progress=watched.append)
+    times = [row[0] for row in (*run.losses, *run.events)] + [span.start for span in run.trace] + [run.seconds]
+    assert len(run.losses) == 4
+    assert watched[-1].updates == watched[-1].applied == 8
+    assert all(5e5 < at < 2e6 for at in times), times
 
 
 def test_a_cluster_is_found_without_ray(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / sizes.PAGE).read_text(encoding="utf-8")
 LISTED = sizes.reading()
 CONTRACT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-MOST = {"core": 16, "all": 32}
+MOST = {"core": 16, "all": 33}
 """The most files. tests/sizes.json has the most lines."""
 WAY = """
 import sys, threading
@@ -148,7 +148,7 @@ def test_a_gradient_enters_no_file_that_is_not_listed(serializer):
     entered, connecting = (
         {Path(name).relative_to(ROOT).as_posix() for name in row.split()} for row in done.stdout.splitlines()
     )
-    assert "minips/stages/transports/endpoints.py" in connecting - {*LISTED.all}
+    assert "minips/stages/transports/auth.py" in connecting - {*LISTED.all}
     assert {"minips/core/shard.py", "minips/drivers/client.py"} <= entered
     planned = serializer == "msgpack"
     assert ("minips/stages/serializers/base.py" in entered) == (not planned)

@@ -403,6 +403,24 @@ def test_a_heartbeat_is_a_sign_of_life():
         assert server.events == []
 
 
+@pytest.mark.parametrize("name", ["inproc", "tcp"])
+def test_a_worker_whose_answers_nobody_reads_has_a_heartbeat_nevertheless(name):
+    config = dataclasses.replace(BSP, transport=name)
+    with (
+        serve(config, silence_s=0.2) as server,
+        ps.connect(server.address, config, token=server.token) as client,
+    ):
+        client.push(ONES)
+        (member, _), deadline = server._members, time.monotonic() + WAIT_S
+        while server.shard.clocks[0] == 0 or member.busy:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        received = member.received
+        while member.received == received:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_a_worker_that_returned_after_a_goodbye_and_vanishes_no_longer_counts():
     with serve(BSP) as server, ps.connect(server.address, BSP, token=server.token) as client:
         with ps.connect(server.address, BSP, worker=1, token=server.token):

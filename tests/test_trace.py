@@ -95,6 +95,7 @@ def test_each_message_has_a_row_at_either_end(codec):
     sent = Counter((int(n), row.partner, row.clock) for (role, n), row in pushes if role == "worker")
     arrived = Counter((row.partner, int(n), row.clock) for (role, n), row in pushes if role == "server")
     assert sent == arrived == once
+    assert all(row.step == row.clock for _, row in pushes)
     assert all(("serialize" in row.names) == (role == "worker") for (role, _), row in pushes)
     timed = [(int(who[-1]), row) for who, row in found if row.kind == "reply" and "wait" in row.names]
     assert all(row.names[:5] == ("transfer", "", "wait", "decompress", "deserialize") for _, row in timed)

@@ -59,7 +59,7 @@ class Member:
         self.received = self.sent = 0
         """The bytes of frames."""
 
-    def part(self) -> None:
+    def disconnect(self) -> None:
         """End all connections of a worker that has said goodbye, unless it has come back meanwhile."""
         if self.state is MemberState.PARTED:
             self.connections.clear()

@@ -458,6 +458,8 @@ class ServerProtocol:
         if header.get("memory", "none") != "none":
             default_stage("memory", header["memory"])  # ValueError for an unknown name
         nbytes = sum(map(len, frames))
+        if kind in PUSHES:
+            self.trace.step = header["clock"]
         if spans:
             names, moments = spans
             self.trace.laps(names, moments, kind, header.get("worker"), header.get("clock"), nbytes)
@@ -506,7 +508,7 @@ class ServerProtocol:
             if shard.updates is None:
                 self._forget()
             if kind == "bye":  # after the server has kept the worker's part
-                member.part()
+                member.disconnect()
 
     def _admit(self, connection: ClientConnection, header: Header) -> Session[int]:
         """Admit the session that says hello, which may wait for a rank that will soon be free. Returns the worker."""
@@ -599,7 +601,6 @@ class ServerProtocol:
         if shard.aggregator.weighs and not rows > 0:
             words = f"{shard.aggregator!r} weights each worker by the rows in its shard; worker {worker} sent {rows!r}."
             raise ValueError(f"{words} Send their number, above 0, in hello: connect(…, rows=…).")
-        self.trace.step = clock
         if record.pushing:
             record.queued += 1
             try:

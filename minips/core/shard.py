@@ -11,8 +11,8 @@ steady. Other steps do not shrink with the gradient: with n workers, weight deca
 moves n times as far, Adagrad about √n times as far. Divide ``weight_decay`` or ``lr`` by that factor.
 
 The shard does not apply an update that would make a parameter NaN or infinite: the run ends with the parameters before
-that update. If an aggregator or an optimizer raises, the shard is stuck: it refuses all new pushes, since part of the
-optimizer's state may have changed.
+that update. If an aggregator or an optimizer raises, the run has failed: the shard refuses all new pushes, since part
+of the optimizer's state may have changed.
 """
 
 import copy
@@ -102,9 +102,12 @@ class Shard:
         self._least = aggregator.least
         stages = aggregator, optimizer, now
         self.parameters = TableParameters(tables, params, *stages) if tables else Parameters(params, *stages)
-        self.version = self.rounds = 0
-        """Updates and, with rounds, complete rounds; these differ only in a run resumed from one without rounds."""
+        self.version = 0
+        """The number of updates."""
+        self.rounds = 0
+        """With rounds, the complete ones: as many as updates, except in a run resumed from one without rounds."""
         self.applied = 0
+        """The number of pushes applied."""
         self.made = 0
         """Applied pushes, plus those that complete rounds lacked of their quorum because workers had left."""
         self._counted = 0
@@ -129,7 +132,9 @@ class Shard:
         self.losses: list[tuple[int, float]] = []
         self.run = RunState.RUNNING
         self.stuck = ""
-        """The reason why no further round can be completed: too few workers, or an error in a stage."""
+        """The reason why no further round can be completed: too few workers are left, some did not come in time, or a
+        stage has raised an error.
+        """
         self.diverged: str | None = None
         """The reason why the run ended before its updates were applied."""
         self._held: dict[int, Contribution] = {}
@@ -216,7 +221,7 @@ class Shard:
         self.run = self.run.after("diverge")
 
     def strand(self, reason: str) -> None:
-        """Note the reason why no round can be completed, unless a worker comes back."""
+        """Note the reason why no round can be completed, until an update is made after all."""
         self.stuck = reason
         self.run = self.run.after("strand")
 
@@ -252,7 +257,7 @@ class Shard:
 
     def push(self, contribution: Contribution, checked: bool = False) -> Outcome:
         """Take a push, and make the update that it completes, if any. ValueError, with nothing changed, if the push
-        does not fit the parameters or is not finite. RuntimeError if a stage raises: the shard is then stuck.
+        does not fit the parameters or is not finite. RuntimeError if a stage raises: the run has then failed.
 
         ``checked``: the caller has already called `is_new`, `may_push` and `check`.
         """
@@ -288,19 +293,19 @@ class Shard:
         completed it: ``over`` if the run has diverged instead.
         """
         (contributions, last), self._due = self._due, ([], None)
-        rounds, aged = self.quorum is not None, []
+        in_rounds, aged = self.quorum is not None, []
         for contribution in contributions:
             staleness = self.version - contribution.version
             aged.append(contribution._replace(staleness=staleness) if staleness else contribution)
         try:
-            lost = self.parameters.update(aged, 1.0 if rounds else 1 / self.workers, self.made // self.workers)
+            lost = self.parameters.update(aged, 1.0 if in_rounds else 1 / self.workers, self.made // self.workers)
         except Exception as error:
             self.run = self.run.after("fail")
             self.stuck = (
                 f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {message_of(error)} "
                 f"(with {self.aggregator!r} and {self.optimizer!r})."
             )
-            if rounds and last:
+            if in_rounds and last:  # its worker gets the error; the others' pushes were acknowledged, and are kept
                 del self._held[last.worker]
             raise RuntimeError(self.stuck) from error
         if lost is not None:
@@ -383,6 +388,7 @@ class Shard:
         if self.validate_worker(worker) not in self.live:
             at, missed = self.clocks[worker], self._missed[worker]
             self.clocks[worker] = max(at, self.slowest())
+            # A push of a skipped clock may still arrive. Clocks skipped in an earlier absence are kept if they adjoin.
             self._missed[worker] = range(missed.start if missed and missed.stop == at else at, self.clocks[worker])
             self.live.add(worker)
             self._slowest = None

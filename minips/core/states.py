@@ -39,7 +39,7 @@ _CALLS = "pause", "go on", "strand"  # which may still come when they can change
 
 
 class RunState(State):
-    """A run at a server. A stuck one continues if a worker comes back; a failed one refuses all pushes."""
+    """A run at a server. A stuck one continues once an update is made; a failed one refuses all pushes."""
 
     RUNNING = "running", {"pause": "paused", "go on": "running", "strand": "stuck", "fail": "failed", **_ENDS}
     PAUSED = "paused", {"pause": "paused", "go on": "running", "strand": "stuck", "fail": "failed", **_ENDS}

@@ -310,8 +310,10 @@ class Client(Closable):
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
-            for server in self._servers:
-                if not server.outstanding:
+            for server, connection in zip(self._servers, self._connections, strict=True):
+                if server.outstanding:  # an answer may have arrived that no thread waits for
+                    connection.channel.attend()
+                else:
                     with suppress(Exception):
                         self.begin(self.protocol.ask_one(server.index, "alive"), timed=False).result(self._beat_s)
 
@@ -371,8 +373,8 @@ class _Request:
 
 class _Call(CallFuture[Any]):
     """A call as a future, which carries out a session. The calling thread begins: it sends the messages. Whenever the
-    session then needs an answer, the thread that reads this answer continues: the one that waits for the call or, if
-    none waits, a channel's background thread. Errors before a message is sent are raised immediately.
+    session then needs an answer, the thread that reads this answer continues: the one that waits for the call or, after
+    `attend`, a channel's background thread. Errors before a message is sent are raised immediately.
     """
 
     def __init__(

@@ -2,8 +2,9 @@
 
 Each connection has a thread, which carries out the session of each request (`minips.core.protocol`). Between two needs
 of the session, the thread holds the server's only lock; it releases the lock for the session's work. A session that has
-to wait is put aside. The thread whose session makes others ready goes on with them too, and sends their answers: it
-wakes no other thread, and never waits for a slow peer. A watcher looks at what time alone changes.
+to wait is put aside. The thread whose session makes others ready goes on with them too, and sends their answers. A
+thread of its own sends the rest of an answer whose peer is slow and, if the server holds more than `LARGE_BYTES` of
+parameters, goes on with each ready session. A watcher looks at what time alone changes.
 """
 
 import logging
@@ -129,7 +130,7 @@ class Server(Closable):
         self._membership, self._members = protocol.membership, protocol.membership.members
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
-        self.start = ServerStart(protocol, start_timeout_s)
+        self.start = ServerStart(protocol, self._lock, self._changing, start_timeout_s)
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -246,7 +247,8 @@ class Server(Closable):
     @property
     def connected(self) -> int:
         """The number of connected workers."""
-        return self._membership.connected
+        with self._lock:
+            return self._membership.connected
 
     def status(self) -> Status:
         """The current progress of the run, and its workers."""
@@ -352,11 +354,15 @@ class Server(Closable):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the lock for a change outside all sessions, then go on with those that it makes ready."""
-        with self._lock:
-            yield
-            self._wake()
-        self._go_on()
+        """Hold the lock for a change outside all sessions, then go on with those made ready, also after an error."""
+        try:
+            with self._lock:
+                try:
+                    yield
+                finally:
+                    self._wake()
+        finally:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Go on with the waiting sessions that are ready, until none has made further ones ready. Those of a large
@@ -407,9 +413,8 @@ class Server(Closable):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
 
     def _leave(self, worker: int, event: str, lost_at: float | None = None) -> None:
-        with self._lock:
+        with self._changing():
             self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
-        self._go_on()
 
     def _watch(self) -> None:
         """Look at what time alone changes: waits that take too long, rules that see time, and silent workers."""
@@ -443,14 +448,18 @@ class _WorkerConnection(Connection, ClientConnection):
         self._server = server
 
     def begin(self, frames: Frames, reply: Reply) -> Frames:
-        """Carry out the session of one request, answer it, and go on with the sessions that it has made ready."""
+        """Carry out the session of one request, answer it, and go on with the sessions that it has made ready.
+
+        First it sends as much of the answer as it can without waiting, so that this worker computes while the others
+        are answered. The rest of the answer comes last, so that the others do not wait for a slow peer.
+        """
         server, rest, self.reply = self._server, None, reply
         session = server._protocol.answer(frames, self, time.monotonic())
         try:
             with server._lock:
                 answer: Frames = server._carry_out(session, self)
             if server._stirred and answer is not DEFERRED:
-                answer, rest = DEFERRED, reply(answer)  # its worker computes while the others are answered
+                answer, rest = DEFERRED, reply(answer)
         except Exception as error:
             raise server._protocol.refusal(error) from None
         finally:

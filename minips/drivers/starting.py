@@ -3,7 +3,9 @@
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 from minips.core.config import check_seconds
 from minips.core.protocol import ServerProtocol
@@ -57,19 +59,34 @@ class StartWait:
 
 
 class ServerStart(StartWait):
-    """A server's wait for all of its workers."""
+    """A server's wait for all of its workers. ``lock`` is the server's; ``changing()`` also holds it, and then lets the
+    server go on with the sessions that wait.
+    """
 
-    def __init__(self, protocol: ServerProtocol, timeout_s: float) -> None:
+    def __init__(
+        self,
+        protocol: ServerProtocol,
+        lock: AbstractContextManager[Any],
+        changing: Callable[[], AbstractContextManager[None]],
+        timeout_s: float,
+    ) -> None:
         super().__init__(f"Server {protocol.index}", timeout_s)
-        self._protocol = protocol
+        self._protocol, self._lock, self._changing = protocol, lock, changing
 
     def check(self) -> None:
         """Check the wait. After the first call, the server's status names the workers that it awaits. TimeoutError if a
         worker has not connected in time; the run is then stuck, and clients that ask or wait learn why.
         """
         shard, membership = self._protocol.shard, self._protocol.membership
-        membership.awaits = shard.updates is not None
-        if late := self.look(membership.awaited()):
+        with self._lock:
+            membership.awaits = shard.updates is not None
+            absent = membership.awaited()
+        late = self.look(absent)  # without the lock, since a log's handler may ask the server for its status
+        if not late:
+            return
+        with self._changing():
+            if not membership.awaited():  # the last worker has come meanwhile
+                return
             shard.strand(late)
             self._protocol.events.append((shard.now(), late))
-            raise TimeoutError(late)
+        raise TimeoutError(late)

@@ -96,12 +96,12 @@ class _ShiftedPipe(ControlPipe):
 def shift_times(word: str, value: Any, seconds: float) -> Any:
     """Return the value of a role's word with ``seconds`` added to each of its times.
 
-    >>> shift_times("progress", (8, [(1.0, 0, 2.3)]), 0.5)
-    (8, [(1.5, 0, 2.3)])
+    >>> shift_times("progress", (8, 40, 2, [(1.0, 0, 2.3)]), 0.5)
+    (8, 40, 2, [(1.5, 0, 2.3)])
     """
     if word == "progress":
-        applied, rows = value
-        return applied, [(at + seconds, *rest) for at, *rest in rows]
+        *counts, rows = value
+        return *counts, [(at + seconds, *rest) for at, *rest in rows]
     if word != "result" or value is None:
         return value
     moved = {name: value[name] + seconds for name in ("changed_at", "began_at") if name in value}

@@ -2,7 +2,8 @@
 
 A span has a name from `SPANS`, the party that spent the time, its start (seconds on ``time.monotonic``, which all
 processes of a machine share), its duration in seconds, and its step. Cost predictions use the same names. A trace keeps
-a `Row` for each message that a party encodes or receives; the spans are made when they are read.
+a `TraceRow` for each message that a party encodes, and one or (without a plan) two for each that it receives; the spans
+are made when they are read.
 """
 
 import json
@@ -44,7 +45,7 @@ Names = tuple[str, ...]
 Moments = tuple[float, ...]
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """Successive spans of one process, each from one moment to the next; "" is a gap. If they are a message's stages,
     its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size.
     """
@@ -100,7 +101,7 @@ class Trace:
     def laps(
         self, names: Names, moments: Moments, kind: Any = None, partner: Any = None, clock: Any = None, nbytes: int = 0
     ) -> None:
-        """Record a `Row`: successive spans, and the message to which they belong."""
+        """Record a `TraceRow`: successive spans, and the message to which they belong."""
         room = self._room - len(names)
         if room >= 0:
             self._room = room
@@ -163,12 +164,12 @@ class Trace:
     def _parts(self) -> list[tuple[str, float, list[Any]]]:
         return [*self._joined, (self.who, 0.0, self._rows[:])]
 
-    def _read(self) -> Iterator[tuple[str, float, Row]]:
+    def _read(self) -> Iterator[tuple[str, float, TraceRow]]:
         """Yield each row with its party and the origin of its moments."""
         for who, origin, rows in self._parts():
             rest = iter(rows)
             for names in rest:
-                yield who, origin, Row._make([names, *islice(rest, 5), tuple(islice(rest, len(names) + 1))])
+                yield who, origin, TraceRow._make([names, *islice(rest, 5), tuple(islice(rest, len(names) + 1))])
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)

@@ -10,27 +10,37 @@ from minips.stages.transports.wire import CALL, Wire
 
 
 class Deferred:
-    """The deferred answer to a call, which any thread may send, but after the one to an ``earlier`` call."""
+    """The deferred answer to a call, which any thread may send, but after the one to the ``previous`` call.
 
-    def __init__(self, wire: Wire, earlier: "Deferred | None" = None) -> None:
-        self._wire, self._earlier, self._unknown, self._unsent = wire, earlier, threading.Lock(), threading.Lock()
-        self._unknown.acquire(), self._unsent.acquire()  # until `reply` is called, and until the answer has been sent
+    It has two locks since the connection's next request waits only until this answer is known, while the next answer
+    waits until this one has been sent.
+    """
+
+    def __init__(self, wire: Wire, previous: "Deferred | None" = None) -> None:
+        self._wire, self._previous, self._unknown, self._unsent = wire, previous, threading.Lock(), threading.Lock()
+        self._unknown.acquire(), self._unsent.acquire()
         self.due = False
         """True if the answer is deferred."""
 
-    def wait(self, sent: bool = True) -> None:
-        """Wait until an answer that is due is known or, by default, until it has been sent or could not be."""
+    def wait_until_known(self) -> None:
+        """Wait until the answer is known, if it is due."""
         if self.due:
-            with self._unsent if sent else self._unknown:
+            with self._unknown:
+                pass
+
+    def wait_until_sent(self) -> None:
+        """Wait until the answer has been sent or could not be, if it is due."""
+        if self.due:
+            with self._unsent:
                 pass
 
     def reply(self, answer: Frames | Exception) -> Rest | None:
         """Send the answer as far as it need not wait. Return what sends the rest, if any."""
         self._unknown.release()
-        earlier, self._earlier = self._earlier, None
+        previous, self._previous = self._previous, None
         message = refusal(answer) if isinstance(answer, Exception) else (CALL, answer)
-        if earlier and earlier._unsent.locked():
-            return partial(self._finish, partial(self._wire.send, *message), earlier)
+        if previous and previous._unsent.locked():
+            return partial(self._finish, partial(self._wire.send, *message), previous)
         try:
             rest = self._wire.begin(*message)
         except Exception as error:
@@ -40,10 +50,10 @@ class Deferred:
         self._unsent.release()
         return None
 
-    def _finish(self, rest: Rest, earlier: "Deferred | None" = None) -> None:
+    def _finish(self, rest: Rest, previous: "Deferred | None" = None) -> None:
         try:
-            if earlier:
-                earlier.wait()
+            if previous:
+                previous.wait_until_sent()
             try:
                 rest()
             except RuntimeError as error:  # this side could not begin to send the answer

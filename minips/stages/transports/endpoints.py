@@ -116,7 +116,7 @@ class ThreadedEndpoint(Endpoint, Generic[P]):
 def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) -> None:
     """Answer the calls over a wire, one after the other, until the peer is gone."""
     wire: Wire | None = first
-    connection, earlier, late = None, Deferred(first), Deferred(first)
+    connection, previous, current = None, Deferred(first), Deferred(first)
     try:
         challenge(first, token, HANDSHAKE_S)
         try:
@@ -125,23 +125,23 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                     tag, frames = wire.receive() if connection else receive_within(stranger_s, wire)
                 except ValueError as error:  # too large or malformed: the start of the next message is unknown
                     words = f"The message cannot be read, and the connection ends: {message_of(error).rstrip('.')}."
-                    earlier.wait()
+                    previous.wait_until_sent()
                     wire.send(*refusal(ValueError(public_message(error, words))))
                     raise
                 if tag == POOL:
                     wire = wire.join(frames)
                     continue
                 connection = connection or service.connection()
-                if earlier.due:  # else a connection would have two requests at a time
-                    earlier.wait(sent=False)
-                answer = answer_of(connection, frames, late.reply)
+                if previous.due:  # else a connection would have two requests at a time
+                    previous.wait_until_known()
+                answer = answer_of(connection, frames, current.reply)
                 del frames  # before the answer is sent, so that the next call can use their memory
                 if answer[1] is base.DEFERRED:  # meanwhile, this thread notices if the peer leaves
-                    late.due = True
-                    earlier, late = late, Deferred(first, late)
+                    current.due = True
+                    previous, current = current, Deferred(first, current)
                     continue
-                if earlier.due:
-                    earlier.wait()
+                if previous.due:
+                    previous.wait_until_sent()
                 try:
                     wire.send(*answer)
                 except RuntimeError as error:  # this side could not begin to send the answer
@@ -152,7 +152,7 @@ def _answer_calls(service: Service, token: str, stranger_s: float, first: Wire) 
                 wire.shutdown()
                 if connection:
                     connection.cancel()
-                earlier.wait()  # or a descriptor would be closed while another thread sends
+                previous.wait_until_sent()  # or a descriptor would be closed while another thread sends
                 wire.close()  # before the handler waits for its peer to reconnect
             if connection:
                 connection.closed()
