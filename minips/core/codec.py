@@ -1,4 +1,4 @@
-"""The way from a message to frames and back.
+"""The conversion of messages to frames and back.
 
     Message ── memory, quantizer ──► Packet ── serializer, compressor ──► Frames
 
@@ -48,7 +48,7 @@ class Codec(Value):
     With a mapping from name patterns to quantizers, the first pattern that matches a tensor's name decides:
     ``Codec(quantizer={"b": Exact(), "*": Uniform(bits=4)})``.
 
-    With several servers, each piece of a tensor is quantized by itself: a lossy quantizer sees only pieces.
+    With several servers, each server's piece of a tensor is quantized separately.
     """
 
     quantizer: StageField[Quantizer | dict[str, Quantizer]] = option(Exact(), "fewer bits for each value")
@@ -67,7 +67,7 @@ class Codec(Value):
                 )
 
     def quantizer_of(self, name: str) -> Quantizer:
-        """The quantizer of the first pattern that matches this tensor's name. ValueError where none does."""
+        """The quantizer of the first pattern that matches this tensor's name. ValueError if no pattern matches."""
         if isinstance(self.quantizer, Quantizer):
             return self.quantizer
         for pattern, quantizer in self.quantizer.items():
@@ -80,17 +80,17 @@ class Codec(Value):
 
     @property
     def lossless(self) -> bool:
-        """True if the receiver gets exactly the sender's values, and neither end has a memory."""
+        """True if the receiver decodes exactly the sender's values, and neither end has a memory."""
         quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
         return self.memory.stateless and all(quantizer.identity for quantizer in quantizers)
 
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> Sender:
-        """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
+        """A sender with this codec, for any program: ``frames = sender.encode(tensors)``."""
         check_seed("sender", seed)
         return Sender(Encoder(self, np.random.default_rng(seed), trace_of("sender", trace)))
 
     def receiver(self, trace: Trace | None = None) -> Receiver:
-        """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
+        """A receiver for one sender's frames, for any program: ``tensors = receiver.decode(frames)``."""
         return Receiver(self, Decoder(trace_of("receiver", trace)), partial(unpack, plan=Plan()))
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
@@ -100,8 +100,8 @@ class Codec(Value):
         return dumps(self, tensors, seed)
 
     def loads(self, data: Buffer) -> Tensors:
-        """Return the arrays that `dumps` wrote, perhaps as views of ``data``. ValueError if a byte has changed or is
-        missing, and for any other bytes.
+        """Return the arrays that `dumps` wrote, possibly as views of ``data``. ValueError if a byte has changed or is
+        missing, or if `dumps` did not write ``data``.
         """
         return loads(self, data)
 
@@ -121,11 +121,11 @@ class _End:
         return {name: {**state} for name, state in self._states.items()}
 
     def go_back(self, mark: Mark) -> None:
-        """Set the memories back to the mark."""
+        """Set the memories back to their states at the mark."""
         self._states = defaultdict(dict, {name: {**state} for name, state in mark.items()})
 
     def state(self) -> CodecState:
-        """The state for a saved run, for `restore`."""
+        """The state to keep in a saved run, from which `restore` resumes."""
         return CodecState(memory=self.mark())
 
     def restore(self, state: CodecState) -> None:
@@ -156,7 +156,7 @@ class Encoder(_End):
         return frames
 
     def _encode(self, header: Header, tensors: Tensors, began: float) -> tuple[Frames, Names, Moments]:
-        """Encode a message by the stages. Returns its frames, with the names of the spans and the moments between."""
+        """Encode a message by the stages. Returns its frames, the spans' names, and the moments between the spans."""
         codec, now, self._compensating = self.codec, self.trace.now, 0.0
         mark = {} if codec.memory.stateless else self.mark()
         try:
@@ -217,7 +217,7 @@ class Encoder(_End):
 
 
 class Decoder(_End):
-    """One receiver's end: the states that restore the tensors of its one sender."""
+    """One receiver's end: the memories' states, with which it restores its only sender's tensors."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class Decoder(_End):
 
     def decode(self, packet: Packet | Message, like: Like = None) -> Message:
         """Decode a packet into a message; a message that a plan has read is returned as it is. ValueError if parts do
-        not fit together, or the shapes of ``like``.
+        not fit together, or if shapes differ from those of ``like``.
         """
         if type(packet) is Message:
             return packet
@@ -263,14 +263,14 @@ def encode_plainly(message: Message, codec: Codec) -> Frames:
 
 
 def envelope(codec: Codec, stamp: Header, pack: Callable[[Header], bytes] = msgpack.packb) -> bytes:
-    """The first frame of a message. It tells how to read the others; in an answer, it also contains the ``stamp``, the
-    fields for one worker.
+    """The first frame of a message. It names the stages that read the other frames; in an answer, it also contains the
+    ``stamp``, the fields for one worker.
     """
     return pack({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
 
 
 def wrap(codec: Codec, stamp: Header, answer: Frames, pack: Callable[[Header], bytes] = msgpack.packb) -> Frames:
-    """An answer with a ``stamp`` in its envelope. ``pack`` may be one packer's, in a party that packs one at a time."""
+    """Put a ``stamp`` into an answer's envelope. ``pack`` may belong to a shared packer if no other thread packs."""
     return [envelope(codec, stamp, pack), *answer[1:]]
 
 

@@ -1,4 +1,4 @@
-"""An experiment as a value: exactly what `train` needs to repeat it."""
+"""The full description of an experiment: `train` can repeat the experiment from it."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def check_seconds(what: str, seconds: object, more: str = "") -> None:
 
 @dataclass(frozen=True, repr=False)
 class Config(Value):
-    """One experiment. Give a stage itself, or its name, with or without fields, or a dict of its name and fields.
+    """One experiment. Give each stage as an object, as its name, with or without fields, or as a dict of both.
 
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
@@ -36,7 +36,7 @@ class Config(Value):
     True
     """
 
-    _GROUPS = {  # of the options in the help, in order
+    _GROUPS = {  # the groups of options in the help, in order
         "What is sent": "push pull exchange transport",
         "Who waits and steps": "consistency aggregator optimizer steps epochs batch_size sampling shards accumulate "
         "local overlap seed",
@@ -97,7 +97,7 @@ class Config(Value):
             self._check_all_reduce(self.exchange)
 
     def _check_all_reduce(self, exchange: AllReduce) -> None:
-        """ValueError for a field that only servers support."""
+        """ValueError if a field has a value that only servers support."""
         exchange.schedule(0, self.workers)
         wanted = {"consistency": BSP(), "aggregator": Mean(), "servers": 1, "pull": Codec()}
         for field, only in wanted.items():
@@ -115,7 +115,7 @@ class Config(Value):
 
     @property
     def local_steps(self) -> int:
-        """The gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
+        """The number of gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
         return self.local.steps if self.local else 1
 
     @property

@@ -54,7 +54,7 @@ class AllReduce(Exchange):
     """True if a rank sends all messages of a half before it waits for any; it adds up arrivals in rank order."""
 
     def pieces(self, workers: int) -> int:
-        """The number of near-equal pieces of the values."""
+        """The number of near-equal pieces into which the values are cut."""
         return workers
 
     @abstractmethod

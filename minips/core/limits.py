@@ -1,4 +1,4 @@
-"""The largest message that a run can need, and the largest allowed one, from the tensors, the config and its stages.
+"""The largest message that a run can need, and the largest allowed, both computed from tensors, config and stages.
 
 `check_run` compares both before a run begins.
 """
@@ -65,13 +65,13 @@ class Limits(NamedTuple):
 
 
 def most_bytes(transport: Any) -> int:
-    """The operator's limit on the bytes of a message, both as received and decompressed."""
+    """The operator's limit on a message's bytes, which holds before and after decompression."""
     most: int = getattr(transport, "max_message_bytes", MAX_BYTES)
     return most
 
 
 def of_anything(transport: Any = None) -> Limits:
-    """The limits of an end that does not know the tensors; for None, those of a codec by itself."""
+    """The limits of an end that does not know the tensors; without a transport, those of a codec by itself."""
     return Limits(most_bytes(transport))
 
 
@@ -80,13 +80,13 @@ Expected = tuple[Limits, Tensors | None]
 
 
 def of_answers(layout: Layouts, transport: Any = None) -> Expected:
-    """The limits and tensors of a server's answer to a pull of whole tensors over ``transport``, by its layout."""
+    """The limits and tensors of the answer to a pull of whole tensors from a server with this ``layout``."""
     return _limits(layout, {}, 0, 0).over(transport), pieces_of(layout)
 
 
 def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves: bool) -> Limits:
-    """The limits of a server with this layout of the ``whole`` tensors, where workers may leave their state.
-    `of_anything` if a stage of that state is not minips' own, since such a stage may keep anything.
+    """The limits of a server with this layout of the ``whole`` tensors; if ``leaves``, workers may leave their state.
+    `of_anything` if a stage in that state is not from minips, since such a stage may keep anything.
     """
     inner = config.local.optimizer if config.local else None
     uses: list[tuple[Any, Callable[[Any, Array, dict[str, Any]], object]]] = [
@@ -130,7 +130,7 @@ def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] 
 
 
 def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Array]) -> None:
-    """ValueError if these cannot be tables among ``params``, or if a stage of the config does not support rows."""
+    """ValueError if one of ``tables`` is not a tensor with rows, or if a stage of the config does not support rows."""
     for name in (tables,) if isinstance(tables, str) else tables:
         if name not in params or not np.ndim(params[name]):
             raise ValueError(f"tables names tensors that have rows, of {', '.join(params)}; got {name!r}.")
@@ -160,7 +160,7 @@ def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
     for stage, tried in stages:
         try:
             carried = tried().dtype == dtype
-        except Exception:  # with the text of a library, or of NumPy
+        except Exception:  # its text is a library's or NumPy's
             carried = False
         if not carried:
             raise ValueError(
@@ -187,7 +187,7 @@ def _serialized(serializer: Any, quantizer: Any, x: Array) -> Array:
 
 
 def _check_servers(servers: int, params: Mapping[str, Array], tables: Collection[str]) -> None:
-    """ValueError for more servers than values, or than rows of a table."""
+    """ValueError if there are more servers than values, or more than a table's rows."""
     counts = {"the parameters have": (sum(x.size for x in params.values()), "value")}
     counts |= {f"the table {name!r} has": (len(params[name]), "row") for name in tables}
     for who, (count, what) in counts.items():
@@ -285,7 +285,7 @@ def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, tran
 
 
 def pieces_of(layout: Layouts) -> Tensors:
-    """Arrays shaped like a server's pieces; they use no memory for the values."""
+    """Arrays with the shapes of a server's pieces; they use no memory for the values."""
     pieces: Tensors = {}
     for name, part in layout.items():
         if isinstance(part, TablePart):
@@ -297,7 +297,7 @@ def pieces_of(layout: Layouts) -> Tensors:
 
 
 def check_declared(packet: Any, like: Like) -> None:
-    """ValueError if a packet's parts describe tensors other than those in ``like``. Allocates nothing for them."""
+    """ValueError if a packet's parts describe tensors other than those in ``like``. Allocates no arrays."""
     if like is None:
         return
     if not packet.tensors.keys() <= like.keys():
@@ -338,7 +338,7 @@ def is_plain(name: str, quantizer: str, parts: Parts, like: Like) -> bool:
 
 
 def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
-    """ValueError for more rows of a tensor of this shape, repeated ones included, than one pull may return."""
+    """ValueError if a pull of a tensor of this shape asks for too many rows; repeated rows count each time."""
     width = int(np.prod(shape[1:], dtype=object))
     most = max(shape[0] if shape else 0, MOST_ROW_VALUES // max(width, 1))
     if rows > most:
@@ -346,7 +346,7 @@ def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
 
 
 def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: int) -> Limits:
-    """The limits of a push, or of a state with these numbers of arrays for each piece and each whole tensor."""
+    """The limits of a push, or of a state with ``pieces`` arrays per piece and ``wholes`` arrays per whole tensor."""
     own, every = pieces_of(layout), dict(whole) if wholes else {}
     rows = sum(part.shape[0] if part.shape else 0 for part in layout.values())
     values, all_values = (sum(x.size for x in tensors.values()) for tensors in (own, every))
@@ -361,7 +361,7 @@ def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: in
 
 
 def _arrays(stage: Any, use: Callable[[Any, Array, dict[str, Any]], object]) -> int:
-    """The number of arrays that a stage keeps for a tensor, found by a few uses of the stage on one value."""
+    """The number of arrays that a stage keeps for a tensor, found by trying the stage a few times on one value."""
     state: dict[str, Any] = {}
     for clock in range(3 if stage else 0):
         state["clock"] = clock
