@@ -91,8 +91,8 @@ class Sender:
         return saved.to_arrays({**kept, **self._encoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Continue from the `state` of a sender whose codec has the same memory. ValueError for any other; it changes
-        nothing.
+        """Continue from the `state` of a sender whose codec has the same memory. For any other state, ValueError is
+        raised and nothing changes.
         """
         encoder = self._encoder
         kept = _check_state("sender", state, encoder.codec.memory.name)
@@ -175,7 +175,7 @@ def _check_frames(frames: object) -> None:
 
 
 def _check_state(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
-    """The values in the state of this kind of end. ValueError if it is from another end or memory, or is malformed."""
+    """The values in an end's state. ValueError if it is malformed, or is from another kind of end or another memory."""
     kept = saved.from_arrays(state, "This state")
     theirs, other = kept.get("end"), kept.get("by")
     if theirs and (theirs, other) != (end, memory):

@@ -8,8 +8,8 @@ receiver can decode any sender's messages without a shared configuration. Memori
 decoders stateful: a decoder has one sender; an encoder has one receiver, or several if it has no memory.
 
 Exact arrays in `MsgPack`'s frames are *planned*: if names, dtypes and shapes are those of the message before, a `Plan`
-writes and reads the same bytes without the stages. The trace shows its arrays as the quantizer's work, its header as
-the serializer's. Subclasses that override a stage's methods are not planned. `Run.summary` counts planned messages.
+writes and reads the same bytes without the stages. The trace shows work on its arrays as the quantizer's, on its header
+as the serializer's. Subclasses that override a stage's methods are not planned. `Run.summary` counts planned messages.
 """
 
 import math

@@ -28,7 +28,7 @@ def check_seconds(what: str, seconds: object, more: str = "") -> None:
 
 @dataclass(frozen=True, repr=False)
 class Config(Value):
-    """One experiment. Give each stage as an object, as its name, with or without fields, or as a dict of both.
+    """One experiment. Give each stage as an object, as its name with or without fields, or as a dict of both.
 
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
@@ -149,7 +149,7 @@ class Config(Value):
         return dict(json.loads(json.dumps(public.to_dict())))  # keys are text, as every serializer takes them
 
     def shaped_transport(self, most: float = math.inf) -> Transport:
-        """The transport for one process, for messages of at most ``most`` bytes; a link, if given, shapes it."""
+        """The transport for one process and for messages of up to ``most`` bytes; it emulates the link, if given."""
         transport: Any = self.transport
         if getattr(transport, "max_message_bytes", 0) > most:
             transport = replace(transport, max_message_bytes=most)

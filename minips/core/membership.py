@@ -92,7 +92,7 @@ class Membership:
 
     def admit(self, connection: ClientConnection, header: Header) -> int:
         """Admit a session that says hello over a connection: as the worker that it names or, for -1, as the first free
-        one. Returns the worker. ValueError, with nothing changed, if another session holds that rank.
+        one. Returns the worker. If another session holds that rank, ValueError is raised and nothing changes.
         """
         worker, secret, other = header.get("worker"), header.get("secret"), connection.worker
         if secret is not None:
@@ -125,8 +125,8 @@ class Membership:
         return absent if self.awaits and not begun else []
 
     def free_soon(self, connection: ClientConnection, header: Header) -> bool:
-        """True if a hello should wait: the rank that it names or, for -1, every rank is taken, and a lost session among
-        the holders will free its rank within `SOON_S`.
+        """True if a hello should wait: the rank that it names or, for -1, every rank is taken, but a holder is a lost
+        session and will free its rank within `SOON_S`.
         """
         worker, secret = header.get("worker"), header.get("secret")
         if secret is not None:
@@ -166,8 +166,8 @@ class Membership:
 
     def silent(self) -> list[tuple[int, str]]:
         """The workers that have become silent, for ``silence_s`` seconds, each with a sentence. The driver asks every
-        quarter of that time. If it asks later, this process itself was delayed, and the delay does not count; after a
-        delay of more than a quarter, the silence starts again from zero.
+        quarter of that time. If the driver asks later, this process was delayed, and the delay does not count; after
+        a delay of more than a quarter, the silence is counted from zero again.
         """
         now, quarter = self.shard.now(), self.silence_s / 4
         late, self._looked = max(now - self._looked - quarter, 0.0), now
@@ -181,7 +181,7 @@ class Membership:
         return gone
 
     def lost(self, connection: ClientConnection) -> float | None:
-        """Drop a closed connection. Returns the time if its worker is now lost: the worker may come back."""
+        """Drop a closed connection. Returns the time if its worker is now lost, though it may come back; else None."""
         member = self.members[connection.worker]
         last = member.connections == {connection}
         member.connections.discard(connection)
@@ -190,12 +190,12 @@ class Membership:
         return member.lost_at if last else None
 
     def behind(self, worker: int) -> list[int]:
-        """The other workers at the slowest clock."""
+        """The workers at the slowest clock, without this one."""
         shard, slowest = self.shard, self.shard.slowest()
         return [other for other in sorted(shard.live) if other != worker and shard.clocks[other] <= slowest]
 
     def stranger(self, connection: ClientConnection, worker: int) -> ValueError:
-        """The error for a request as this worker, over a connection of another session or of no session."""
+        """The error for a request that claims to be this worker's, over a connection that is not its session's."""
         words = "is no longer that" if connection.worker == worker else "is not that"
         return ValueError(f"This connection {words} of worker {worker}: say hello first, with the session's secret.")
 

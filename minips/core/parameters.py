@@ -25,7 +25,7 @@ BLOCK = 2**18
 class Parameters:
     """Named arrays, and the aggregator and the optimizer that change them.
 
-    ``now()`` returns the time, for ``times``. NonFiniteError for an array that is not finite.
+    ``now()`` returns the time, for ``times``. NonFiniteError if an array contains NaN or infinity.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Parameters:
         np.empty(4 * BLOCK)  # freed immediately; glibc then keeps a block's memory instead of unmapping it
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
-        """Let the optimizer resume from these states. ValueError if they belong to other blocks."""
+        """Let the optimizer resume from these states, one per block. ValueError if their number differs."""
         if len(states) != len(self.states):
             raise ValueError(f"Expected the optimizer's state of {len(self.states)} blocks, got {len(states)}.")
         self.states = copy.deepcopy([*states])  # an optimizer writes into its arrays

@@ -3,7 +3,7 @@
 From one message of a sender to the next, arrays keep their names, dtypes and shapes; only their values and a few
 numbers in the header change. `MsgPack` writes the constant part into the index, the second half of the frame after the
 envelope; that frame is called the head here. A `Plan` keeps the last index of exactly sent arrays. It writes and reads
-messages with the same index in one step. Others go through all stages, with the same bytes and errors.
+messages with the same index in one step. Other messages go through all stages, with the same bytes and errors.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
 _PAIR = b"\x92"  # the first byte of MessagePack's array of two
-LEARNED_BYTES = 2**22  # the longest head that a plan keeps: enough for the most tensors of a message
+LEARNED_BYTES = 2**22  # the longest head that a plan keeps: enough for a message with the most tensors
 
 
 class Plan:
@@ -75,11 +75,11 @@ class Plan:
                     return None
             spans, moments = (DECODE, (trace.now(),)) if tensors else (DECODE[:2], ())
             return Message(header, tensors), spans, (began, opened, unpacked, *moments)
-        except Exception:  # the general way says what is wrong
+        except Exception:  # the stages will say what is wrong
             return None
 
     def learn(self, frames: Frames, packet: Packet, like: Like = None) -> None:
-        """Keep the index of a packet written or read in the general way, if its arrays are exact and like these."""
+        """Keep the index of a packet written or read by the stages, if its arrays are exact and like these."""
         head, known = frames[0], {}
         for name, (quantizer, parts) in packet.tensors.items():
             if not (is_plain(name, quantizer, parts, like) and is_little(parts["values"].dtype)):

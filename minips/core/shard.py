@@ -75,7 +75,7 @@ def check_gradients(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
 
 
 class Shard:
-    """Parameters, and the rules for their changes.
+    """Parameters, and the rules by which pushes change them.
 
     ``updates`` counts pushes, not versions: the run ends after this number of pushes, which includes those that rounds
     lack because workers have left. None: it has no end. ``now()`` is the time that a consistency model sees. The shard

@@ -1,4 +1,4 @@
-"""Connections to a server's address: as a client, or to ask for a run's status and config."""
+"""Connections to a server: as a worker's client, or only to ask for a run's status and config."""
 
 import json
 import os
@@ -33,10 +33,10 @@ Ask = Callable[..., Header]
 def status(
     address: str, token: str, *, transport: Transport | None = None, timeout: float = 10.0, over_s: float = 0.0
 ) -> Status:
-    """The status of the server at ``address``: its run's progress, its workers, and which workers wait for which.
+    """The status of the server at ``address``: the run's progress, the workers, and which worker waits for which.
 
-    ``over_s``: ask again after this number of seconds, and add pushes and bytes per second. ``transport`` is that of
-    the server; None: its address says which. ConnectionError, PermissionError and ValueError as for `connect`.
+    With ``over_s``, it asks again after this number of seconds, and adds pushes and bytes per second. ``transport`` is
+    the server's; None: the address says which. ConnectionError, PermissionError and ValueError as for `connect`.
     """
     check_token(token)
     check_seconds("timeout", timeout)
