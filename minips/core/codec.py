@@ -270,7 +270,7 @@ def envelope(codec: Codec, stamp: Header, pack: Callable[[Header], bytes] = msgp
 
 
 def wrap(codec: Codec, stamp: Header, answer: Frames, pack: Callable[[Header], bytes] = msgpack.packb) -> Frames:
-    """Put a ``stamp`` into an answer's envelope. ``pack`` may belong to a shared packer if no other thread packs."""
+    """Put a ``stamp`` into an answer's envelope. ``pack`` may reuse a packer if the caller packs one at a time."""
     return [envelope(codec, stamp, pack), *answer[1:]]
 
 

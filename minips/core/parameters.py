@@ -67,7 +67,7 @@ class Parameters:
         return lent
 
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
-        """Aggregate the contributions, and make one step with ``scale`` times the result, at this clock of the run.
+        """Aggregate the contributions; the optimizer makes a step with ``scale`` times the result, at this clock.
 
         Returns the name of a parameter that the step would make NaN or infinite, if any; then only the optimizer's
         state has changed. Errors of the aggregator and the optimizer propagate, and leave the parameters unchanged.

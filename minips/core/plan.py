@@ -54,7 +54,7 @@ class Plan:
         return frames, PLANNED if tensors else ("", "serialize"), (at, quantized, trace.now())
 
     def read(self, frames: Frames, trace: Trace, began: float) -> tuple[Message, Names, Moments] | None:
-        """Return the frames' message, and its spans since it ``began``, if it has the last index; else None."""
+        """Return the frames' message and its spans, which begin at ``began``; None unless it has the last index."""
         opened = trace.now()
         index, known, changes = self._last
         try:

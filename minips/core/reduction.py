@@ -186,7 +186,7 @@ class Part(Protocol):
     def hops(self) -> Sequence[Hop]: ...
     @property
     def sizes(self) -> Sequence[float]:
-        """Values of each piece."""
+        """The number of values in each piece."""
 
     @property
     def direct(self) -> bool:

@@ -145,13 +145,13 @@ class Shard:
 
     @classmethod
     def of(cls, config: Config, params: Mapping[str, Array], **others: Any) -> Self:
-        """The shard for a config's stages and workers; ``others`` are further arguments, or replace the config's."""
+        """A shard with a config's stages and workers; ``others`` are further arguments, or replace the config's."""
         stages = {"aggregator": config.aggregator, "consistency": config.consistency, "optimizer": config.optimizer}
         return cls(params, **{"workers": config.workers, **stages, **others})
 
     @property
     def missing(self) -> int:
-        """The pushes that complete rounds lacked of their quorum because workers had left."""
+        """The number of pushes by which complete rounds fell short of their quorum because workers had left."""
         return self.made - self.applied
 
     @property
@@ -202,7 +202,7 @@ class Shard:
         return self.pause_at
 
     def go_on(self) -> None:
-        """Leave a pause, until the next one."""
+        """End the current pause."""
         self.pause((self._counted // self.every + 1) * self.every)
 
     def end(self) -> None:
@@ -231,7 +231,7 @@ class Shard:
 
     def is_new(self, worker: int, clock: int) -> bool:
         """True for a push that the shard has not seen yet: the worker's next push, or one that it skipped while away.
-        ValueError if pushes before it are missing.
+        ValueError if earlier pushes of the worker are missing.
         """
         at = self.clocks[worker]
         if clock > at:
@@ -348,7 +348,7 @@ class Shard:
         return outcome
 
     def skip(self, worker: int) -> None:
-        """Move a worker to the current round, after it gave up a gradient whose round was completed without it."""
+        """Move a worker to the current round, after it abandoned a gradient whose round was completed without it."""
         if self.quorum is not None and self.clocks[self.validate_worker(worker)] < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
@@ -407,7 +407,7 @@ class Shard:
         return worker
 
     def check(self, gradients: Tensors) -> None:
-        """ValueError if these do not fit the parameters, or are not finite. Safe to call at any time."""
+        """ValueError if the gradients do not fit the parameters, or are not finite. Safe to call at any time."""
         try:
             check_gradients(gradients, self.parameters.arrays)
         except NonFiniteError as error:

@@ -213,7 +213,7 @@ class Client(Closable):
         return join_state(parts, [server.layout for server in self._servers]) if whole else None
 
     def restore(self, links: Sequence[LinkState]) -> None:
-        """Resume from a saved run's links, one for each server; the servers resume, too. ValueError for others."""
+        """Resume from a saved run's links, one for each server; the servers resume, too. ValueError for other links."""
         with saved.restoring("What Client.restore got"):
             for server, link in zip(self._servers, links, strict=True):
                 server.restore(link)

@@ -194,7 +194,7 @@ class Server(Closable):
                 self.shard.go_on()
 
     def stop(self) -> None:
-        """End the run with the current parameters. Workers learn of that from their next answer."""
+        """End the run with the current parameters. Workers learn of this from the next answer that they receive."""
         self.go_on(end=True)
 
     def wait(
@@ -254,7 +254,7 @@ class Server(Closable):
             return self._protocol.status()
 
     def report(self) -> dict[str, Any]:
-        """The server's part of the run's report."""
+        """This server's part of the run's report."""
         shard, protocol, began_at = self.shard, self._protocol, self._membership.began_at
         began_at = protocol.changed_at if began_at is None else began_at
         words = "did not fetch its saved state: its memories begin anew"
@@ -313,7 +313,7 @@ class Server(Closable):
                         lock.acquire()
             elif type(need) is Until and connection:
                 connection.session, connection.need = session, need
-                connection.left_s = self.config.timeout_s * (1 + 1 / TURNS)  # it may begin within a turn
+                connection.left_s = self.config.timeout_s * (1 + 1 / TURNS)  # the wait may begin within a turn
                 over = self._is_over(connection)
                 if not over:
                     self._waiting.append(connection)
@@ -419,7 +419,7 @@ class Server(Closable):
         while not self._closing.wait(turn):
             with self._changing():
                 for waiting in () if self.shard.paused else self._waiting:
-                    waiting.left_s -= turn  # no more: a process that was suspended must not blame its workers
+                    waiting.left_s -= turn  # at most a turn: a process that was suspended must not blame its workers
             looked += 1
             if looked % looks == 0:
                 with self._lock:
@@ -461,7 +461,7 @@ class _WorkerConnection(Connection, ClientConnection):
         return answer
 
     def cancel(self) -> None:
-        """Let the session that waits, if any, end."""
+        """Let the waiting session, if any, end."""
         with self._server._changing():
             self.gone = True
 
@@ -470,7 +470,7 @@ class _WorkerConnection(Connection, ClientConnection):
 
 
 def _apart(call: Callable[[], object]) -> None:
-    """Make a call in a thread of its own or, if none can be started, in this one."""
+    """Make a call in a new thread or, if none can be started, in this one."""
     try:
         threading.Thread(target=call, name="minips-answer", daemon=True).start()
     except RuntimeError:

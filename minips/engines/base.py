@@ -39,7 +39,7 @@ class Engine(Stage):
     """The distance between its servers and workers, in the terms of `Transport.reach`."""
 
     def check(self, config: Config) -> None:
-        """Raise ValueError if this engine cannot run ``config``. Called before anything is started."""
+        """Raise ValueError if this engine cannot run ``config``. It is called before anything is started."""
         reach, far = config.transport.reach, REACHES[REACHES.index(self.apart) :]
         if reach not in far:
             classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}

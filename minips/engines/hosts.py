@@ -54,7 +54,7 @@ _FORBIDDING = {
 @register
 @dataclass(frozen=True)
 class Hosts(Engine):
-    """Each server and each worker on its own host, a network namespace of this machine. Needs Linux, but not root.
+    """Runs each server and each worker on its own host, a network namespace of this machine. Needs Linux, not root.
 
     The ``topology`` is a `Star`, `Tree` or `TwoRacks`, as for `Simulated`. Its rates count whole frames: 1,448 of 1,514
     bytes belong to a message. The kernel's TCP runs over it, so queues overflow at ``buffer_bytes``, and flows

@@ -159,7 +159,7 @@ class RunSupervisor(Supervisor):
             self._note(f"{', '.join(late)} sent no report within {limit:g} seconds after the end")
 
     def _all(self, children: list[Child], word: str, limit: float, words: str) -> None:
-        """Wait until all children have sent the word. Raise RuntimeError that names those that have not."""
+        """Wait until all children have sent the word. Otherwise raise RuntimeError, which names the late ones."""
         if not self.wait(lambda: all(word in child.received for child in children), limit):
             late = ", ".join(child.who for child in children if word not in child.received)
             raise RuntimeError(f"{late} {words}")

@@ -1,4 +1,4 @@
-"""The roles of a run's children: serving or working. The same code runs in a thread and in a process.
+"""The roles of a run's children: server or worker. The same code runs in a thread and in a process.
 
 In addition to every child's words (`minips.engines.supervisor`), a role and the supervisor exchange:
 

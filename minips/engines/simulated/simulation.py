@@ -1,4 +1,4 @@
-"""The simulation of a run: the time, the network, the trace, and what its nodes have in common.
+"""The simulation of a run: the time, the network, the trace, and the common parts of its nodes.
 
 Time passes only at a ``yield``. A node's work between two yields takes no time, so no lock is needed.
 """
@@ -84,7 +84,7 @@ class Simulation(VirtualCluster):
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
-        """Evaluate the parameters in a pause. Return True if the run ends by an evaluation, its error, or a stop."""
+        """Evaluate the parameters in a pause. Return True if an evaluation, its error, or a stop ends the run."""
         evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
@@ -112,7 +112,7 @@ class Simulation(VirtualCluster):
 
     @property
     def trace(self) -> Trace:
-        """Return the spans so far."""
+        """Return the spans recorded so far."""
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def report(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
@@ -130,7 +130,7 @@ class Simulation(VirtualCluster):
 
 
 class SimNode(Node):
-    """A simulated node: each of its spans enters the trace."""
+    """A simulated node, whose spans are all recorded in the trace."""
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
         """Spend the time of these spans. The time until the processor is free is recorded as a wait."""
