@@ -4,7 +4,7 @@ A **Value** is a frozen dataclass whose fields state what they accept: limits, c
 checks its fields when it is created, prints as the code that creates it, and converts to JSON and back.
 
 A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
-both, ``names`` returns the names of a kind, and ``build`` makes a stage from a name, a name and fields, or a dict. The
+both, ``names`` returns the names of a kind, and ``build`` creates one from a name, a name and fields, or a dict. The
 contract of each kind is in ``minips.stages``; this module is the same for all kinds.
 """
 
@@ -346,7 +346,7 @@ def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Excepti
 
 
 def _owner(cls: Any, name: str) -> tuple[Any, str]:
-    """The nearest class in the fields of ``cls`` with a field ``name``, and code that sets it; else None and ``""``."""
+    """The nearest class within ``cls``'s fields that has a field ``name``, and code to set it; else None and ``""``."""
     near: list[tuple[Any, str]] = [(cls, "{}")]
     seen = {cls}
     for outer, code in near:  # `near` grows during the loop: breadth first

@@ -163,7 +163,7 @@ def trace_of(end: str, given: Trace | None) -> Trace:
 
 
 def _check_frames(frames: object) -> None:
-    """TypeError for anything but a list of buffers."""
+    """Raise TypeError for anything but a list of buffers."""
     try:
         if isinstance(frames, list | tuple):
             for frame in frames:

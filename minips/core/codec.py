@@ -67,7 +67,7 @@ class Codec(Value):
                 )
 
     def quantizer_of(self, name: str) -> Quantizer:
-        """The quantizer of the first pattern that matches this tensor's name. ValueError if no pattern matches."""
+        """The quantizer of the first pattern that matches this tensor's name. ValueError where none does."""
         if isinstance(self.quantizer, Quantizer):
             return self.quantizer
         for pattern, quantizer in self.quantizer.items():

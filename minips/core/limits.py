@@ -255,7 +255,7 @@ def compress(compressor: Compressor, frames: Frames, most: float = math.inf) -> 
 
 
 def decompress(compressor: Compressor, frames: Frames, most: int) -> Frames:
-    """Decompress each frame. ValueError if the results have more than ``most`` bytes in all."""
+    """Decompress each frame. ValueError if the results together have more than ``most`` bytes."""
     opened: Frames = []
     left = most
     try:

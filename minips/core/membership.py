@@ -119,7 +119,7 @@ class Membership:
         return worker
 
     def awaited(self) -> list[int]:
-        """The workers yet to connect, if the server ``awaits`` them: none once all were connected, or one pushed."""
+        """The workers yet to connect, if the server ``awaits`` them. Empty once all were connected or one pushed."""
         begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
         absent = [worker for worker, member in enumerate(self.members) if not member.connections]
         return absent if self.awaits and not begun else []
@@ -213,7 +213,7 @@ class Membership:
         return bool(self.members[worker].connections) or self._is_held(worker)
 
     def _first_free(self, connection: ClientConnection, secret: str | None) -> int:
-        """This session's rank, else the first free one, lost workers' ranks last. ValueError if none is free."""
+        """This session's rank or else a free one, those of lost workers last. ValueError if no rank is free."""
         ranks = sorted(enumerate(self.members), key=lambda pair: pair[1].state is MemberState.LOST)
         mine = [worker for worker, member in ranks if self._is(member, connection, secret)]
         free = [worker for worker, _ in ranks if not self._is_taken(worker)]

@@ -65,5 +65,5 @@ class Message:
 
     @property
     def kind(self) -> str:
-        """The kind of the message."""
+        """The message's kind, such as ``push``."""
         return str(self.header.get("kind"))

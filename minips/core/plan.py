@@ -37,7 +37,7 @@ class Plan:
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
     def write(self, header: Header, tensors: Tensors, trace: Trace, at: float) -> tuple[Frames, Names, Moments] | None:
-        """Return a message's frames, and its spans, begun ``at`` a time, if it has the last index; else None."""
+        """Return a message's frames and its spans, which begin at time ``at``; None if its index is not the last."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
@@ -54,7 +54,7 @@ class Plan:
         return frames, PLANNED if tensors else ("", "serialize"), (at, quantized, trace.now())
 
     def read(self, frames: Frames, trace: Trace, began: float) -> tuple[Message, Names, Moments] | None:
-        """Return the frames' message and its spans, which begin at ``began``; None unless it has the last index."""
+        """Return the frames' message and its spans, which begin at ``began``; None if its index is not the last."""
         opened = trace.now()
         index, known, changes = self._last
         try:

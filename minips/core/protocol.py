@@ -547,8 +547,8 @@ class ServerProtocol:
                 self.records[worker].kept = part
 
     def _pull(self, worker: int, header: Header, reply: Message, outcome: Outcome | None) -> Session[float]:
-        """Wait until the worker may pull, and reply with the parameters. ``outcome``: that of the push before, if any.
-        Returns the seconds that the pull has waited.
+        """Wait until the worker may pull, and reply with the parameters. The ``outcome`` is its push's,
+        in a push_pull. Returns the number of seconds for which the pull has waited.
         """
         shard, waited = self.shard, 0.0
         try:
@@ -568,7 +568,7 @@ class ServerProtocol:
         return waited
 
     def _encode_once(self, message: Message, worker: int) -> Session[Parcel]:
-        """Encode an answer that all pulls of one version of the same tensors share: the first encodes, others wait."""
+        """Encode an answer for all pulls of one version of the same tensors: the first pull encodes it, others wait."""
         version = message.header["version"]
         key = version, *message.tensors
         while self._encoding:
@@ -640,7 +640,7 @@ class ServerProtocol:
         return outcome, waited
 
     def refusal(self, error: Exception) -> Exception:
-        """The error to send to a peer: this one or, if unexpected, a general one; then its text goes to `events`."""
+        """The error to send to a peer: this one or, if it is unexpected, a general one; `events` then has its text."""
         if public_message(error, "") or isinstance(error, ConnectionError):
             return error
         if len(self.events) < KEPT_ROWS:

@@ -1,7 +1,7 @@
 """The states of a member, a run, a resumption and a supervised run, each with a table of the allowed changes.
 
-Each row has a state, and the states to which events lead from it; any other event raises. The reason for a state, its
-time and a member's secret are values beside it. docs/reading.md shows the tables as pictures.
+A row of a table has a state, and the states to which events lead from it; any other event raises. The reason for a
+state, its time and a member's secret are stored outside it. docs/reading.md shows the tables as pictures.
 """
 
 from collections.abc import Mapping

@@ -89,7 +89,7 @@ def add_row_numbers(message: Message, layout: Layouts, rows: Wanted) -> Message:
 
 
 def rows_at(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
-    """The rows to request from a server: of a table, its own; of another tensor, all: it sends its part of them."""
+    """The rows to request from a server: only its own rows of a table; all rows of another tensor, which it cuts."""
     tables = tables_of(layout)
     own = {name: np.asarray(ids)[tables[name].rows(ids)[0]].tolist() for name, ids in rows.items() if name in tables}
     return {name: ids for name, ids in rows.items() if name in layout} | own

@@ -146,7 +146,7 @@ def connect(
     ``connect`` calls ``check`` with the first server's status before this worker gets a number; an error from ``check``
     prevents that. If its connection breaks, the client tries to reconnect after each of the ``pauses_s`` seconds (None:
     for longer than a server keeps its rank). A push counts once, even if its acknowledgement was lost. An aggregator
-    that weights needs ``rows``: the number of rows in this worker's shard, or a function of its number and the config.
+    that weights pushes needs ``rows``: the number of this shard's rows, or a function of ``worker`` and the config.
 
     ConnectionError if no server answers. PermissionError for a wrong token. ValueError if the addresses are not those
     of all the servers of one run, or if another client is this worker. ValueError or TypeError for an invalid address,

@@ -128,7 +128,7 @@ class Cores:
         """The turn of the next plan, while tasks learn of their ends: most tasks begin something new immediately."""
 
     def work(self, seconds: float) -> Signal:
-        """Begin work that takes ``seconds`` on an unshared core, else longer. Returns the signal of its end."""
+        """Begin work that takes ``seconds`` on an unshared core, or longer on a shared one. Returns its end signal."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))

@@ -52,11 +52,11 @@ FAREWELL_S, LEAVE_S = 1.0, 5.0
 class Server(Closable):
     """A server: it holds parameters, applies workers' pushes, and answers their pulls.
 
-    ``params`` are all the parameters, named arrays of floating-point numbers. Of several servers (``config.servers``),
-    this one has the number ``index``, and keeps its part. The run ends after ``updates`` applied pushes; under BSP,
+    ``params`` are all the parameters, named arrays of floating-point numbers. If ``config.servers`` is above 1,
+    this server has the number ``index``, and keeps its part. The run ends after ``updates`` applied pushes; under BSP,
     they include those missing from workers that left. None: it has no end, and the server keeps only the last rows of
     its records. A worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds
-    ago, no longer counts; its rank is free. ``rank_secrets``, one each, reserve the ranks for clients that know them.
+    ago, no longer counts; its rank is free. ``rank_secrets``, one per rank, reserve ranks for clients that know them.
     The server pauses after every ``every`` clocks of all the workers, until `go_on`. ``state`` is this server's part of
     a saved run. ``tables`` names the tensors pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to connect.
 
@@ -170,7 +170,7 @@ class Server(Closable):
         return self.shard.diverged
 
     def diverge(self, reason: str) -> None:
-        """End the run with the current parameters. It then answers pushes with ``over``, and pulls immediately."""
+        """End the run with the current parameters. Pushes are then answered with ``over``, and pulls immediately."""
         with self._changing():
             self.shard.diverge(reason)
 
@@ -180,7 +180,7 @@ class Server(Closable):
         return self.shard.paused
 
     def pause(self, at: float | None = None) -> float:
-        """Pause as `Shard.pause` does. Several servers can then all pause at the largest of the returned counts."""
+        """Pause as `Shard.pause` does. To pause several servers together, use the largest count that they return."""
         check_type("pause", at, int | float | None, "a count of pushes")
         with self._changing():
             return self.shard.pause(at)
@@ -306,7 +306,7 @@ class Server(Closable):
                     lock.release()
                 try:
                     answer = need.call()
-                except BaseException as raised:  # in a connection's thread, where it would go unnoticed
+                except BaseException as raised:  # in a connection's thread, it would go unnoticed
                     error = as_error(raised)
                 finally:
                     if not need.alone:
@@ -412,7 +412,7 @@ class Server(Closable):
         self._go_on()
 
     def _watch(self) -> None:
-        """Look at what time alone changes: waits that take too long, rules that see time, and silent workers."""
+        """Check for changes that only time causes: long waits, rules that depend on time, and silent workers."""
         quarter, looked = self.silence_s / 4, 0
         looks = math.ceil(quarter / min(TURN_S, self.config.timeout_s / TURNS))
         turn = quarter / looks

@@ -29,7 +29,7 @@ class Interconnect:
     def travel(
         self, source: str, target: str, nbytes: float, least_s: float = 0.0, queue: str = ""
     ) -> Iterable[float | Signal]:
-        """Carry out a message's trip, for a task's ``yield from``; it ends when the last byte has arrived.
+        """Carry out a message's trip, for a task's ``yield from``. The trip ends when the last byte has arrived.
 
         It takes at least ``least_s``, the transport's own time. Messages of one ``queue`` (empty: of one source and
         target) leave one after the other, if they share links.
@@ -67,7 +67,7 @@ class VirtualCluster:
 class Node(Processor):
     """A process in virtual time, whose processor does one thing at a time.
 
-    ``times`` maps each span to its calibrated line, by number of values. The line of ``transfer`` is the processor's
+    ``times`` maps each span to its calibrated line: time by number of values. That of ``transfer`` is the processor's
     time for sending or receiving a message. A ``step`` is a driver's own data about a session, such as its clock.
     """
 
@@ -262,7 +262,7 @@ class RankNode(TrainingNode):
         self.start(self._deliver(message, self.ranks[message.to], step))
 
     def _deliver(self, message: Send, peer: "RankNode", step: int) -> Task[None]:
-        """Carry a message into its box. All messages of a worker leave in one queue, even if their targets differ."""
+        """Carry a message into its box. All of a worker's messages leave in one queue, even if their targets differ."""
         sent, box = self.events.now, peer._boxes[message.number, step]
         nbytes, least_s = self.nbytes(message.parcel), self.idle.at(message.values)
         yield from self.cluster.network.travel(self.who, peer.who, nbytes, least_s, queue=self.who)

@@ -85,7 +85,7 @@ class EarlyStopping:
 @dataclass
 class CsvLog:
     """Writes a row of step, seconds, loss and validation_loss at each evaluation. The first row replaces an existing
-    file; with ``append``, rows are added to it. The path may also be a pipe or a device. Raises OSError if it fails.
+    file; with ``append``, rows are added to it. The path may also be a pipe or a device. OSError if writing fails.
     """
 
     path: str | Path

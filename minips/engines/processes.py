@@ -163,10 +163,10 @@ def _run_program(target: Callable[..., None], *arguments: Any) -> None:
 def _flush_files() -> None:
     """Flush the standard streams, and the files that the program has opened and not closed."""
     buffered = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom
-    # isinstance would ask an object for its class, which a weak reference to a dead object cannot tell.
+    # isinstance would ask an object for its class, but a weak reference to a dead object does not know it.
     files = [each for each in gc.get_objects() if issubclass(type(each), buffered)]
     for file in (*files, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        with suppress(Exception):  # it is None or closed, or its disk is full
+        with suppress(Exception):  # the stream is None or closed, or its disk is full
             file.flush()
 
 
@@ -211,7 +211,7 @@ class _ForkServer:
 
 
 class _Fork:
-    """A process made by the fork server, with the part of multiprocess's interface that `_ProcessChild` uses."""
+    """A process created by the fork server. It has the part of multiprocess's interface that `_ProcessChild` uses."""
 
     def __init__(self, server: _ForkServer) -> None:
         self._server = server

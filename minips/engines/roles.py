@@ -55,7 +55,7 @@ def serve(
     address: str | None = None,
     **more: Any,
 ) -> Report:
-    """Run one server on the engine's network until the supervisor sends stop. Return its report."""
+    """Run one server on the engine's network until the supervisor sends stop. Return the server's report."""
     rows_sent, ticks, told, ending = 0, 0, RunState.RUNNING, False
     updates, tick_s = config.workers * config.clocks, TICK_S * max(1.0, config.servers / CROWD)
     server = Server(params, config, index=index, updates=updates, **more)

@@ -47,7 +47,7 @@ class ControlPipe:
         return word, value
 
     def wait(self, *wanted: str) -> tuple[str, Any]:
-        """Wait without a time limit for one of the ``wanted`` words, or stop; drop other words."""
+        """Wait without a time limit until one of the ``wanted`` words or ``stop`` arrives; drop other words."""
         while (received := self.receive(1.0))[0] not in ("stop", *wanted):
             pass
         return received
@@ -94,7 +94,7 @@ class Child(ABC):
 
     @abstractmethod
     def end(self, timeout: float) -> str:
-        """Wait for the child's end, enforce it after ``timeout`` seconds, free its resources. Return how it ended."""
+        """Wait for the child's end, force it after ``timeout`` seconds, free its resources. Return how it ended."""
 
 
 def send_all(children: Iterable[Child], word: str, value: Any = None) -> None:
@@ -110,7 +110,7 @@ Start = Callable[..., list[Child]]
 class Supervisor:
     """Manages children, and makes sure that all of them have ended when the ``with`` block ends, even after an error.
 
-    ``start`` is the method of that name of `Processes` or `Threads`. While the supervisor waits, it calls ``check``
+    ``start`` is the ``start`` method of `Processes` or `Threads`. While the supervisor waits, it calls ``check``
     several times a second; an exception from ``check`` ends the wait.
     """
 

@@ -156,7 +156,7 @@ class SimServer(SimNode):
             server._look()
 
     def _look(self) -> None:
-        """Wake the sessions whose conditions hold, if the state on which the conditions depend has changed."""
+        """If the state on which conditions depend has changed, wake the sessions whose conditions hold."""
         shard = self.shard
         state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.protocol.encodings
         if state != self._state:

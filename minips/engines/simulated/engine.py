@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @register
 @dataclass(frozen=True)
 class Simulated(Engine):
-    """Servers and workers in virtual time: any number of workers, on any network, in the same seconds every time.
+    """Servers and workers in virtual time: any number of workers, on any network, and the same times in every run.
 
     Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast link if
     the config has none; a ``networkx.Graph`` also works. Messages share links max-min fairly; in a real run, shaped
@@ -76,7 +76,7 @@ class Simulated(Engine):
         try:
             team.simulation.run()
         except RuntimeError as failure:
-            with suppress(Exception):  # for instance, replicas may be at different clocks
+            with suppress(Exception):  # the result may be impossible: replicas may be at different clocks
                 failure.run = team.result()  # type: ignore[attr-defined]
             raise
         run = team.result()
