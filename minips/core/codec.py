@@ -5,7 +5,7 @@
 Every encoded message describes itself. Its first frame, the envelope, is a small MessagePack map with the protocol's
 version and the names of serializer and compressor. The packet names the memory and each tensor's quantizer. So a
 receiver can decode any sender's messages without a shared configuration. Memories and random draws make encoders and
-decoders stateful: a decoder has one sender; an encoder has one receiver, or several if it has no memory.
+decoders stateful: a decoder serves one sender; an encoder serves one receiver, or several if it has no memory.
 
 Exact arrays in `MsgPack`'s frames are *planned*: if names, dtypes and shapes are those of the message before, a `Plan`
 writes and reads the same bytes without the stages. The trace shows work on its arrays as the quantizer's, on its header

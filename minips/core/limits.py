@@ -272,8 +272,8 @@ def decompress(compressor: Compressor, frames: Frames, most: int) -> Frames:
 
 
 def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, transport: Any) -> Exception:
-    """The error for a message over which ``breaks`` connections in a row have broken: a TooLargeError if the next one
-    would break, too. Not every library says why it hangs up.
+    """The error for a message over which ``breaks`` connections in a row have broken: a TooLargeError if the next
+    connection would break, too. Not every library says why it hangs up.
     """
     most, sent = most_bytes(transport), stream_nbytes([*map(len, frames)])
     if sent > most:

@@ -106,7 +106,7 @@ def train_together(
         if travelling is not None and (yield Await(travelling)):
             break
         if overlap:
-            seen = copy()  # before the exchange, which changes the parameters
+            seen = copy()  # copied before the exchange, which changes the parameters
             travelling = yield Begin(exchange(clock, computed))
         elif (yield Call(exchange(clock, computed))):
             break

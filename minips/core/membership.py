@@ -1,7 +1,7 @@
 """Membership: one session holds a rank, a worker's number, over one or more connections.
 
-A session is identified by its secret, from the answer to hello or from the engine. Another session can get the rank
-once this one has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
+A secret, from the answer to hello or from the engine, identifies a session. Another session can get the rank once its
+holder has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
 The server accepts a worker's requests only over connections that said hello as that worker.
 """
 
@@ -60,7 +60,7 @@ class Member:
         """The bytes of frames."""
 
     def part(self) -> None:
-        """End all connections of a worker that has said goodbye, unless it has come back meanwhile."""
+        """End all connections of a worker that has said goodbye, unless the worker has come back meanwhile."""
         if self.state is MemberState.PARTED:
             self.connections.clear()
             self.leaves = False

@@ -196,7 +196,7 @@ class Part(Protocol):
         """The message to send at hop ``number``."""
 
     def incoming(self, number: int, parcel: Parcel) -> None:
-        """Take the message of hop ``number``."""
+        """Use the message of hop ``number``."""
 
     def mean(self) -> Any:
         """The result after the last hop."""

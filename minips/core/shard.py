@@ -7,7 +7,7 @@ With rounds (BSP), the shard answers ``held`` immediately and holds the push unt
 quorum, or with a push of every live worker. Then it applies the round as one aggregate, in worker order. Without rounds
 (SSP, ASP), it applies each push immediately, scaled by 1/workers. So under plain SGD, one clock of all the workers (n
 applied pushes of n workers) moves the parameters as far as one round. With momentum, this holds once the velocity is
-steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
+steady. Other steps do not scale with the gradient: with n workers, weight decay is applied n times in a clock, Adam
 moves n times as far, Adagrad about √n times as far. Divide ``weight_decay`` or ``lr`` by that factor.
 
 The shard does not apply an update that would make a parameter NaN or infinite: the run ends with the parameters before

@@ -159,7 +159,7 @@ class Cores:
             self._ending = self._events.turn()
 
     def _plan(self, turn: int | None = None) -> None:
-        """Find the rate, and the time at which the next task ends."""
+        """Compute the current rate, and the time at which the next task ends."""
         working, events, self._plans = self._working, self._events, self._plans + 1
         self._rate = min(1.0, self._cores / (len(working) + self._others)) if working else 0.0
         if working:

@@ -72,7 +72,7 @@ class Reconnecting(Closable):
             return again
 
     def outlast(self, seconds: float) -> None:
-        """Let the attempts continue for longer than ``seconds``, unless pauses were given."""
+        """Let the attempts to reconnect continue for longer than ``seconds``, unless the caller gave the pauses."""
         while self._given_s is None and sum(self._pauses_s) <= seconds:
             self._pauses_s = [*self._pauses_s, sum(self._pauses_s) / 2]
 

@@ -231,7 +231,7 @@ class ServedNode(TrainingNode):
         return (yield self._trips[wanted.source].popleft())
 
     def trip(self, message: Send, step: Any) -> Task[Parcel]:
-        """Take a message to a server, let the server carry out the session, and return the answer."""
+        """Carry a message to a server, let the server carry out its session, and return the answer."""
         server, cluster, least_s = self.servers[message.to], self.cluster, self.idle.at(message.values)
         nbytes, began = self.nbytes(message.parcel), self.events.now
         self.bytes_sent += nbytes

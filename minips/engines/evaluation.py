@@ -2,7 +2,7 @@
 
 ``train(…, every=20, on_eval=[…])`` pauses the run after every 20 steps of all the workers, and at its end. Training
 resumes when each function has processed its `Eval`; a function that returns True ends the run. The run keeps the losses
-of its pauses. Because of the pauses, all engines end with the same bits, and a run takes longer.
+of its pauses. Because a run pauses, all engines end with the same bits, and evaluations lengthen it.
 """
 
 import csv

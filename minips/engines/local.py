@@ -226,7 +226,7 @@ class RunSupervisor(Supervisor):
         self.watch(Progress.of(self.config, applied, expected, self.losses))
 
     def _means(self, reported: list[Rows]) -> Rows:
-        """Return a row for each step that all reporters have completed: when the last one did, and the mean loss."""
+        """Return a row for each step that all reporters completed: the time of the last to do so, and the mean loss."""
         return [
             (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))
             for rows in zip(*reported, strict=False)

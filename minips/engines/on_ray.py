@@ -101,7 +101,7 @@ class Ray(Engine):
 @contextmanager
 def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
     """Connect the module ray to the cluster at ``address`` (see `Ray`), or to one that starts here with room for
-    ``actors`` actors and ends with the block. An existing connection is used, and left open.
+    ``actors`` actors and ends with the block. An existing connection is used and stays open.
     """
     import ray
 

@@ -151,7 +151,7 @@ def run_allreduce_worker(
         control.send("progress", (applied, config.clocks, applied, rows))
 
     def pause() -> bool:
-        """Wait until the supervisor sends go on or end. Return True for end."""
+        """Wait until the supervisor sends "go on" or "end". Return True for "end"."""
         resumed.clear()
         report_progress()
         control.send("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)

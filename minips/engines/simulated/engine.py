@@ -41,9 +41,9 @@ class Simulated(Engine):
     With ``delay_versions`` τ a pull returns parameters that are τ versions old. One worker under ASP then descends with
     a constant delay of τ, and more workers add their own staleness.
 
-    With backup workers a round leaves stragglers behind. They ``abandon`` their gradient and join the current round, as
-    the order statistics of compute times assume; such a gradient counts as late. A real worker does not know that its
-    round has ended and finishes the computation, as with ``abandon=False``.
+    With backup workers, a round can end before stragglers have finished. With ``abandon``, they drop their gradient and
+    join the current round, as the order statistics of compute times assume; the gradient counts as late. A real
+    straggler does not know that the round has ended, and finishes its gradient, as with ``abandon=False``.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))

@@ -77,7 +77,7 @@ class Simulation(VirtualCluster):
             raise RuntimeError("The simulated nodes wait for each other, and no event is left.")
 
     def fail(self, who: str, error: BaseException) -> None:
-        """End the run because a node failed."""
+        """End the run because the node ``who`` failed."""
         if not self._over.triggered:
             self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {message_of(error)}")
             self.failure.__cause__ = error
