@@ -19,7 +19,7 @@ def _stream(use: int) -> Callable[..., np.random.Generator]:
 
 
 batch = _stream(0)
-"""Rows of a batch, by (seed, worker, clock, turn); ``turn`` counts the batches of one push."""
+"""The rows of a batch, by (seed, worker, clock, turn); ``turn`` counts the batches of one push."""
 delay = _stream(1)
 """How long a delayed worker computes (`Delays.exponential`), by (seed, worker, clock)."""
 push = _stream(2)

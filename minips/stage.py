@@ -162,7 +162,7 @@ class Stage(Value):
     kind: ClassVar[str]
     name: ClassVar[str]
     requires: ClassVar[tuple[str, ...]] = ()
-    """Modules that must be installed; ``extra`` is the minips extra that installs them."""
+    """The modules that must be installed; ``extra`` is the minips extra that installs them."""
     extra: ClassVar[str] = ""
     of_methods: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Maps a class attribute to methods: the attribute becomes False in a subclass that overrides one of them."""

@@ -27,7 +27,7 @@ from minips.stages.transports.framing import (
 from minips.words import check_type, public_message
 
 SEAL = b"\x89mps"
-"""The first bytes of a file. Neither text nor the body of a stream, which starts with zeros, begins with them."""
+"""The first bytes of a file. Neither text nor a stream's body, which starts with zeros, begins with these bytes."""
 CRC_BYTES = 4
 
 

@@ -17,7 +17,7 @@ from minips.stages.shards import Contiguous, Shards
 from minips.stages.transports import Link, Tcp, Transport
 
 MOST_S = 1e6
-"""The longest time-out, eleven days; some operating systems cannot wait longer."""
+"""The longest time-out: eleven days, in seconds. Some operating systems cannot wait longer."""
 
 
 def check_seconds(what: str, seconds: object, more: str = "") -> None:

@@ -23,17 +23,17 @@ from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes
 from minips.words import message_of
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
-"""Allowed for everything that does not grow with the tensors."""
+"""The bytes allowed for everything that does not grow with the tensors."""
 VALUE_BYTES = 32
 """Allowed for a value in any format: as JSON, a double takes up to 25 bytes; its index in a sparse tensor takes 8."""
 TENSOR_BYTES, NAME_BYTES = 2**11, 48
-"""Allowed for the description of a tensor and its parts, and for each character of its name."""
+"""The bytes allowed for the description of a tensor and its parts, and for each character of its name."""
 ROW_BYTES, HEAD_ROW_BYTES = 64, 20
-"""Allowed for a row's number, pushed and pulled: in any format, and in MessagePack."""
+"""The bytes allowed for the number of a row to push or pull: in any format, and in MessagePack."""
 MOST_ROW_VALUES = 2**20
 """The most values of a tensor in a pull by rows; if the tensor itself has more values, that number is the limit."""
 MAX_BYTES = 2**31
-"""The limit of a decompressed message if the transport states none: over `InProc`, and for a codec by itself."""
+"""The limit on a decompressed message if the transport states none: over `InProc`, and for a codec by itself."""
 
 
 MOST_BREAKS = 20
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     """The largest message that a receiver can need, given its tensors."""
 
     nbytes: int = MAX_BYTES
-    """The bytes of all its decompressed frames."""
+    """The bytes of all decompressed frames of the message."""
     head: int = MAX_BYTES
     """The bytes of the MessagePack frame that describes the others."""
     tensors: int = MAX_BYTES
@@ -76,7 +76,7 @@ def of_anything(transport: Any = None) -> Limits:
 
 
 Expected = tuple[Limits, Tensors | None]
-"""An answer's limits, and arrays shaped like its tensors."""
+"""An answer's limits, and arrays with the shapes of its tensors."""
 
 
 def of_answers(layout: Layouts, transport: Any = None) -> Expected:

@@ -9,7 +9,7 @@ from minips.stage import StageField, Value, option
 from minips.stages.optimizers import SGD, Optimizer
 
 LEAST_LR = 0.5
-"""An outer learning rate below this is nearly always a default that the user forgot to change."""
+"""A lower outer learning rate is nearly always a default that the user forgot to change."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from minips.core.states import MemberState
 REJOIN_S = 0.25
 """By default, the seconds for which a worker still counts after its last connection broke."""
 SOON_S = 0.5
-"""A hello waits for a rank that will be free within this many seconds, as when a process restarts immediately."""
+"""A hello waits for a rank that will be free within this time, in seconds, as after a process's immediate restart."""
 _SECRET = re.compile("[0-9a-f]{32}")
 
 
@@ -43,21 +43,21 @@ class Member:
     def __init__(self, now: float) -> None:
         self.state = MemberState.NEW
         self.connections: set[ClientConnection] = set()
-        """Not empty while it is present or silent, and until the server has read all of its goodbye."""
+        """Not empty while the worker is present or silent, and until the server has read its whole goodbye."""
         self.busy = 0
         """The number of requests under way."""
         self.heard = now
         self.secret = ""
         """The secret of the session that holds this rank or held it last."""
         self.lost_at: float | None = None
-        """The time at which it was lost, while it is lost."""
+        """The time at which the worker was lost; None unless it is lost."""
         self.informed = False
         """True once an answer has told the worker that the run is over."""
         self.leaves = False
-        """True if its goodbye will contain its part of the run's state."""
+        """True if the worker's goodbye will contain its part of the run's state."""
         self.rows = 0.0
         self.received = self.sent = 0
-        """The bytes of frames."""
+        """The bytes of the frames received from the worker, and sent to it."""
 
     def part(self) -> None:
         """End all connections of a worker that has said goodbye, unless the worker has come back meanwhile."""

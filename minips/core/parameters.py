@@ -37,7 +37,7 @@ class Parameters:
         self.aggregator, self.optimizer, self._now = aggregator, optimizer, now
         self.arrays = {name: x.copy() for name, x in params.items()}
         self.times: tuple[float, float, float] = 0.0, 0.0, 0.0
-        """The start time of the last update, its seconds of aggregation, and its seconds of application."""
+        """The start time of the last update, the seconds that aggregation took, and the seconds that the step took."""
         self._loans: dict[str, weakref.ref[Array]] = {}
         self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
         """The previous arrays and their loans: the next update writes to these arrays."""

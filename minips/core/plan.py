@@ -33,7 +33,7 @@ class Plan:
         self._envelope, self._pack = envelope, msgpack.packb
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
-        """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
+        """The envelope's bytes and fields, and the stages' names, from a message that the stages read."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
     def write(self, header: Header, tensors: Tensors, trace: Trace, at: float) -> tuple[Frames, Names, Moments] | None:

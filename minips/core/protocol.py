@@ -71,7 +71,7 @@ class ServerRecord:
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
         self.holds_all = False
-        """True if this server holds all of every tensor."""
+        """True if this server holds every tensor as a whole."""
         self.unsure = False
         """True if the server may have taken a push that failed here, or changed its memories for a lost answer."""
         self._marks: deque[tuple[int, Mark]] = deque()

@@ -34,7 +34,7 @@ from minips.stages.serializers import Packet
 Encoded = dict[str, tuple[str, Parts]]
 """One encoded piece. Maps a tensor's name to its quantizer's name and its parts."""
 _GATHER = -1
-"""A common number for all hops that pass complete pieces on: they share one memory for each piece."""
+"""The hop number under which all hops that pass on complete pieces share one memory for each piece."""
 
 
 class AllReduceState:
@@ -64,7 +64,7 @@ class AllReduceState:
         """For each piece, the number of messages to add to it."""
         self._layouts, self._limits = partition(like, exchange.pieces(workers)), of_anything(config.transport)
         self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
-        """Values of each piece."""
+        """The number of values in each piece."""
         self._encoders: dict[tuple[int, int], Encoder] = defaultdict(partial(Encoder, codec, rng, trace))
         self._decoders: dict[tuple[int, int], Decoder] = defaultdict(partial(Decoder, trace))
         self._values: list[Tensors] = []

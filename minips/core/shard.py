@@ -117,7 +117,7 @@ class Shard:
         self.duplicates = 0
         self.clocks = [0] * workers
         self._missed = [range(0)] * workers
-        """For each worker, the clocks that it skipped while away, and whose pushes the shard has not seen yet."""
+        """For each worker, the clocks that it skipped while away; the shard has not seen the pushes of these clocks."""
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
         """The clocks of each worker's last late pushes, to recognize repetitions."""
         self._over = [0] * workers
@@ -138,7 +138,7 @@ class Shard:
         self.recent_losses: list[float] = []
         """The losses of the contributions since the last complete clock of all the workers."""
         self.sees_time = takes_view(consistency)
-        """True if the consistency model accepts a `PullView`, which has the time."""
+        """True if the consistency model accepts a `PullView`, which contains the time."""
         self._pushed_at = [now()] * workers
         self.policy_state: dict[str, Any] = {}
         """The consistency model's own state, from one pull to the next."""

@@ -390,7 +390,7 @@ class _Call(CallFuture[Any]):
         self._needed = set[int]()
         """The server whose answer the session needs; empty while a thread carries out the session."""
         self._early: dict[int, tuple[_Answer | None, Exception | None]] = {}
-        """Answers, or errors instead, that arrived before the session needs them, by server."""
+        """The answers, or errors, that arrived before the session needs them, by server."""
         self._sent = False
         self._advance(None, None)
         if not self._sent:

@@ -168,7 +168,7 @@ class Cores:
 
     def _end(self, plan: int) -> None:
         if plan != self._plans:
-            return  # a task has begun or left since, so another plan holds
+            return  # a task has begun or left since, so a newer plan applies
         self._served, self._at = self._working[0][0], self._events.now
         ended = []
         while self._working and self._working[0][0] <= self._served:

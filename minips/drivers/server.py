@@ -40,9 +40,9 @@ from minips.stages.transports.patience import Limit, outlasts
 from minips.words import as_error, check_count, check_type
 
 TURN_S, TURNS = 1.0, 20
-"""The watcher looks at waiting sessions at least once in these seconds, and this often before they time out."""
+"""The watcher checks waiting sessions at least every ``TURN_S`` seconds, and ``TURNS`` times in a time-out."""
 LARGE_BYTES = 2**16
-"""A server with more bytes of parameters goes on with each waiting session in a thread of its own."""
+"""A server with more bytes of parameters continues each waiting session in a separate thread."""
 LOOK_S = 0.05
 """The seconds between two checks by `Server.wait` for the end of the run."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
@@ -419,7 +419,7 @@ class Server(Closable):
         while not self._closing.wait(turn):
             with self._changing():
                 for waiting in () if self.shard.paused else self._waiting:
-                    waiting.left_s -= turn  # at most a turn: a process that was suspended must not blame its workers
+                    waiting.left_s -= turn  # even if more time has passed: a suspended process must not blame workers
             looked += 1
             if looked % looks == 0:
                 with self._lock:

@@ -15,7 +15,7 @@ START_S = 600.0
 SAY_S = 30.0
 """The seconds between two log lines about a wait."""
 LOOK_S = 0.2
-"""The most seconds until a running process looks again."""
+"""The most seconds until a running process checks the wait again."""
 
 
 class StartWait:

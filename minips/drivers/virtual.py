@@ -43,7 +43,7 @@ class Interconnect:
 
 class VirtualCluster:
     """The parts that a run's nodes share: the clock, the network, the cores of their machines, and the record of their
-    time. Without ``machines``, each node has its own cores.
+    time. Without ``machines``, each node has its own core.
     """
 
     network: Interconnect

@@ -27,7 +27,7 @@ START_S = 60.0
 REPORT_S = 60.0
 """The longest wait for the parameters' holders to report, in seconds; nothing else could replace these reports."""
 GRACE_S = 2.0
-"""How long to wait for the failure report of a worker that another worker has found gone, in seconds."""
+"""The seconds to wait for the failure report of a worker that another worker has found gone."""
 
 
 class LocalEngine(Engine):

@@ -38,7 +38,7 @@ TICK_S = 0.01
 NEWS_TICKS = 10
 """A server checks for the end every ``TICK_S`` seconds; every ``NEWS_TICKS`` checks it also reports its progress."""
 CROWD = 8
-"""If more servers than this run, each checks less often, so that together they check as often as this number would."""
+"""If more servers than this run, each checks less often: together, they check as often as this number of servers."""
 LISTEN_S = 0.05
 """The seconds between a worker's checks for words; without servers it also reports its progress each time."""
 
