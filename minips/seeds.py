@@ -1,4 +1,4 @@
-"""Random streams: one for each use, so that no two uses can draw the same numbers.
+"""Random streams: a separate stream for each use, so that no two uses draw the same numbers.
 
 Every stream of a run is derived from `Config.seed` and its use. A generator is seeded by the words (seed, first,
 second, use, …). The fourth word identifies the use, and only this file assigns it. So two streams of one seed differ in
@@ -19,7 +19,7 @@ def _stream(use: int) -> Callable[..., np.random.Generator]:
 
 
 batch = _stream(0)
-"""Rows of a batch, by (seed, worker, clock, turn); ``turn`` counts the batches of one push."""
+"""The rows of a batch, by (seed, worker, clock, turn); ``turn`` counts the batches of one push."""
 delay = _stream(1)
 """How long a delayed worker computes (`Delays.exponential`), by (seed, worker, clock)."""
 push = _stream(2)
@@ -60,5 +60,5 @@ def split(seed: int) -> np.random.Generator:
 
 
 def options(question: str) -> np.random.Generator:
-    """The order of the options of a lesson's question."""
+    """The stream that orders the options of a lesson's question."""
     return _stream(11)(zlib.crc32(question.encode()))

@@ -1,10 +1,10 @@
 """The common base of all swappable parts.
 
 A **Value** is a frozen dataclass whose fields state what they accept: limits, choices, a unit, one line of help. It
-checks its fields when it is made, prints as the code that makes it, and converts to JSON and back.
+checks its fields when it is created, prints as the code that creates it, and converts to JSON and back.
 
 A **Stage** is a value with a ``kind`` (quantizer, serializer, …) and a ``name``. ``@register`` lists its class under
-both, ``names`` returns the names of a kind, and ``build`` makes a stage from a name, a name and fields, or a dict. The
+both, ``names`` returns the names of a kind, and ``build`` creates one from a name, a name and fields, or a dict. The
 contract of each kind is in ``minips.stages``; this module is the same for all kinds.
 """
 
@@ -108,7 +108,7 @@ class Value:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check each field's type and limits. Raises ValueError that names the given and the accepted values."""
+        """Check each field's type and limits. The ValueError that it raises names the given and the accepted values."""
         hints = get_type_hints(type(self))
         for field in _fields(self):
             where = f"{type(self).__name__}.{field.name}"
@@ -117,7 +117,7 @@ class Value:
             check_limits(where, value, field.metadata)
 
     def __repr__(self) -> str:
-        """The code that makes this value."""
+        """The code that creates this value."""
         # Only the fields that differ from their defaults; the repr that `dataclass` writes shows all of them.
         values = ((field, getattr(self, field.name)) for field in _fields(self))
         differing = (f"{field.name}={value!r}" for field, value in values if value != default_of(field))
@@ -162,7 +162,7 @@ class Stage(Value):
     kind: ClassVar[str]
     name: ClassVar[str]
     requires: ClassVar[tuple[str, ...]] = ()
-    """Modules that must be installed; ``extra`` is the minips extra that installs them."""
+    """The modules that must be installed; ``extra`` is the minips extra that installs them."""
     extra: ClassVar[str] = ""
     of_methods: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Maps a class attribute to methods: the attribute becomes False in a subclass that overrides one of them."""
@@ -233,7 +233,7 @@ def kinds() -> list[str]:
 @cache
 def load_installed() -> None:
     """Import the modules that installed packages list under the entry-point group ``minips.stages``. These modules
-    register stages. Warns of each module that cannot be loaded.
+    register stages. Warns about each module that cannot be loaded.
     """
     from importlib.metadata import entry_points  # slow to import
 
@@ -346,14 +346,14 @@ def _check_names(cls: type[Value], given: Mapping[str, Any], error: type[Excepti
 
 
 def _owner(cls: Any, name: str) -> tuple[Any, str]:
-    """The nearest class in the fields of ``cls`` with a field ``name``, and code that sets it; else None and ``""``."""
+    """The nearest class within ``cls``'s fields that has a field ``name``, and code to set it; else None and ``""``."""
     near: list[tuple[Any, str]] = [(cls, "{}")]
     seen = {cls}
     for outer, code in near:  # `near` grows during the loop: breadth first
         hints = get_type_hints(outer)
         for field in dataclasses.fields(outer):
             for inner in _classes_within(hints[field.name]):
-                if inner in seen:  # a stage may hold one of its own kind
+                if inner in seen:  # a stage may contain another of its kind
                     continue
                 seen.add(inner)
                 around = code.format(f"{field.name}={_public_name(inner)}({{}})")
@@ -423,7 +423,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """True if ``value`` belongs to this member of a union. A mapping without a name maps keys to several stages."""
+    """True if ``value`` belongs to this member of a union. A mapping without the key "name" maps keys to stages."""
     if get_origin(hint) is dict:
         return isinstance(value, Mapping) and not isinstance(value.get("name"), str)
     return isinstance(hint, type) and isinstance(value, hint)

@@ -1,4 +1,4 @@
-"""Codecs by themselves, in any program: the two ends of a link without a server, and one message as a file."""
+"""Codecs for any program: the two ends of a link, used without a server, and a file that holds one message."""
 
 import reprlib
 import zlib
@@ -27,12 +27,12 @@ from minips.stages.transports.framing import (
 from minips.words import check_type
 
 SEAL = b"\x89mps"
-"""The first bytes of a file. Neither text nor the body of a stream, which starts with zeros, begins with them."""
+"""The first bytes of a file. Neither text nor a stream's body, which starts with zeros, begins with these bytes."""
 CRC_BYTES = 4
 
 
 class Sender:
-    """The sending end of a codec. It has the codec's memories and random draws; ``trace`` records its stages' spans.
+    """The sending end of a codec. It holds the codec's memories and random draws; ``trace`` records its stages' spans.
 
     >>> import minips as ps
     >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())
@@ -40,7 +40,7 @@ class Sender:
     >>> receiver.decode(sender.encode({"w": np.float32([3, -1, 0])}))["w"]
     array([ 1.3333334, -1.3333334,  1.3333334], dtype=float32)
 
-    Save its state to a file: a fresh sender of the same codec can continue from it, with the same bits:
+    Save its state to a file: a fresh sender of the same codec continues from it and sends the same bits:
 
     >>> import io
     >>> file, again = io.BytesIO(), codec.sender()
@@ -59,8 +59,8 @@ class Sender:
         self._count = 0
 
     def encode(self, tensors: Mapping[str, Array]) -> Frames:
-        """Encode named arrays into frames. NonFiniteError for NaN or infinity, ValueError for an array that does not
-        encode, TypeError for anything but a mapping of names to arrays.
+        """Encode named arrays into frames. NonFiniteError for NaN or infinity, ValueError for an array that cannot be
+        encoded, TypeError for anything but a mapping of names to arrays.
         """
         codec = self._encoder.codec
 
@@ -91,8 +91,8 @@ class Sender:
         return saved.to_arrays({**kept, **self._encoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Continue from the `state` of a sender whose codec has the same memory. ValueError for any other; it changes
-        nothing.
+        """Continue from the `state` of a sender whose codec has the same memory. For any other state, ValueError is
+        raised and nothing changes.
         """
         encoder = self._encoder
         kept = _check_state("sender", state, encoder.codec.memory.name)
@@ -101,9 +101,9 @@ class Sender:
 
 
 class Receiver:
-    """The receiving end of a codec. Its states restore its one sender's tensors; ``trace`` records its stages' spans.
+    """The receiving end of a codec, for one sender's messages. ``trace`` records its stages' spans.
 
-    With `Delta` it remembers the arrays received. Save its state as a `Sender`'s, after the same message:
+    With `Delta` it remembers the arrays received. Save its state and its `Sender`'s state after the same message:
 
     >>> import minips as ps
     >>> codec = ps.Codec(quantizer=ps.Sign(), memory=ps.Delta())
@@ -122,9 +122,9 @@ class Receiver:
         self._count = 0
 
     def decode(self, frames: Frames) -> Tensors:
-        """Decode frames into named arrays. Decode messages in the order of encoding. ValueError if the frames are
-        malformed or, with a memory that restores, another message is next; it changes nothing. TypeError for anything
-        but a list of bytes.
+        """Decode frames into named arrays. Decode messages in the order in which they were encoded. TypeError for
+        anything but a list of bytes. ValueError, with nothing changed, if the frames are malformed or, with a memory
+        that restores, belong to another message than the next one.
         """
         _check_frames(frames)
         packet, _, names, moments = self._unpack(frames, self.codec, self.trace)
@@ -147,8 +147,8 @@ class Receiver:
         return saved.to_arrays({**kept, **self._decoder.state()})
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Continue from the `state` of a receiver whose codec has the same memory. ValueError for any other; it changes
-        nothing.
+        """Continue from the `state` of a receiver whose codec has the same memory. For any other state, ValueError is
+        raised and nothing changes.
         """
         kept = _check_state("receiver", state, self.codec.memory.name)
         self._decoder.restore(kept)
@@ -163,7 +163,7 @@ def trace_of(end: str, given: Trace | None) -> Trace:
 
 
 def _check_frames(frames: object) -> None:
-    """TypeError for anything but a list of buffers."""
+    """Raise TypeError for anything but a list of buffers."""
     try:
         if isinstance(frames, list | tuple):
             for frame in frames:
@@ -175,7 +175,7 @@ def _check_frames(frames: object) -> None:
 
 
 def _check_state(end: str, state: Mapping[str, Array], memory: str) -> dict[str, Any]:
-    """The values in the state of this kind of end. ValueError if it is from another end or memory, or is malformed."""
+    """The values in an end's state. ValueError if it is malformed, or is from another kind of end or another memory."""
     kept = saved.from_arrays(state, "This state")
     theirs, other = kept.get("end"), kept.get("by")
     if theirs and (theirs, other) != (end, memory):
@@ -211,7 +211,7 @@ def seal(frames: Frames) -> bytes:
 
 
 def unseal(file: memoryview) -> Frames:
-    """The frames of a sealed body, or of a body with tag 0, as views of it. ValueError if a byte has changed."""
+    """The frames of a sealed body, or of a body with tag 0, as views of the body. ValueError if a byte has changed."""
     start = bytes(file[: len(SEAL)])
     if start == bytes(len(SEAL)):
         return split(file)[1]

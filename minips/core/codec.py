@@ -1,15 +1,15 @@
-"""The way from a message to frames and back.
+"""The conversion of messages to frames and back.
 
     Message ── memory, quantizer ──► Packet ── serializer, compressor ──► Frames
 
 Every encoded message describes itself. Its first frame, the envelope, is a small MessagePack map with the protocol's
 version and the names of serializer and compressor. The packet names the memory and each tensor's quantizer. So a
 receiver can decode any sender's messages without a shared configuration. Memories and random draws make encoders and
-decoders stateful: a decoder has one sender; an encoder has one receiver, or several if it has no memory.
+decoders stateful: a decoder serves one sender; an encoder serves one receiver, or several if it has no memory.
 
 Exact arrays in `MsgPack`'s frames are *planned*: if names, dtypes and shapes are those of the message before, a `Plan`
-writes and reads the same bytes without the stages. The trace shows its arrays as the quantizer's work, its header as
-the serializer's. Subclasses that override a stage's methods are not planned. `Run.summary` counts planned messages.
+writes and reads the same bytes without the stages. The trace shows work on its arrays as the quantizer's, on its header
+as the serializer's. Subclasses that override a stage's methods are not planned. `Run.summary` counts planned messages.
 """
 
 import math
@@ -48,7 +48,7 @@ class Codec(Value):
     With a mapping from name patterns to quantizers, the first pattern that matches a tensor's name decides:
     ``Codec(quantizer={"b": Exact(), "*": Uniform(bits=4)})``.
 
-    With several servers, each piece of a tensor is quantized by itself: a lossy quantizer sees only pieces.
+    With several servers, each server's piece of a tensor is quantized separately.
     """
 
     quantizer: StageField[Quantizer | dict[str, Quantizer]] = option(Exact(), "fewer bits for each value")
@@ -80,17 +80,17 @@ class Codec(Value):
 
     @property
     def lossless(self) -> bool:
-        """True if the receiver gets exactly the sender's values, and neither end has a memory."""
+        """True if the receiver decodes exactly the sender's values, and neither end has a memory."""
         quantizers = [self.quantizer] if isinstance(self.quantizer, Quantizer) else self.quantizer.values()
         return self.memory.stateless and all(quantizer.identity for quantizer in quantizers)
 
     def sender(self, seed: int | Sequence[int] = 0, trace: Trace | None = None) -> Sender:
-        """A sender with this codec, in any program: ``frames = sender.encode(tensors)``."""
+        """A sender with this codec, for any program: ``frames = sender.encode(tensors)``."""
         check_seed("sender", seed)
         return Sender(Encoder(self, np.random.default_rng(seed), trace_of("sender", trace)))
 
     def receiver(self, trace: Trace | None = None) -> Receiver:
-        """The receiver of one sender, in any program: ``tensors = receiver.decode(frames)``."""
+        """A receiver for one sender's frames, for any program: ``tensors = receiver.decode(frames)``."""
         return Receiver(self, Decoder(trace_of("receiver", trace)), partial(unpack, plan=Plan()))
 
     def dumps(self, tensors: Mapping[str, Array], seed: int | Sequence[int] = 0) -> bytes:
@@ -102,8 +102,8 @@ class Codec(Value):
         return seal(self.sender(seed).encode(tensors))
 
     def loads(self, data: Buffer) -> Tensors:
-        """Return the arrays that `dumps` wrote, perhaps as views of ``data``. ValueError if a byte has changed or is
-        missing, and for any other bytes.
+        """Return the arrays that `dumps` wrote, possibly as views of ``data``. ValueError if a byte has changed or is
+        missing, or if `dumps` did not write ``data``.
         """
         try:
             return self.receiver().decode(unseal(memoryview(data).cast("B")))
@@ -127,11 +127,11 @@ class _End:
         return {name: {**state} for name, state in self._states.items()}
 
     def go_back(self, mark: Mark) -> None:
-        """Set the memories back to the mark."""
+        """Set the memories back to their states at the mark."""
         self._states = defaultdict(dict, {name: {**state} for name, state in mark.items()})
 
     def state(self) -> CodecState:
-        """The state for a saved run, for `restore`."""
+        """The state to keep in a saved run, from which `restore` resumes."""
         return CodecState(memory=self.mark())
 
     def restore(self, state: CodecState) -> None:
@@ -162,7 +162,7 @@ class Encoder(_End):
         return frames
 
     def _encode(self, header: Header, tensors: Tensors, began: float) -> tuple[Frames, Names, Moments]:
-        """Encode a message by the stages. Returns its frames, with the names of the spans and the moments between."""
+        """Encode a message by the stages. Returns its frames, the spans' names, and the moments between the spans."""
         codec, now, self._compensating = self.codec, self.trace.now, 0.0
         mark = {} if codec.memory.stateless else self.mark()
         try:
@@ -223,7 +223,7 @@ class Encoder(_End):
 
 
 class Decoder(_End):
-    """One receiver's end: the states that restore the tensors of its one sender."""
+    """One receiver's end: the memories' states, with which it restores its only sender's tensors."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
@@ -231,7 +231,7 @@ class Decoder(_End):
 
     def decode(self, packet: Packet | Message, like: Like = None) -> Message:
         """Decode a packet into a message; a message that a plan has read is returned as it is. ValueError if parts do
-        not fit together, or the shapes of ``like``.
+        not fit together, or if shapes differ from those of ``like``.
         """
         if type(packet) is Message:
             return packet
@@ -269,14 +269,14 @@ def encode_plainly(message: Message, codec: Codec) -> Frames:
 
 
 def envelope(codec: Codec, stamp: Header, pack: Callable[[Header], bytes] = msgpack.packb) -> bytes:
-    """The first frame of a message. It tells how to read the others; in an answer, it also contains the ``stamp``, the
-    fields for one worker.
+    """The first frame of a message. It names the stages that read the other frames; in an answer, it also contains the
+    ``stamp``, the fields for one worker.
     """
     return pack({"v": PROTOCOL_VERSION, "s": codec.serializer.name, "c": codec.compressor.name, **stamp})
 
 
 def wrap(codec: Codec, stamp: Header, answer: Frames, pack: Callable[[Header], bytes] = msgpack.packb) -> Frames:
-    """An answer with a ``stamp`` in its envelope. ``pack`` may be one packer's, in a party that packs one at a time."""
+    """Put a ``stamp`` into an answer's envelope. ``pack`` may reuse a packer if the caller packs one at a time."""
     return [envelope(codec, stamp, pack), *answer[1:]]
 
 

@@ -9,7 +9,7 @@ from minips.stage import register
 @register
 @dataclass(frozen=True)
 class RingAllReduce(AllReduce):
-    """Around a ring: n − 1 hops add, and n − 1 hops pass sums on, with S/n bytes each. Every link is always busy.
+    """Around a ring: n − 1 hops add up pieces, then n − 1 hops pass on the sums, S/n bytes each. All links stay busy.
 
     Each rank sends ``2(n−1)/n · S`` bytes in all, nearly the minimum. Rank r owns piece r + 1 (mod n).
     Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
@@ -33,7 +33,7 @@ class RingAllReduce(AllReduce):
 @register
 @dataclass(frozen=True)
 class TreeAllReduce(AllReduce):
-    """Up a binomial tree to rank 0, and down again, in ``2⌈log₂n⌉`` rounds. Each message holds all values.
+    """Up a binomial tree to rank 0, and down again, in ``2⌈log₂n⌉`` rounds. Each message contains all values.
 
     Each rank other than 0 sends S bytes up, and every rank sends S bytes down to each of its children.
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
@@ -95,10 +95,10 @@ class HalvingDoubling(AllReduce):
 @register
 @dataclass(frozen=True)
 class TwoShot(AllReduce):
-    """Direct reduce-scatter and all-gather: each piece, S/n bytes, goes straight to its owner, its sum to all.
+    """Direct reduce-scatter and all-gather: ranks send each piece, S/n bytes, to its owner, which sends the sum to all.
 
     A rank sends ``2(n−1)/n · S`` bytes, as in a ring, but all messages of a half leave together: two latencies, not
-    2(n−1). A lossy codec errs once in each gradient, except an owner's own, and once in the sum. With `Uniform` and
+    2(n−1). A lossy codec adds an error to each gradient, except the owner's, and to the sum. With `Uniform` and
     independent gradients a ring's error is ``√(n(n+1)/2 / (2n−1))`` times as large. Sums are in rank order; with the
     exact codec they have the bits of `PS`, except for half floats. Rank r owns piece r.
     Source: `two_shot_all_reduce_` of PyTorch's symmetric memory; with quantizers, Wang et al. 2023, "ZeRO++", qgZ.
@@ -121,7 +121,7 @@ class TwoShot(AllReduce):
 
 
 def _and_back(hops: list[Hop]) -> list[Hop]:
-    """These hops, then their mirror images, which return each piece that a hop sent, as a complete sum."""
+    """These hops, then their mirror images, which send each piece back as a complete sum."""
     return [*hops, *(Hop(hop.source, hop.receives, hop.to, hop.sends, adds=False) for hop in reversed(hops))]
 
 

@@ -1,4 +1,4 @@
-"""An experiment as a value: exactly what `train` needs to repeat it."""
+"""The full description of an experiment: `train` can repeat the experiment from it."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from minips.stages.shards import Contiguous, Shards
 from minips.stages.transports import Link, Tcp, Transport
 
 MOST_S = 1e6
-"""The longest time-out, eleven days; some operating systems cannot wait longer."""
+"""The longest time-out: eleven days, in seconds. Some operating systems cannot wait longer."""
 
 
 def check_seconds(what: str, seconds: object, more: str = "") -> None:
@@ -28,7 +28,7 @@ def check_seconds(what: str, seconds: object, more: str = "") -> None:
 
 @dataclass(frozen=True, repr=False)
 class Config(Value):
-    """One experiment. Give a stage itself, or its name, with or without fields, or a dict of its name and fields.
+    """One experiment. Give each stage as an object, as its name with or without fields, or as a dict of both.
 
     >>> Config(consistency="asp", workers=2).consistency
     ASP()
@@ -36,7 +36,7 @@ class Config(Value):
     True
     """
 
-    _GROUPS = {  # of the options in the help, in order
+    _GROUPS = {  # the groups of options in the help, in order
         "What is sent": "push pull exchange transport",
         "Who waits and steps": "consistency aggregator optimizer steps epochs batch_size sampling shards accumulate "
         "local overlap seed",
@@ -97,7 +97,7 @@ class Config(Value):
             self._check_all_reduce(self.exchange)
 
     def _check_all_reduce(self, exchange: AllReduce) -> None:
-        """ValueError for a field that only servers support."""
+        """ValueError if a field has a value that only servers support."""
         exchange.schedule(0, self.workers)
         wanted = {"consistency": BSP(), "aggregator": Mean(), "servers": 1, "pull": Codec()}
         for field, only in wanted.items():
@@ -115,7 +115,7 @@ class Config(Value):
 
     @property
     def local_steps(self) -> int:
-        """The gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
+        """The number of gradient steps of a worker between two exchanges: 1 without `LocalSteps`."""
         return self.local.steps if self.local else 1
 
     @property
@@ -149,7 +149,7 @@ class Config(Value):
         return dict(json.loads(json.dumps(public.to_dict())))  # keys are text, as every serializer takes them
 
     def shaped_transport(self, most: float = math.inf) -> Transport:
-        """The transport for one process, for messages of at most ``most`` bytes; a link, if given, shapes it."""
+        """The transport for one process and for messages of up to ``most`` bytes; it emulates the link, if given."""
         transport: Any = self.transport
         if getattr(transport, "max_message_bytes", 0) > most:
             transport = replace(transport, max_message_bytes=most)

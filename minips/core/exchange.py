@@ -1,8 +1,8 @@
 """Exchanges of gradients: through parameter servers, or among the workers themselves, by an all-reduce.
 
 An all-reduce is a schedule without thread, socket or clock; real workers, simulations and tests all follow it. The
-values of all tensors, one after the other, are cut into ``pieces`` near-equal pieces. All ranks have lists of hops, of
-the same length: a message leaves at its sender's hop k, and arrives at its receiver's hop k. In the first half of the
+values of all tensors, one after the other, are cut into ``pieces`` near-equal pieces. All ranks have equally long lists
+of hops: a message leaves at its sender's hop k, and arrives at its receiver's hop k. In the first half of the
 hops, the receiver adds the message to its values; in the second half, the message replaces them. A piece's owner is the
 rank that first sends it in the second half: it then holds the piece's complete sum.
 """
@@ -54,7 +54,7 @@ class AllReduce(Exchange):
     """True if a rank sends all messages of a half before it waits for any; it adds up arrivals in rank order."""
 
     def pieces(self, workers: int) -> int:
-        """The number of near-equal pieces of the values."""
+        """The number of near-equal pieces into which the values are cut."""
         return workers
 
     @abstractmethod

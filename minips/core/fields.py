@@ -1,4 +1,4 @@
-"""One table of the fields of a message's envelope and header. Both sides check messages with it.
+"""A table of the fields in a message's envelope and header. Clients and servers check messages with it.
 
 `ServerProtocol.answer`, `ServerRecord.read_stamp` and `unpack` check each message as they read it. If one is invalid,
 `check_fields` says why. PROTOCOL.md contains the tables.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
-    """The valid values of a field: in words and, for each type, as a test of the value."""
+    """The valid values of a field: a description for people, and a test of the value for each type."""
 
     words: str
     fits: Mapping[type, Callable[[Any], object]]

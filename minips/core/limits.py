@@ -1,4 +1,4 @@
-"""The largest message that a run can need, and the largest allowed one, from the tensors, the config and its stages.
+"""The largest message that a run can need, and the largest allowed, both computed from tensors, config and stages.
 
 `check_run` compares both before a run begins.
 """
@@ -23,17 +23,17 @@ from minips.stages.transports.framing import LIMIT, TooLargeError, stream_nbytes
 from minips.words import message_of
 
 BASE_BYTES, HEAD_BYTES = 2**20, 2**16
-"""Allowed for everything that does not grow with the tensors."""
+"""The bytes allowed for everything that does not grow with the tensors."""
 VALUE_BYTES = 32
 """Allowed for a value in any format: as JSON, a double takes up to 25 bytes; its index in a sparse tensor takes 8."""
 TENSOR_BYTES, NAME_BYTES = 2**11, 48
-"""Allowed for the description of a tensor and its parts, and for each character of its name."""
+"""The bytes allowed for the description of a tensor and its parts, and for each character of its name."""
 ROW_BYTES, HEAD_ROW_BYTES = 64, 20
-"""Allowed for a row's number, pushed and pulled: in any format, and in MessagePack."""
+"""The bytes allowed for the number of a row to push or pull: in any format, and in MessagePack."""
 MOST_ROW_VALUES = 2**20
 """The most values of a tensor in a pull by rows; if the tensor itself has more values, that number is the limit."""
 MAX_BYTES = 2**31
-"""The limit of a decompressed message if the transport states none: over `InProc`, and for a codec by itself."""
+"""The limit on a decompressed message if the transport states none: over `InProc`, and for a codec by itself."""
 
 
 MOST_BREAKS = 20
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     """The largest message that a receiver can need, given its tensors."""
 
     nbytes: int = MAX_BYTES
-    """The bytes of all its decompressed frames."""
+    """The bytes of all decompressed frames of the message."""
     head: int = MAX_BYTES
     """The bytes of the MessagePack frame that describes the others."""
     tensors: int = MAX_BYTES
@@ -65,28 +65,28 @@ class Limits(NamedTuple):
 
 
 def most_bytes(transport: Any) -> int:
-    """The operator's limit on the bytes of a message, both as received and decompressed."""
+    """The operator's limit on a message's bytes, which holds before and after decompression."""
     most: int = getattr(transport, "max_message_bytes", MAX_BYTES)
     return most
 
 
 def of_anything(transport: Any = None) -> Limits:
-    """The limits of an end that does not know the tensors; for None, those of a codec by itself."""
+    """The limits of an end that does not know the tensors; without a transport, those of a codec by itself."""
     return Limits(most_bytes(transport))
 
 
 Expected = tuple[Limits, Tensors | None]
-"""An answer's limits, and arrays shaped like its tensors."""
+"""An answer's limits, and arrays with the shapes of its tensors."""
 
 
 def of_answers(layout: Layouts, transport: Any = None) -> Expected:
-    """The limits and tensors of a server's answer to a pull of whole tensors over ``transport``, by its layout."""
+    """The limits and tensors of the answer to a pull of whole tensors from a server with this ``layout``."""
     return _limits(layout, {}, 0, 0).over(transport), pieces_of(layout)
 
 
 def of_requests(config: Any, whole: Tensors, layout: Layouts, index: int, leaves: bool) -> Limits:
-    """The limits of a server with this layout of the ``whole`` tensors, where workers may leave their state.
-    `of_anything` if a stage of that state is not minips' own, since such a stage may keep anything.
+    """The limits of a server with this layout of the ``whole`` tensors; if ``leaves``, workers may leave their state.
+    `of_anything` if a stage in that state is not from minips, since such a stage may keep anything.
     """
     inner = config.local.optimizer if config.local else None
     uses: list[tuple[Any, Callable[[Any, Array, dict[str, Any]], object]]] = [
@@ -130,7 +130,7 @@ def check_run(config: Any, params: Mapping[str, Array], tables: Collection[str] 
 
 
 def _check_tables(config: Any, tables: Collection[str], params: Mapping[str, Array]) -> None:
-    """ValueError if these cannot be tables among ``params``, or if a stage of the config does not support rows."""
+    """ValueError if one of ``tables`` is not a tensor with rows, or if a stage of the config does not support rows."""
     for name in (tables,) if isinstance(tables, str) else tables:
         if name not in params or not np.ndim(params[name]):
             raise ValueError(f"tables names tensors that have rows, of {', '.join(params)}; got {name!r}.")
@@ -160,7 +160,7 @@ def check_dtype(codec: Any, name: str, dtype: "np.dtype[Any]") -> None:
     for stage, tried in stages:
         try:
             carried = tried().dtype == dtype
-        except Exception:  # with the text of a library, or of NumPy
+        except Exception:  # its text is a library's or NumPy's
             carried = False
         if not carried:
             raise ValueError(
@@ -187,7 +187,7 @@ def _serialized(serializer: Any, quantizer: Any, x: Array) -> Array:
 
 
 def _check_servers(servers: int, params: Mapping[str, Array], tables: Collection[str]) -> None:
-    """ValueError for more servers than values, or than rows of a table."""
+    """ValueError if there are more servers than values, or more than a table's rows."""
     counts = {"the parameters have": (sum(x.size for x in params.values()), "value")}
     counts |= {f"the table {name!r} has": (len(params[name]), "row") for name in tables}
     for who, (count, what) in counts.items():
@@ -255,7 +255,7 @@ def compress(compressor: Compressor, frames: Frames, most: float = math.inf) -> 
 
 
 def decompress(compressor: Compressor, frames: Frames, most: int) -> Frames:
-    """Decompress each frame. ValueError if the results have more than ``most`` bytes in all."""
+    """Decompress each frame. ValueError if the results together have more than ``most`` bytes."""
     opened: Frames = []
     left = most
     try:
@@ -272,8 +272,8 @@ def decompress(compressor: Compressor, frames: Frames, most: int) -> Frames:
 
 
 def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, transport: Any) -> Exception:
-    """The error for a message over which ``breaks`` connections in a row have broken: a TooLargeError if the next one
-    would break, too. Not every library says why it hangs up.
+    """The error for a message over which ``breaks`` connections in a row have broken: a TooLargeError if the next
+    connection would break, too. Not every library says why it hangs up.
     """
     most, sent = most_bytes(transport), stream_nbytes([*map(len, frames)])
     if sent > most:
@@ -285,7 +285,7 @@ def error_after_breaks(error: ConnectionError, frames: Frames, breaks: int, tran
 
 
 def pieces_of(layout: Layouts) -> Tensors:
-    """Arrays shaped like a server's pieces; they use no memory for the values."""
+    """Arrays with the shapes of a server's pieces; they use no memory for the values."""
     pieces: Tensors = {}
     for name, part in layout.items():
         if isinstance(part, TablePart):
@@ -297,7 +297,7 @@ def pieces_of(layout: Layouts) -> Tensors:
 
 
 def check_declared(packet: Any, like: Like) -> None:
-    """ValueError if a packet's parts describe tensors other than those in ``like``. Allocates nothing for them."""
+    """ValueError if a packet's parts describe tensors other than those in ``like``. Allocates no arrays."""
     if like is None:
         return
     if not packet.tensors.keys() <= like.keys():
@@ -338,7 +338,7 @@ def is_plain(name: str, quantizer: str, parts: Parts, like: Like) -> bool:
 
 
 def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
-    """ValueError for more rows of a tensor of this shape, repeated ones included, than one pull may return."""
+    """ValueError if a pull of a tensor of this shape asks for too many rows; repeated rows count each time."""
     width = int(np.prod(shape[1:], dtype=object))
     most = max(shape[0] if shape else 0, MOST_ROW_VALUES // max(width, 1))
     if rows > most:
@@ -346,7 +346,7 @@ def check_rows_asked(name: str, rows: int, shape: tuple[int, ...]) -> None:
 
 
 def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: int) -> Limits:
-    """The limits of a push, or of a state with these numbers of arrays for each piece and each whole tensor."""
+    """The limits of a push, or of a state with ``pieces`` arrays per piece and ``wholes`` arrays per whole tensor."""
     own, every = pieces_of(layout), dict(whole) if wholes else {}
     rows = sum(part.shape[0] if part.shape else 0 for part in layout.values())
     values, all_values = (sum(x.size for x in tensors.values()) for tensors in (own, every))
@@ -361,7 +361,7 @@ def _limits(layout: Layouts, whole: Mapping[str, Array], pieces: int, wholes: in
 
 
 def _arrays(stage: Any, use: Callable[[Any, Array, dict[str, Any]], object]) -> int:
-    """The number of arrays that a stage keeps for a tensor, found by a few uses of the stage on one value."""
+    """The number of arrays that a stage keeps for a tensor, found by trying the stage a few times on one value."""
     state: dict[str, Any] = {}
     for clock in range(3 if stage else 0):
         state["clock"] = clock

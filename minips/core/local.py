@@ -1,4 +1,4 @@
-"""A worker between exchanges: how long it computes a step, and how many steps it makes."""
+"""The work between two exchanges: how long a step's computation takes, and how many steps a worker makes."""
 
 import math
 import warnings
@@ -9,12 +9,12 @@ from minips.stage import StageField, Value, option
 from minips.stages.optimizers import SGD, Optimizer
 
 LEAST_LR = 0.5
-"""An outer learning rate below this is nearly always a default that the user forgot to change."""
+"""A lower outer learning rate is nearly always a default that the user forgot to change."""
 
 
 @dataclass(frozen=True)
 class Delays(Value):
-    """Slower workers: the computation of a step takes at least ``seconds``, times the worker's factor in ``slow``.
+    """Slower workers: a step's computation takes at least ``seconds`` times the worker's factor in ``slow``.
 
     After its real work, a worker waits for the rest of that time. With ``exponential``, each step's time is drawn,
     seeded, from an exponential distribution with that mean.
@@ -34,7 +34,7 @@ class Delays(Value):
                 raise ValueError(f"Delays.slow takes a worker's number and its factor, got {worker}: {factor}.")
 
     def of(self, worker: int, clock: int, seed: int) -> float:
-        """The minimum number of seconds that this worker computes at this clock."""
+        """The minimum number of seconds for which this worker computes at this clock."""
         seconds = self.seconds * self.slow.get(worker, 1.0)
         if self.exponential:
             seconds *= seeds.delay(seed, worker, clock).exponential()
@@ -50,7 +50,7 @@ class LocalSteps(Value):
     pause and a resume. ``Config.optimizer`` is the outer one. If it is ``SGD(lr=1)``, the servers average the workers'
     parameters: local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little") and FedAvg (McMahan et al.
     2017, algorithm 1). With Nesterov's momentum, this is DiLoCo (Douillard et al. 2023, algorithm 1). A smaller rate
-    moves the parameters by that share of the way: a plain SGD below 0.5 gives a UserWarning. One local step with an
+    moves the parameters only that share of the way: a plain SGD below 0.5 causes a UserWarning. One local step with an
     outer ``SGD(lr=1)`` equals a run without local steps, except for rounding.
 
     ``Config.steps``, ``every`` and losses count gradient steps; clocks, versions and staleness count exchanges: see

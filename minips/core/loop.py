@@ -14,7 +14,7 @@ from minips.stage import Tensors
 
 class Compute(NamedTuple):
     """The loss and the gradients at this clock, from the parameters that the worker has ``seen``. None if a simulated
-    straggler gives up the gradient because its round was completed without it.
+    straggler abandons the gradient because its round was completed without it.
     """
 
     clock: int
@@ -28,7 +28,7 @@ class Call(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Begin a session. Once all its messages are sent, the loop continues, with a value to give to `Await`."""
+    """Begin a session. Once its messages are sent, the loop continues, with a value to pass to `Await`."""
 
     session: Session[Any]
 
@@ -52,8 +52,8 @@ class Seen(NamedTuple):
 def train_served(
     worker: WorkerProtocol, overlap: bool, over: Callable[[], bool] = lambda: False, seen: Seen | None = None
 ) -> Session[Seen]:
-    """A worker's loop with servers: gradient, push, pull, until ``over()``, or until the servers say that the run is
-    over. Returns the last parameters that the worker has seen; ``seen`` holds those of a saved run.
+    """A worker's loop with servers: gradient, push, pull, until ``over()`` is true, or until the servers say that the
+    run is over. Returns the last parameters that the worker has seen; ``seen`` holds those of a saved run.
 
     With ``overlap``, the worker computes gradient k + 1, from the answer to push k − 1, while push k is under way.
     """
@@ -94,7 +94,7 @@ def train_together(
     """A rank's loop without servers: gradient and exchange at each of these clocks, until the last exchange. Returns
     the copy of the parameters for the next gradient; ``seen`` is such a copy of a saved run.
 
-    ``copy()`` copies the rank's current parameters. ``exchange(clock, computed)`` is the session of one step of all the
+    ``copy()`` copies the rank's current parameters. ``exchange(clock, computed)`` is the session for one step of all
     ranks; it returns True after the last step. With ``overlap``, the rank computes the next gradient while it exchanges
     the last one, as in `train_served`.
     """
@@ -106,7 +106,7 @@ def train_together(
         if travelling is not None and (yield Await(travelling)):
             break
         if overlap:
-            seen = copy()  # before the exchange, which changes the parameters
+            seen = copy()  # copied before the exchange, which changes the parameters
             travelling = yield Begin(exchange(clock, computed))
         elif (yield Call(exchange(clock, computed))):
             break

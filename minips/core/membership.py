@@ -1,7 +1,7 @@
 """Membership: one session holds a rank, a worker's number, over one or more connections.
 
-A session is identified by its secret, from the answer to hello or from the engine. Another session can get the rank
-once this one has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
+A secret, from the answer to hello or from the engine, identifies a session. Another session can get the rank once its
+holder has said goodbye, has been silent for too long, or has had no connection for ``rejoin_s`` seconds.
 The server accepts a worker's requests only over connections that said hello as that worker.
 """
 
@@ -17,7 +17,7 @@ from minips.core.states import MemberState
 REJOIN_S = 0.25
 """By default, the seconds for which a worker still counts after its last connection broke."""
 SOON_S = 0.5
-"""A hello waits for a rank that will be free within this many seconds, as when a process restarts immediately."""
+"""A hello waits for a rank that will be free within this time, in seconds, as after a process's immediate restart."""
 _SECRET = re.compile("[0-9a-f]{32}")
 
 
@@ -43,24 +43,24 @@ class Member:
     def __init__(self, now: float) -> None:
         self.state = MemberState.NEW
         self.connections: set[ClientConnection] = set()
-        """Not empty while it is present or silent, and until the server has read all of its goodbye."""
+        """Not empty while the worker is present or silent, and until the server has read its whole goodbye."""
         self.busy = 0
         """The number of requests under way."""
         self.heard = now
         self.secret = ""
         """The secret of the session that holds this rank or held it last."""
         self.lost_at: float | None = None
-        """The time at which it was lost, while it is lost."""
+        """The time at which the worker was lost; None unless it is lost."""
         self.informed = False
         """True once an answer has told the worker that the run is over."""
         self.leaves = False
-        """True if its goodbye will contain its part of the run's state."""
+        """True if the worker's goodbye will contain its part of the run's state."""
         self.rows = 0.0
         self.received = self.sent = 0
-        """The bytes of frames."""
+        """The bytes of the frames received from the worker, and sent to it."""
 
     def disconnect(self) -> None:
-        """End all connections of a worker that has said goodbye, unless it has come back meanwhile."""
+        """End all connections of a worker that has said goodbye, unless the worker has come back meanwhile."""
         if self.state is MemberState.PARTED:
             self.connections.clear()
             self.leaves = False
@@ -92,7 +92,7 @@ class Membership:
 
     def admit(self, connection: ClientConnection, header: Header) -> int:
         """Admit a session that says hello over a connection: as the worker that it names or, for -1, as the first free
-        one. Returns the worker. ValueError, with nothing changed, if another session holds that rank.
+        one. Returns the worker. If another session holds that rank, ValueError is raised and nothing changes.
         """
         worker, secret, other = header.get("worker"), header.get("secret"), connection.worker
         if secret is not None:
@@ -119,14 +119,14 @@ class Membership:
         return worker
 
     def awaited(self) -> list[int]:
-        """The workers yet to connect, if the server ``awaits`` them: none once all were connected, or one pushed."""
+        """The workers yet to connect, if the server ``awaits`` them. Empty once all were connected or one pushed."""
         begun = self._complete or self.shard.done or self.shard.clocks != self._clocks
         absent = [worker for worker, member in enumerate(self.members) if not member.connections]
         return absent if self.awaits and not begun else []
 
     def free_soon(self, connection: ClientConnection, header: Header) -> bool:
-        """True if a hello should wait: the rank that it names or, for -1, every rank is taken, and a lost session among
-        the holders will free its rank within `SOON_S`.
+        """True if a hello should wait: the rank that it names or, for -1, every rank is taken, but a holder is a lost
+        session and will free its rank within `SOON_S`.
         """
         worker, secret = header.get("worker"), header.get("secret")
         if secret is not None:
@@ -166,8 +166,8 @@ class Membership:
 
     def silent(self) -> list[tuple[int, str]]:
         """The workers that have become silent, for ``silence_s`` seconds, each with a sentence. The driver asks every
-        quarter of that time. If it asks later, this process itself was delayed, and the delay does not count; after a
-        delay of more than a quarter, the silence starts again from zero.
+        quarter of that time. If the driver asks later, this process was delayed, and the delay does not count; after
+        a delay of more than a quarter, the silence is counted from zero again.
         """
         now, quarter = self.shard.now(), self.silence_s / 4
         late, self._looked = max(now - self._looked - quarter, 0.0), now
@@ -181,7 +181,7 @@ class Membership:
         return gone
 
     def lost(self, connection: ClientConnection) -> float | None:
-        """Drop a closed connection. Returns the time if its worker is now lost: the worker may come back."""
+        """Drop a closed connection. Returns the time if its worker is now lost, though it may come back; else None."""
         member = self.members[connection.worker]
         last = member.connections == {connection}
         member.connections.discard(connection)
@@ -190,12 +190,12 @@ class Membership:
         return member.lost_at if last else None
 
     def behind(self, worker: int) -> list[int]:
-        """The other workers at the slowest clock."""
+        """The workers at the slowest clock, without this one."""
         shard, slowest = self.shard, self.shard.slowest()
         return [other for other in sorted(shard.live) if other != worker and shard.clocks[other] <= slowest]
 
     def stranger(self, connection: ClientConnection, worker: int) -> ValueError:
-        """The error for a request as this worker, over a connection of another session or of no session."""
+        """The error for a request that claims to be this worker's, over a connection that is not its session's."""
         words = "is no longer that" if connection.worker == worker else "is not that"
         return ValueError(f"This connection {words} of worker {worker}: say hello first, with the session's secret.")
 
@@ -213,7 +213,7 @@ class Membership:
         return bool(self.members[worker].connections) or self._is_held(worker)
 
     def _first_free(self, connection: ClientConnection, secret: str | None) -> int:
-        """This session's rank, else the first free one, lost workers' ranks last. ValueError if none is free."""
+        """This session's rank or else a free one, those of lost workers last. ValueError if no rank is free."""
         ranks = sorted(enumerate(self.members), key=lambda pair: pair[1].state is MemberState.LOST)
         mine = [worker for worker, member in ranks if self._is(member, connection, secret)]
         free = [worker for worker, _ in ranks if not self._is_taken(worker)]

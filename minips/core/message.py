@@ -12,8 +12,8 @@ A **Message** is a header of plain values and named arrays. The client says
     status     {config}                                   asks for the progress of the run and its workers
 
 and the server answers each message but the last with ``{version}`` and, for a pull, the parameters. An answer's
-envelope has a stamp for one worker, ``{clock, done, outcome, busy, waited}``, so that the rest can be encoded once for
-all workers. `minips.core.fields` says what each field holds, and both sides check it.
+envelope contains a stamp for one worker, ``{clock, done, outcome, busy, waited}``, so the rest can be encoded once for
+all workers. `minips.core.fields` defines the fields' valid values, which both sides check.
 """
 
 from collections.abc import Mapping
@@ -39,11 +39,11 @@ class NonFiniteError(ValueError):
 
 
 class DivergedError(ArithmeticError):
-    """The run has diverged: the gradient of its next update is not finite, or would make parameters NaN or infinite."""
+    """The run has diverged: its next update's gradient is not finite, or would make parameters NaN or infinite."""
 
 
 def check_finite(tensors: Tensors, what: str, advice: str = "") -> None:
-    """NonFiniteError, with the tensor's name and this advice, if a tensor contains NaN or infinity."""
+    """Raise NonFiniteError, with the tensor's name and ``advice``, if a tensor contains NaN or infinity."""
     for name, x in tensors.items():
         if not is_finite(x):
             words = f"{what} {name!r} holds NaN or infinity, so it was refused and nothing was changed."
@@ -65,5 +65,5 @@ class Message:
 
     @property
     def kind(self) -> str:
-        """The kind of the message."""
+        """The message's kind, such as ``push``."""
         return str(self.header.get("kind"))

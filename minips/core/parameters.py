@@ -25,7 +25,7 @@ BLOCK = 2**18
 class Parameters:
     """Named arrays, and the aggregator and the optimizer that change them.
 
-    ``now()`` returns the time, for ``times``. NonFiniteError for an array that is not finite.
+    ``now()`` returns the time, for ``times``. NonFiniteError if an array contains NaN or infinity.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Parameters:
         self.aggregator, self.optimizer, self._now = aggregator, optimizer, now
         self.arrays = {name: x.copy() for name, x in params.items()}
         self.times: tuple[float, float, float] = 0.0, 0.0, 0.0
-        """The start time of the last update, its seconds of aggregation, and its seconds of application."""
+        """The start time of the last update, the seconds that aggregation took, and the seconds that the step took."""
         self._loans: dict[str, weakref.ref[Array]] = {}
         self._spare: tuple[Tensors, dict[str, weakref.ref[Array]]] = {}, {}
         """The previous arrays and their loans: the next update writes to these arrays."""
@@ -49,7 +49,7 @@ class Parameters:
         np.empty(4 * BLOCK)  # freed immediately; glibc then keeps a block's memory instead of unmapping it
 
     def restore(self, states: Sequence[dict[str, Any]]) -> None:
-        """Let the optimizer resume from these states. ValueError if they belong to other blocks."""
+        """Let the optimizer resume from these states, one per block. ValueError if their number differs."""
         if len(states) != len(self.states):
             raise ValueError(f"Expected the optimizer's state of {len(self.states)} blocks, got {len(states)}.")
         self.states = copy.deepcopy([*states])  # an optimizer writes into its arrays
@@ -67,7 +67,7 @@ class Parameters:
         return lent
 
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
-        """Aggregate the contributions, and make one step with ``scale`` times the result, at this clock of the run.
+        """Aggregate the contributions; the optimizer makes a step with ``scale`` times the result, at this clock.
 
         Returns the name of a parameter that the step would make NaN or infinite, if any; then only the optimizer's
         state has changed. Errors of the aggregator and the optimizer propagate, and leave the parameters unchanged.

@@ -54,8 +54,8 @@ Layouts = Mapping[str, Layout | TablePart]
 def partition(
     tensors: Mapping[str, Array], servers: int, tables: Collection[str] = (), placement: str = "ranges"
 ) -> list[dict[str, Layout | TablePart]]:
-    """The layout of each server. ``tables`` are split by whole rows: into ranges or, with ``"modulo"``, row i goes to
-    server i mod ``servers``.
+    """The layout of each server. ``tables`` are split between rows: into ranges of rows or, with ``"modulo"``, so that
+    row i goes to server i mod ``servers``.
 
     >>> [{name: (part.start, part.stop) for name, part in layout.items()}
     ...  for layout in partition({"w": np.zeros(6), "b": np.zeros(2)}, 2)]
@@ -67,7 +67,7 @@ def partition(
 def layout_at(
     tensors: Mapping[str, Array], servers: int, index: int, tables: Collection[str] = (), placement: str = "ranges"
 ) -> dict[str, Layout | TablePart]:
-    """The layout of a single server, computed without the others'."""
+    """The layout of a single server, computed without the other servers' layouts."""
     layout: dict[str, Layout | TablePart] = {}
     total, before = sum(x.nbytes for x in tensors.values()), 0
     for name, x in tensors.items():
@@ -85,8 +85,8 @@ def layout_at(
 
 
 def native(x: ArrayLike, what: str = "The array") -> Array:
-    """``x`` as an array in this machine's byte order, since a dtype's name does not include the order. ValueError for a
-    masked array, which ``what`` names.
+    """``x`` as an array in this machine's byte order, since a dtype's name does not include the order. ValueError, with
+    ``what`` as the array's name, for a masked array.
     """
     if isinstance(x, Rows):
         raise ValueError("Only a table takes ps.Rows: name it in Problem.tables, or in ps.Server(…, tables=…).")
@@ -117,13 +117,13 @@ def cut(tensors: Tensors, layout: Layouts) -> Tensors:
 
 
 def cut_state(state: WorkerState, index: int, layout: Layouts | None) -> LeftState:
-    """One server's part of a worker's state. Without a ``layout``, the state is that of one server alone."""
+    """One server's part of a worker's state. Without a ``layout``, the state is for a single server."""
     seen = state["seen"] and [cut(x, layout) if layout and isinstance(x, dict) else x for x in state["seen"]]
     return LeftState(link=state["links"][index], seen=seen)
 
 
 def join_state(parts: Sequence[LeftState], layouts: Sequence[Layouts] | None) -> WorkerState:
-    """Join the parts of all the servers into a worker's state. Without ``layouts``, that of one server alone."""
+    """Join the parts of all the servers into a worker's state. Without ``layouts``, it is for a single server."""
     seen = [
         join([*pieces], layouts) if layouts and isinstance(pieces[0], dict) else pieces[0]
         for pieces in zip(*(part["seen"] or () for part in parts), strict=True)

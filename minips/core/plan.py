@@ -3,7 +3,7 @@
 From one message of a sender to the next, arrays keep their names, dtypes and shapes; only their values and a few
 numbers in the header change. `MsgPack` writes the constant part into the index, the second half of the frame after the
 envelope; that frame is called the head here. A `Plan` keeps the last index of exactly sent arrays. It writes and reads
-messages with the same index in one step. Others go through all stages, with the same bytes and errors.
+messages with the same index in one step. Other messages go through all stages, with the same bytes and errors.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from minips.stage import CHANGES, DEFAULTS, Frames, Tensors
 from minips.stages.serializers.base import Packet, is_little
 
 _PAIR = b"\x92"  # the first byte of MessagePack's array of two
-LEARNED_BYTES = 2**22  # the longest head that a plan keeps: enough for the most tensors of a message
+LEARNED_BYTES = 2**22  # the longest head that a plan keeps: enough for a message with the most tensors
 
 
 class Plan:
@@ -33,11 +33,11 @@ class Plan:
         self._envelope, self._pack = envelope, msgpack.packb
         self.opening: tuple[bytes | None, Header] = None, {}
         self.names: tuple[str, str] | None = None
-        """From a message read in the general way: the envelope's bytes and fields; the stages' names."""
+        """The envelope's bytes and fields, and the stages' names, from a message that the stages read."""
         self._last: tuple[bytes, dict[str, tuple[np.dtype[Any], tuple[int, ...]]], int] = b"\x90", {}, CHANGES[0]
 
     def write(self, header: Header, tensors: Tensors, trace: Trace, at: float) -> tuple[Frames, Names, Moments] | None:
-        """Return a message's frames, and its spans, begun ``at`` a time, if it has the last index; else None."""
+        """Return a message's frames and its spans, which begin at time ``at``; None if its index is not the last."""
         index, known, _ = self._last
         if [*tensors] != [*known]:
             return None
@@ -54,7 +54,7 @@ class Plan:
         return frames, PLANNED if tensors else ("", "serialize"), (at, quantized, trace.now())
 
     def read(self, frames: Frames, trace: Trace, began: float) -> tuple[Message, Names, Moments] | None:
-        """Return the frames' message, and its spans since it ``began``, if it has the last index; else None."""
+        """Return the frames' message and its spans, which begin at ``began``; None if its index is not the last."""
         opened = trace.now()
         index, known, changes = self._last
         try:
@@ -75,11 +75,11 @@ class Plan:
                     return None
             spans, moments = (DECODE, (trace.now(),)) if tensors else (DECODE[:2], ())
             return Message(header, tensors), spans, (began, opened, unpacked, *moments)
-        except Exception:  # the general way says what is wrong
+        except Exception:  # the stages will say what is wrong
             return None
 
     def learn(self, frames: Frames, packet: Packet, like: Like = None) -> None:
-        """Keep the index of a packet written or read in the general way, if its arrays are exact and like these."""
+        """Keep the index of a packet written or read by the stages, if its arrays are exact and like these."""
         head, known = frames[0], {}
         for name, (quantizer, parts) in packet.tensors.items():
             if not (is_plain(name, quantizer, parts, like) and is_little(parts["values"].dtype)):

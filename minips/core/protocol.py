@@ -71,7 +71,7 @@ class ServerRecord:
         self.values: float = 0
         self.clock, self.known_clock, self.version, self.done = 0, 0, 0, False
         self.holds_all = False
-        """True if this server holds all of every tensor."""
+        """True if this server holds every tensor as a whole."""
         self.unsure = False
         """True if the server may have taken a push that failed here, or changed its memories for a lost answer."""
         self._marks: deque[tuple[int, Mark]] = deque()
@@ -228,7 +228,7 @@ class WorkerProtocol:
         return self._joined(self.push(check_gradients(gradients, self.like), float(loss), versions, pulls=True))
 
     def pull_whole(self) -> Session[Tensors]:
-        """Pull all parameters, and return them."""
+        """Pull all parameters. Returns them."""
         return self._joined(self.pull())
 
     def _joined(self, call: Session[list[Message]]) -> Session[Tensors]:
@@ -259,7 +259,7 @@ class WorkerProtocol:
             yield add_row_numbers(message, server.layout, rows) if self.tables or rows else message
 
     def _call(self, servers: Sequence[ServerRecord], messages: Iterable[Message]) -> Session[list[Message]]:
-        """Send one message to each of these servers. Returns the answers; after the last, raises the first error."""
+        """Send one message to each of these servers. Returns all answers, or then raises the first error."""
         messages = [*messages]
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
@@ -329,12 +329,12 @@ class WorkerRecord:
         self.resumption = Resumption.FRESH
 
     def state(self) -> LinkState:
-        """The codec's state for a saved run, for `restore`."""
+        """The codec's state to keep in a saved run, from which `restore` resumes."""
         return LinkState(decoder=self.decoder.state(), encoder=self.encoder.state())
 
     def restore(self, state: LinkState, kept: LeftState | None = None) -> None:
         """Resume from the state of a saved run. The worker resumes too, so its first hello changes nothing. ``kept`` is
-        the worker's part, which the worker fetches, unless its engine provides it.
+        the worker's part of the state; the worker fetches it, unless its engine provides it.
         """
         self.decoder.restore(state["decoder"])
         self.encoder.restore(state["encoder"])
@@ -365,7 +365,7 @@ class WorkerRecord:
 
 
 class ServerProtocol:
-    """One server's side of the protocol. `answer` is a request's session, `leave` that of a worker's departure.
+    """One server's side of the protocol. `answer` is the session for a request, `leave` for a worker's departure.
 
     ``layout`` describes this server's part of the parameters. The protocol calls ``changed()`` when waiting sessions
     may be ready, and ``updated()`` after each update. The driver asks ``membership`` for workers that have been silent
@@ -427,7 +427,7 @@ class ServerProtocol:
         """``_encoding``: true while a session encodes a shared answer. ``encodings``: the number encoded so far."""
 
     def state(self) -> ServerState:
-        """The server's state for a saved run, without the parameters. See `restore`."""
+        """The server's state to keep in a saved run, without the parameters, for `restore`."""
         links: list[LinkState | None] = [record.state() for record in self.records]
         return ServerState(shard=self.shard.state(), links=links, encoder=self._encoder.state())
 
@@ -518,7 +518,7 @@ class ServerProtocol:
         return self.membership.admit(connection, header)
 
     def _hello(self, worker: int, header: Header, reply: Message) -> None:
-        """Count the worker, and prepare its codec. The reply has the layout and the session's secret."""
+        """Count the worker, and prepare its codec. The reply contains the layout and the session's secret."""
         self.shard.join(worker)
         self.records[worker].accept_hello(bool(header.get("again")))
         rank = {"worker": worker} if header["worker"] == -1 else {}
@@ -549,8 +549,8 @@ class ServerProtocol:
                 self.records[worker].kept = part
 
     def _pull(self, worker: int, header: Header, reply: Message, outcome: Outcome | None) -> Session[float]:
-        """Wait until the worker may pull, and reply with the parameters. ``outcome``: that of the push before, if any.
-        Returns the seconds that the pull has waited.
+        """Wait until the worker may pull, and reply with the parameters. The ``outcome`` is its push's,
+        in a push_pull. Returns the number of seconds for which the pull has waited.
         """
         shard, waited = self.shard, 0.0
         try:
@@ -570,7 +570,7 @@ class ServerProtocol:
         return waited
 
     def _encode_once(self, message: Message, worker: int) -> Session[Parcel]:
-        """Encode an answer that all pulls of one version of the same tensors share: the first encodes, others wait."""
+        """Encode an answer for all pulls of one version of the same tensors: the first pull encodes it, others wait."""
         version = message.header["version"]
         key = version, *message.tensors
         while self._encoding:
@@ -590,7 +590,7 @@ class ServerProtocol:
 
     def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
         """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile.
-        Returns the outcome and the seconds that the push has waited.
+        Returns the outcome and the number of seconds for which the push has waited.
         """
         shard, record, began = self.shard, self.records[worker], self.shard.now()
         clock, version, loss = header["clock"], header["version"], header.get("loss")
@@ -641,7 +641,7 @@ class ServerProtocol:
         return outcome, waited
 
     def refusal(self, error: Exception) -> Exception:
-        """The error to send to a peer: this one or, if unexpected, a general one; then its text goes to `events`."""
+        """The error to send to a peer: this one or, if it is unexpected, a general one; `events` then has its text."""
         if public_message(error, "") or isinstance(error, ConnectionError):
             return error
         if len(self.events) < KEPT_ROWS:
@@ -680,7 +680,7 @@ class ServerProtocol:
         return check_gradients(decoder.decode(packet, like).tensors, like)
 
     def _record(self) -> None:
-        """If the shard has made an update, keep its record, with the time."""
+        """If the shard has made an update, record it, with the time."""
         shard = self.shard
         if shard.version == self._version:
             return
@@ -695,7 +695,7 @@ class ServerProtocol:
             self._updated()
 
     def _forget(self) -> None:
-        """Drop the oldest rows of a server without an end."""
+        """Drop the oldest rows of the records, at a server whose run has no end."""
         recorded: tuple[list[Any], ...] = self.losses, self.shard.grants, self.events
         if max(map(len, recorded)) >= 2 * KEPT_ROWS:
             for rows in recorded:
@@ -712,7 +712,7 @@ class ServerProtocol:
         return encode_plainly(message, self.config.pull)
 
     def _read_part(self, packet: Any) -> LeftState:
-        """The part of the state that a worker leaves with its goodbye. ValueError if it could not resume from it."""
+        """The part of the state that a worker leaves with its goodbye. ValueError if no worker could resume from it."""
         words = "The state that this worker leaves"
         check_plain(packet)
         values = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)

@@ -1,6 +1,6 @@
-"""One rank's part of an all-reduce: the messages it sends at the hops, and its use of those it receives. No I/O.
+"""One rank's part of an all-reduce, without I/O: it makes the messages to send and uses the received ones.
 
-Each piece is encoded by itself. At every hop, a partial sum is decoded, added to and encoded again, so a lossy
+Each piece is encoded separately. At every hop, a partial sum is decoded, added to and encoded again, so a lossy
 quantizer errs at each hop. A direct exchange has no partial sums, since owners keep messages until all have arrived. A
 complete sum is encoded once, by its owner, and passed on unchanged. The owner decodes it as the others do, so that all
 ranks end with the same bits. A driver (`minips.drivers.peer`, a simulation, a test) moves the frames by the schedule.
@@ -34,15 +34,15 @@ from minips.stages.serializers import Packet
 Encoded = dict[str, tuple[str, Parts]]
 """One encoded piece. Maps a tensor's name to its quantizer's name and its parts."""
 _GATHER = -1
-"""A common number for all hops that pass complete pieces on: they share one memory for each piece."""
+"""The hop number under which all hops that pass on complete pieces share one memory for each piece."""
 
 
 class AllReduceState:
     """The sum of all ranks' tensors, step by step.
 
-    ``like`` has the names, shapes and dtypes of the gradients. ``rng`` draws for a quantizer (None: as in a run). Call
-    `begin` for each step, then carry out `all_reduce`. For each of the ``hops``, it calls `outgoing` if this rank
-    sends, and `incoming` if it receives; then it calls `mean`.
+    ``like`` has the names, shapes and dtypes of the gradients. A quantizer's random draws are from ``rng`` (None: as in
+    a run). Call `begin` for each step, then carry out `all_reduce`, which calls `outgoing` for each of the ``hops`` at
+    which this rank sends, and `incoming` for each at which it receives; then it calls `mean`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class AllReduceState:
         """For each piece, the number of messages to add to it."""
         self._layouts, self._limits = partition(like, exchange.pieces(workers)), of_anything(config.transport)
         self.sizes = [sum(part.stop - part.start for part in layout.values()) for layout in self._layouts]
-        """Values of each piece."""
+        """The number of values in each piece."""
         self._encoders: dict[tuple[int, int], Encoder] = defaultdict(partial(Encoder, codec, rng, trace))
         self._decoders: dict[tuple[int, int], Decoder] = defaultdict(partial(Decoder, trace))
         self._values: list[Tensors] = []
@@ -81,7 +81,7 @@ class AllReduceState:
         self._complete, self._came = {}, defaultdict(list)
 
     def state(self) -> dict[str, list[Any]]:
-        """The memories and the random draws for a saved run, for `restore`."""
+        """The memories and the random draws to keep in a saved run, from which `restore` resumes."""
         encoders = [[*where, encoder.state()] for where, encoder in self._encoders.items()]
         decoders = [[*where, decoder.state()] for where, decoder in self._decoders.items()]
         return {"encoders": encoders, "decoders": decoders}
@@ -180,23 +180,23 @@ def _sum(terms: Sequence[Array]) -> Array:
 
 
 class Part(Protocol):
-    """One rank's part, for `all_reduce` to carry out: an `AllReduceState`, or sizes only."""
+    """One rank's part, as `all_reduce` needs it: an `AllReduceState`, or a prediction's part, which has only sizes."""
 
     @property
     def hops(self) -> Sequence[Hop]: ...
     @property
     def sizes(self) -> Sequence[float]:
-        """Values of each piece."""
+        """The number of values in each piece."""
 
     @property
     def direct(self) -> bool:
-        """`AllReduce.direct`."""
+        """The value of `AllReduce.direct`."""
 
     def outgoing(self, number: int) -> Parcel:
         """The message to send at hop ``number``."""
 
     def incoming(self, number: int, parcel: Parcel) -> None:
-        """Take the message of hop ``number``."""
+        """Use the message of hop ``number``."""
 
     def mean(self) -> Any:
         """The result after the last hop."""

@@ -1,9 +1,9 @@
-"""Tables: tensors of which a step touches only a few rows; only these are sent and changed. A run without tables never
-uses this module.
+"""Tables: tensors of which a step uses only a few rows; only these rows are sent and changed. A run without tables
+never uses this module.
 
 A worker pushes `Rows` of a table, and pulls rows by their numbers. A server holds a `TablePart`, made of whole rows,
 and updates the touched rows: it gathers them, with the optimizer's state, into small arrays, lets aggregator and
-optimizer work on these as on any tensors, and writes them back in place.
+optimizer process these like any tensors, and writes the results back in place.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -145,8 +145,8 @@ def put(part: Any, whole: Array, piece: Array, rows: Any) -> None:
 
 
 class TableParameters(Parameters):
-    """Parameters, of which those named are tables. A contribution's gradient of a table is `Rows`, whose numbers are
-    indices here, each once, in ascending order. The tables share one optimizer state, the last in the list.
+    """Parameters, some of which are tables. A contribution's gradient of a table is `Rows`, whose numbers are indices
+    into this server's part, each once, in ascending order. The tables share one optimizer state, the last in the list.
     """
 
     def __init__(self, names: Collection[str], params: Mapping[str, Array], *stages: Any) -> None:
@@ -161,7 +161,7 @@ class TableParameters(Parameters):
         return {name: lent[name] for name in self._names}
 
     def update(self, contributions: Sequence[Contribution], scale: float, clock: int = 0) -> str | None:
-        """As `Parameters.update`, but of a table only the rows that some contribution has touched are updated."""
+        """Update as `Parameters.update` does, but in a table only the rows that some contribution has touched."""
         tables, kept = self._tables.arrays, self.states[-1]
         ids, pieces = _touched(contributions, tables)
         near = copy(self._tables)  # parameters of the touched rows only

@@ -1,11 +1,11 @@
 """The needs of a protocol session, and a driver that carries out a session in one thread.
 
 A session is a generator without thread, socket, lock or clock. It yields its next need, and the driver resumes it with
-the result. The needs are: `Do`, some work; `Send`, a message to another party; `Receive`, another party's next message;
-`Until`, a wait for a condition. An error in the work, the answer or the wait is raised in the session.
+the result. The needs are `Do` (some work), `Send` (a message to another party), `Receive` (another party's next
+message) and `Until` (a wait for a condition). An error in the work, the answer or the wait is raised in the session.
 
-Each driver carries out sessions with its own clock: threads, with sockets and the wall clock; a simulated cluster, with
-real arrays; a prediction, which has sizes instead of arrays and computes nothing.
+Each driver carries out sessions with its own clock. Threads use sockets and the wall clock. A simulated cluster uses
+virtual time and real arrays. A prediction has sizes instead of arrays and computes nothing.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -74,7 +74,7 @@ def carry_out(
 ) -> Result:
     """Carry out a session, or a training loop, in this thread. Returns its result.
 
-    ``meet`` has the function that meets a need, by the need's kind. The work of a `Do` is carried out here; the
+    ``meet`` maps each kind of need to the function that meets it. The work of a `Do` is carried out here; the
     condition of an `Until` must hold already. ``stepping`` is held while the session runs from one need to the next.
     """
     answer, error = None, None

@@ -7,7 +7,7 @@ With rounds (BSP), the shard answers ``held`` immediately and holds the push unt
 quorum, or with a push of every live worker. Then it applies the round as one aggregate, in worker order. Without rounds
 (SSP, ASP), it applies each push immediately, scaled by 1/workers. So under plain SGD, one clock of all the workers (n
 applied pushes of n workers) moves the parameters as far as one round. With momentum, this holds once the velocity is
-steady. Other steps do not shrink with the gradient: with n workers, weight decay is applied n times in a clock, Adam
+steady. Other steps do not scale with the gradient: with n workers, weight decay is applied n times in a clock, Adam
 moves n times as far, Adagrad about √n times as far. Divide ``weight_decay`` or ``lr`` by that factor.
 
 The shard does not apply an update that would make a parameter NaN or infinite: the run ends with the parameters before
@@ -75,7 +75,7 @@ def check_gradients(gradients: Mapping[str, Any], params: Tensors) -> Tensors:
 
 
 class Shard:
-    """Parameters, and the rules for their changes.
+    """Parameters, and the rules by which pushes change them.
 
     ``updates`` counts pushes, not versions: the run ends after this number of pushes, which includes those that rounds
     lack because workers have left. None: it has no end. ``now()`` is the time that a consistency model sees. The shard
@@ -120,7 +120,7 @@ class Shard:
         self.duplicates = 0
         self.clocks = [0] * workers
         self._missed = [range(0)] * workers
-        """For each worker, the clocks that it skipped while away, and whose pushes the shard has not seen yet."""
+        """For each worker, the clocks that it skipped while away; the shard has not seen the pushes of these clocks."""
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
         """The clocks of each worker's last late pushes, to recognize repetitions."""
         self._over = [0] * workers
@@ -143,20 +143,20 @@ class Shard:
         self.recent_losses: list[float] = []
         """The losses of the contributions since the last complete clock of all the workers."""
         self.sees_time = takes_view(consistency)
-        """True if the consistency model accepts a `PullView`, which has the time."""
+        """True if the consistency model accepts a `PullView`, which contains the time."""
         self._pushed_at = [now()] * workers
         self.policy_state: dict[str, Any] = {}
         """The consistency model's own state, from one pull to the next."""
 
     @classmethod
     def of(cls, config: Config, params: Mapping[str, Array], **others: Any) -> Self:
-        """The shard for a config's stages and workers; ``others`` are further arguments, or replace the config's."""
+        """A shard with a config's stages and workers; ``others`` are further arguments, or replace the config's."""
         stages = {"aggregator": config.aggregator, "consistency": config.consistency, "optimizer": config.optimizer}
         return cls(params, **{"workers": config.workers, **stages, **others})
 
     @property
     def missing(self) -> int:
-        """The pushes that complete rounds lacked of their quorum because workers had left."""
+        """The number of pushes by which complete rounds fell short of their quorum because workers had left."""
         return self.made - self.applied
 
     @property
@@ -207,7 +207,7 @@ class Shard:
         return self.pause_at
 
     def go_on(self) -> None:
-        """Leave a pause, until the next one."""
+        """End the current pause."""
         self.pause((self._counted // self.every + 1) * self.every)
 
     def end(self) -> None:
@@ -236,7 +236,7 @@ class Shard:
 
     def is_new(self, worker: int, clock: int) -> bool:
         """True for a push that the shard has not seen yet: the worker's next push, or one that it skipped while away.
-        ValueError if pushes before it are missing.
+        ValueError if earlier pushes of the worker are missing.
         """
         at = self.clocks[worker]
         if clock > at:
@@ -353,7 +353,7 @@ class Shard:
         return outcome
 
     def skip(self, worker: int) -> None:
-        """Move a worker to the current round, after it gave up a gradient whose round was completed without it."""
+        """Move a worker to the current round, after it abandoned a gradient whose round was completed without it."""
         if self.quorum is not None and self.clocks[self.validate_worker(worker)] < self.rounds:
             self.late += 1
             self.clocks[worker] = self.rounds
@@ -413,7 +413,7 @@ class Shard:
         return worker
 
     def check(self, gradients: Tensors) -> None:
-        """ValueError if these do not fit the parameters, or are not finite. Safe to call at any time."""
+        """ValueError if the gradients do not fit the parameters, or are not finite. Safe to call at any time."""
         try:
             check_gradients(gradients, self.parameters.arrays)
         except NonFiniteError as error:

@@ -1,7 +1,7 @@
-"""The states of a member, a run, a resumption and a supervised run: one value each, with a table of its changes.
+"""The states of a member, a run, a resumption and a supervised run, each with a table of the allowed changes.
 
-Each row has a state, and the states to which events lead from it; any other event raises. The reason for a state, its
-time and a member's secret are values beside it. docs/reading.md shows the tables as pictures.
+A row of a table has a state, and the states to which events lead from it; any other event raises. The reason for a
+state, its time and a member's secret are stored outside it. docs/reading.md shows the tables as pictures.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Self
 
 
 class State(Enum):
-    """One of several states. ``row`` has the next state for each event; no event leads out of a ``final`` state."""
+    """One of several states. ``row`` maps each event to the next state; no event leads out of a ``final`` state."""
 
     def __init__(self, word: str, row: Mapping[str, str]) -> None:
         self.word, self.row, self.final = word, row, {*row.values()} <= {word}
@@ -23,8 +23,8 @@ class State(Enum):
 
 
 class MemberState(State):
-    """The session that holds a worker's number, or held it last. `Shard.live` says whether others wait for the worker:
-    also for a new one and, for ``rejoin_s`` seconds, for a lost one.
+    """The session that holds a worker's number, or held it last. `Shard.live` says for which workers others wait:
+    among them are new workers and, for ``rejoin_s`` seconds, lost ones.
     """
 
     NEW = "new", {"hello": "present"}
@@ -35,7 +35,7 @@ class MemberState(State):
 
 
 _ENDS = {"diverge": "diverged", "end": "over"}
-_CALLS = "pause", "go on", "strand"  # which may still come when they can change nothing
+_CALLS = "pause", "go on", "strand"  # these may arrive even when they can change nothing
 
 
 class RunState(State):

@@ -27,7 +27,7 @@ Gradients = Mapping[str, Array | Rows]
 
 
 def layout_of(told: Mapping[str, Sequence[Any]]) -> dict[str, Layout | TablePart]:
-    """Read a layout from the lists in the answer to hello; a table's list has one number more."""
+    """Read a layout from the lists in the answer to hello; a table's list is one number longer than a tensor's."""
     parts = [(name, tuple(shape), *rest) for name, (shape, *rest) in told.items()]
     return {name: (TablePart if len(rest) > 4 else Layout)(*rest) for name, *rest in parts}
 
@@ -89,16 +89,16 @@ def add_row_numbers(message: Message, layout: Layouts, rows: Wanted) -> Message:
 
 
 def rows_at(rows: Mapping[str, Any], layout: Layouts) -> dict[str, Any]:
-    """The rows to request from a server: of a table, its own; of another tensor, all: it sends its part of them."""
+    """The rows to request from a server: only its own rows of a table; all rows of another tensor, which it cuts."""
     tables = tables_of(layout)
     own = {name: np.asarray(ids)[tables[name].rows(ids)[0]].tolist() for name, ids in rows.items() if name in tables}
     return {name: ids for name, ids in rows.items() if name in layout} | own
 
 
 def decode_rows(message: Any, decoder: Decoder, params: Tensors, tables: Tables) -> dict[str, Any]:
-    """The gradients of a push to these parts of tables, with the rows' indices in the parts. ValueError as in
-    `check_rows`, for rows on another server, and for rows that a memory has changed. Checks the numbers before it
-    decodes the values.
+    """The gradients of a push to these parts of tables, with the rows' indices in the parts. Checks the numbers, then
+    decodes the values. ValueError as in `check_rows`, and also if rows are on another server, or if a memory has
+    changed them.
     """
     of = message.header.get("of") or {}
     if not tables:
@@ -122,7 +122,7 @@ def decode_rows(message: Any, decoder: Decoder, params: Tensors, tables: Tables)
 
 
 def select_tensors(header: Header, params: Tensors, layout: Layouts, codec: Codec) -> Tensors:
-    """The tensors that a pull names. Of a tensor in ``rows``, only this server's part of these rows."""
+    """The tensors that a pull names; from a tensor in ``rows``, only this server's part of those rows."""
     names, rows = header.get("names"), header.get("rows")
     if names is None and not rows:
         return params
@@ -162,7 +162,7 @@ class TableWorker:
         several = [self._needs(later) for later in range(clock, clock + self._ahead)]
         wanted = {name: np.unique(np.concatenate([one[name] for one in several])) for name in several[0]}
         answers = yield from self.worker.pull(rows=wanted)
-        if self.worker.clock != clock:  # it gave up a gradient, and now learns its next round
+        if self.worker.clock != clock:  # the worker abandoned a gradient, and now learns its next round
             return (yield from self.pull_whole())
         return self._written(answers, wanted)
 
@@ -175,7 +175,7 @@ class TableWorker:
         clock = self.worker.clock
         wanted = self._needs(clock + self._ahead)
         answers = yield from self.worker.push(gradients, loss, versions, True, wanted)
-        if self.worker.clock != clock + 1:  # it was late, and the batch of its next round reads other rows
+        if self.worker.clock != clock + 1:  # the push was late, and the batch of the next round reads other rows
             return (yield from self.pull_whole())
         return self._written(answers, wanted)
 

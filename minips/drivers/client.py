@@ -60,7 +60,7 @@ class Ref:
 
 
 class Client(Closable):
-    """One worker's connection to all the servers. `connect` creates clients, and so do engines, which pass the
+    """One worker's connection to all the servers. `connect` and the engines create clients; engines also pass the
     ``secrets`` of the worker's session, one for each server.
     """
 
@@ -115,7 +115,7 @@ class Client(Closable):
     def clock(self) -> int:
         """The highest clock of this worker's next push at any server: the number of its pushes so far.
 
-        Each server counts by itself: with backup workers, a push can be late at one server and in time at another.
+        Each server counts separately: with backup workers, a push can be late at one server and in time at another.
         """
         return self.protocol.clock
 
@@ -150,7 +150,7 @@ class Client(Closable):
     def push_pull(
         self, gradients: Gradients, *, loss: float | None = None, versions: Versions = None, rows: Wanted = None
     ) -> CallFuture[Tensors]:
-        """Push and then pull, with one message each way: one round trip, not two. For ``rows`` see `pull`."""
+        """Push and then pull in a single round trip: one request and one answer. For ``rows`` see `pull`."""
         if rows is None:
             return self._push(gradients, loss, versions, True, self.protocol.join)
         chosen = wanted_rows((), rows, self.protocol.like)
@@ -210,7 +210,7 @@ class Client(Closable):
         return join_state(parts, [server.layout for server in self._servers]) if whole else None
 
     def restore(self, links: Sequence[LinkState]) -> None:
-        """Resume from a saved run's links, one for each server; the servers resume, too. ValueError for others."""
+        """Resume from a saved run's links, one for each server; the servers resume, too. ValueError for other links."""
         with saved.restoring("What Client.restore got"):
             for server, link in zip(self._servers, links, strict=True):
                 server.restore(link)
@@ -293,7 +293,7 @@ class Client(Closable):
         except ValueError as error:
             if self._servers[index].secret:
                 raise
-            raise ConnectionError(str(error)) from error  # is tried again: the first hello's answer was lost
+            raise ConnectionError(str(error)) from error  # the caller tries again: the first hello's answer was lost
 
     def _carry_out(self, session: Session[Any], channel: Channel) -> None:
         """Carry out a session of one message on this connection."""
@@ -389,7 +389,7 @@ class _Call(CallFuture[Any]):
         self._needed = set[int]()
         """The server whose answer the session needs; empty while a thread carries out the session."""
         self._early: dict[int, tuple[_Answer | None, Exception | None]] = {}
-        """Answers, or errors instead, that arrived before the session needs them, by server."""
+        """The answers, or errors, that arrived before the session needs them, by server."""
         self._sent = False
         self._advance(None, None)
         if not self._sent:
@@ -449,7 +449,7 @@ class _Call(CallFuture[Any]):
             self._complete(None, raised)
 
     def _send(self, index: int, frames: Frames) -> Exception | None:
-        """Send a message. Returns the error if that is impossible."""
+        """Send a message. Returns the error if it cannot be sent."""
         client = self.client
         client.bytes_sent += sum(map(len, frames))
         request = _Request(self, index, frames, time.monotonic() if self._timed else None)

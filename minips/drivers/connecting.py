@@ -1,4 +1,4 @@
-"""Connections to a server's address: as a client, or to ask for a run's status and config."""
+"""Connections to a server: as a worker's client, or only to ask for a run's status and config."""
 
 import json
 import os
@@ -33,10 +33,10 @@ Ask = Callable[..., Header]
 def status(
     address: str, token: str, *, transport: Transport | None = None, timeout: float = 10.0, over_s: float = 0.0
 ) -> Status:
-    """The status of the server at ``address``: its run's progress, its workers, and which workers wait for which.
+    """The status of the server at ``address``: the run's progress, the workers, and which worker waits for which.
 
-    ``over_s``: ask again after this number of seconds, and add pushes and bytes per second. ``transport`` is that of
-    the server; None: its address says which. ConnectionError, PermissionError and ValueError as for `connect`.
+    With ``over_s``, it asks again after this number of seconds, and adds pushes and bytes per second. ``transport`` is
+    the server's; None: the address says which. ConnectionError, PermissionError and ValueError as for `connect`.
     """
     check_token(token)
     check_seconds("timeout", timeout)
@@ -146,7 +146,7 @@ def connect(
     ``connect`` calls ``check`` with the first server's status before this worker gets a number; an error from ``check``
     prevents that. If its connection breaks, the client tries to reconnect after each of the ``pauses_s`` seconds (None:
     for longer than a server keeps its rank). A push counts once, even if its acknowledgement was lost. An aggregator
-    that weighs needs ``rows``: the number of rows in this worker's shard, or a function of its number and the config.
+    that weights pushes needs ``rows``: the number of this shard's rows, or a function of ``worker`` and the config.
 
     ConnectionError if no server answers. PermissionError for a wrong token. ValueError if the addresses are not those
     of all the servers of one run, or if another client is this worker. ValueError or TypeError for an invalid address,

@@ -1,7 +1,7 @@
 """Virtual time: a clock, tasks that wait for each other, shared cores, and processes that do one thing at a time.
 
 Nothing here depends on gradients. A `Task` is a generator that yields the seconds to sleep, or a `Signal` to wait for,
-whose value it then receives. A signal that has happened, or a sleep of zero seconds, does not suspend it.
+whose value it then receives. A task does not pause at a signal that has happened, or for zero seconds.
 `EventLoop.run` raises a task's exception; `EventLoop.start` does so if the task has not waited yet.
 
 Events of one instant happen in the order in which they were scheduled. A new task runs immediately, up to its first
@@ -73,7 +73,7 @@ class EventLoop:
         heapq.heappush(self._agenda, (when, next(self._numbers) if turn is None else turn, call))
 
     def start(self, task: Task[Any]) -> Signal:
-        """Begin a task. Returns the signal of its end, whose value is the task's result."""
+        """Begin a task. Returns a signal that happens when the task ends; its value is the task's result."""
         ended, proceed = Signal(), task.send
         wanted: Any = None
 
@@ -128,7 +128,7 @@ class Cores:
         """The turn of the next plan, while tasks learn of their ends: most tasks begin something new immediately."""
 
     def work(self, seconds: float) -> Signal:
-        """Begin work that takes ``seconds`` on an unshared core, else longer. Returns the signal of its end."""
+        """Begin work that takes ``seconds`` on an unshared core, or longer on a shared one. Returns its end signal."""
         self._pass()
         done = Signal()
         heapq.heappush(self._working, (self._served + seconds, next(self._numbers), done))
@@ -136,7 +136,7 @@ class Cores:
         return done
 
     def leave(self, done: Signal) -> None:
-        """Give up the rest of the work that ends with the signal ``done``."""
+        """Abandon the rest of the work whose end is the signal ``done``."""
         self._pass()
         self._working = [(work, number, end) for work, number, end in self._working if end is not done]
         heapq.heapify(self._working)
@@ -159,7 +159,7 @@ class Cores:
             self._ending = self._events.turn()
 
     def _plan(self, turn: int | None = None) -> None:
-        """Find the rate, and the time at which the next task ends."""
+        """Compute the current rate, and the time at which the next task ends."""
         working, events, self._plans = self._working, self._events, self._plans + 1
         self._rate = min(1.0, self._cores / (len(working) + self._others)) if working else 0.0
         if working:
@@ -168,7 +168,7 @@ class Cores:
 
     def _end(self, plan: int) -> None:
         if plan != self._plans:
-            return  # a task has begun or left since, so another plan holds
+            return  # a task has begun or left since, so a newer plan applies
         self._served, self._at = self._working[0][0], self._events.now
         ended = []
         while self._working and self._working[0][0] <= self._served:
@@ -182,7 +182,7 @@ class Cores:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Run the block with rare garbage collections; frequent ones would scan thousands of tasks again and again."""
+    """Run the block with fewer garbage collections, each of which scans thousands of tasks."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED)
     try:
@@ -220,7 +220,7 @@ class Processor:
         return done
 
     def beside(self, seconds: float) -> Signal:
-        """Work at the same time as the queue. Returns the signal of the end."""
+        """Begin work beside the queue, at the same time. Returns a signal that happens at its end."""
         if self._cores:
             return self._cores.work(seconds)
         done = Signal()

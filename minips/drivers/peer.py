@@ -34,7 +34,7 @@ def greeting_of(rank: int) -> Frames:
 
 
 class LostError(ConnectionError):
-    """Another worker is gone, so the sum cannot be completed. That worker's own error says why."""
+    """Another worker is gone, so the sum cannot be completed. The cause is in that worker's own error."""
 
 
 class Peer(Closable):
@@ -75,8 +75,8 @@ class Peer(Closable):
         return carry_out(session, {Send: self._send, Receive: self._receive})
 
     def mean(self, step: int, gradients: Tensors, ending: bool = False) -> tuple[Tensors, bool]:
-        """The mean of all the workers' gradients of this step, with the same bits for all of them; and whether any of
-        them is ``ending``. DivergedError, for all the workers, if the sum overflows; other errors as for `carry_out`.
+        """Return the mean of all workers' gradients of this step, the same bits at every worker, and True if a worker
+        is ``ending``. DivergedError, for all the workers, if the sum overflows; other errors as for `carry_out`.
         """
         self.reduction.begin(step, gradients, ending)
         return self.carry_out(all_reduce(self.reduction)), self.reduction.ending
@@ -101,7 +101,7 @@ class Peer(Closable):
                 raise LostError(f"Worker {to} is gone: {message_of(error)}") from error
 
     def _receive(self, wanted: Receive) -> Frames:
-        """The next message from this sender. The time until the sender sent it is a wait; the rest is its transfer."""
+        """The next message from this sender. The trace shows a wait until it was sent, then the transfer."""
         source, began, left = wanted.source, time.monotonic(), Limit(self.config.timeout_s)
         with self._changed:
             while not self._changed.wait_for(lambda: self._boxes[source] or source in self._gone, left.tick):
@@ -136,13 +136,13 @@ class Peer(Closable):
 
 
 class _Sent:
-    """The caller of a message to another rank, whose answer is empty."""
+    """The caller for a message to another rank, which the rank answers with an empty message."""
 
     def __init__(self, peer: Peer, to: int) -> None:
         self._peer, self._to = peer, to
 
     def arrived(self, frames: Frames) -> None:
-        """Do nothing: the rank has the message."""
+        """Do nothing: the answer only shows that the rank has the message."""
 
     def failed(self, error: Exception) -> None:
         self._peer._lose(self._to, message_of(error))

@@ -21,7 +21,7 @@ PAUSES_S = (0.0, 0.1, 0.3, 0.9)
 
 class Request(Caller, Protocol):
     """A request over a channel. If the connection breaks first, the request calls `Reconnecting.retries`; if that
-    returns False, the error is its answer.
+    returns False, the request fails with the error.
     """
 
     frames: Frames
@@ -34,7 +34,7 @@ class Request(Caller, Protocol):
 
 
 class Reconnecting(Closable):
-    """Requests go to ``channel``: the connection's channel or, during reconnection, a queue.
+    """A connection whose ``channel`` takes the requests; during reconnection, ``channel`` is a queue.
 
     ``connect()`` returns a channel; ``resume(channel)`` says hello again on a new one. Once all attempts have failed,
     every request fails with the error that first broke the connection.
@@ -72,7 +72,7 @@ class Reconnecting(Closable):
             return again
 
     def outlast(self, seconds: float) -> None:
-        """Let the attempts continue for longer than ``seconds``, unless pauses were given."""
+        """Let the attempts to reconnect continue for longer than ``seconds``, unless the caller gave the pauses."""
         while self._given_s is None and sum(self._pauses_s) <= seconds:
             self._pauses_s = [*self._pauses_s, sum(self._pauses_s) / 2]
 
@@ -94,7 +94,7 @@ class Reconnecting(Closable):
                 self._resume(self._connected)
                 if self._send_again():
                     return
-            except OSError:  # no server yet, or it is gone again
+            except OSError:  # the server is not up yet, or is gone again
                 continue
             except Exception as error:
                 self.broken = error

@@ -41,9 +41,9 @@ from minips.stages.transports.patience import Limit, outlasts
 from minips.words import as_error, check_count, check_type
 
 TURN_S, TURNS = 1.0, 20
-"""The watcher looks at waiting sessions at least once in these seconds, and this often before they time out."""
+"""The watcher checks waiting sessions at least every ``TURN_S`` seconds, and ``TURNS`` times in a time-out."""
 LARGE_BYTES = 2**16
-"""A server with more bytes of parameters goes on with each waiting session in a thread of its own."""
+"""A server with more bytes of parameters continues each waiting session in a separate thread."""
 LOOK_S = 0.05
 """The seconds between two checks by `Server.wait` for the end of the run."""
 FAREWELL_S, LEAVE_S = 1.0, 5.0
@@ -53,11 +53,11 @@ FAREWELL_S, LEAVE_S = 1.0, 5.0
 class Server(Closable):
     """A server: it holds parameters, applies workers' pushes, and answers their pulls.
 
-    ``params`` are all the parameters, named arrays of floating-point numbers. Of several servers (``config.servers``),
-    this one has the number ``index``, and keeps its part. The run ends after ``updates`` applied pushes; under BSP,
+    ``params`` are all the parameters, named arrays of floating-point numbers. If ``config.servers`` is above 1,
+    this server has the number ``index``, and keeps its part. The run ends after ``updates`` applied pushes; under BSP,
     they include those missing from workers that left. None: it has no end, and the server keeps only the last rows of
     its records. A worker that is silent for ``silence_s`` seconds, or whose last connection broke ``rejoin_s`` seconds
-    ago, no longer counts; its rank is free. ``rank_secrets``, one each, reserve the ranks for clients that know them.
+    ago, no longer counts; its rank is free. ``rank_secrets``, one per rank, reserve ranks for clients that know them.
     The server pauses after every ``every`` clocks of all the workers, until `go_on`. ``state`` is this server's part of
     a saved run. ``tables`` names the tensors pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to connect.
 
@@ -171,7 +171,7 @@ class Server(Closable):
         return self.shard.diverged
 
     def diverge(self, reason: str) -> None:
-        """End the run with the current parameters. It then answers pushes with ``over``, and pulls immediately."""
+        """End the run with the current parameters. Pushes are then answered with ``over``, and pulls immediately."""
         with self._changing():
             self.shard.diverge(reason)
 
@@ -181,7 +181,7 @@ class Server(Closable):
         return self.shard.paused
 
     def pause(self, at: float | None = None) -> float:
-        """Pause as `Shard.pause` does. Several servers can then all pause at the largest of the returned counts."""
+        """Pause as `Shard.pause` does. To pause several servers together, use the largest count that they return."""
         check_type("pause", at, int | float | None, "a count of pushes")
         with self._changing():
             return self.shard.pause(at)
@@ -195,7 +195,7 @@ class Server(Closable):
                 self.shard.go_on()
 
     def stop(self) -> None:
-        """End the run with the current parameters. Workers learn of that from their next answer."""
+        """End the run with the current parameters. Workers learn of this from the next answer that they receive."""
         self.go_on(end=True)
 
     def wait(
@@ -256,7 +256,7 @@ class Server(Closable):
             return self._protocol.status()
 
     def report(self) -> dict[str, Any]:
-        """The server's part of the run's report."""
+        """This server's part of the run's report."""
         shard, protocol, began_at = self.shard, self._protocol, self._membership.began_at
         began_at = protocol.changed_at if began_at is None else began_at
         words = "did not fetch its saved state: its memories begin anew"
@@ -308,14 +308,14 @@ class Server(Closable):
                     lock.release()
                 try:
                     answer = need.call()
-                except BaseException as raised:  # in a connection's thread, where it would go unnoticed
+                except BaseException as raised:  # in a connection's thread, it would go unnoticed
                     error = as_error(raised)
                 finally:
                     if not need.alone:
                         lock.acquire()
             elif type(need) is Until and connection:
                 connection.session, connection.need = session, need
-                connection.left_s = self.config.timeout_s * (1 + 1 / TURNS)  # it may begin within a turn
+                connection.left_s = self.config.timeout_s * (1 + 1 / TURNS)  # the wait may begin within a turn
                 over = self._is_over(connection)
                 if not over:
                     self._waiting.append(connection)
@@ -417,14 +417,14 @@ class Server(Closable):
             self._carry_out(self._protocol.leave(worker, "" if self._closing.is_set() else event, lost_at))
 
     def _watch(self) -> None:
-        """Look at what time alone changes: waits that take too long, rules that see time, and silent workers."""
+        """Check for changes that only time causes: long waits, rules that depend on time, and silent workers."""
         quarter, looked = self.silence_s / 4, 0
         looks = math.ceil(quarter / min(TURN_S, self.config.timeout_s / TURNS))
         turn = quarter / looks
         while not self._closing.wait(turn):
             with self._changing():
                 for waiting in () if self.shard.paused else self._waiting:
-                    waiting.left_s -= turn  # no more: a process that was suspended must not blame its workers
+                    waiting.left_s -= turn  # even if more time has passed: a suspended process must not blame workers
             looked += 1
             if looked % looks == 0:
                 with self._lock:
@@ -470,7 +470,7 @@ class _WorkerConnection(Connection, ClientConnection):
         return answer
 
     def cancel(self) -> None:
-        """Let the session that waits, if any, end."""
+        """Let the waiting session, if any, end."""
         with self._server._changing():
             self.gone = True
 
@@ -479,7 +479,7 @@ class _WorkerConnection(Connection, ClientConnection):
 
 
 def _apart(call: Callable[[], object]) -> None:
-    """Make a call in a thread of its own or, if none can be started, in this one."""
+    """Make a call in a new thread or, if none can be started, in this one."""
     try:
         threading.Thread(target=call, name="minips-answer", daemon=True).start()
     except RuntimeError:

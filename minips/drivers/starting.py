@@ -1,4 +1,4 @@
-"""The wait of servers and workers for each other at the start of a run that is started by hand."""
+"""The waits of servers and workers for each other, in a run whose processes are started by hand."""
 
 import logging
 import math
@@ -17,12 +17,12 @@ START_S = 600.0
 SAY_S = 30.0
 """The seconds between two log lines about a wait."""
 LOOK_S = 0.2
-"""The most seconds until a running process looks again."""
+"""The most seconds until a running process checks the wait again."""
 
 
 class StartWait:
-    """The wait of ``who``: for at most ``timeout_s`` seconds (infinity: for ever), counted by a `Limit` whose looks may
-    take ``call_s`` seconds. ValueError for an invalid ``timeout_s``.
+    """The wait of ``who``, for at most ``timeout_s`` seconds (infinity: for ever). A `Limit` counts them; each of its
+    checks may take ``call_s`` seconds. ValueError for an invalid ``timeout_s``.
     """
 
     def __init__(self, who: str, timeout_s: float, call_s: float = 0.0) -> None:
@@ -32,7 +32,7 @@ class StartWait:
         self._limit, self._logged_at = Limit(timeout_s, call_s + LOOK_S), time.monotonic()
 
     def over(self) -> bool:
-        """Check the clock. True once the time has passed."""
+        """Check the clock. Returns True once the wait has used up its time."""
         return self._limit.over()
 
     def log(self, whom: str, at_once: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The driver in virtual time: nodes that carry out their sessions with tasks of `minips.drivers.events`, not threads.
 
-A simulation sends real arrays; a prediction sends sizes instead. Both derive their nodes from those here, and differ in
-a node's arithmetic, in its account of time, and in the network.
+A simulation sends real arrays; a prediction sends sizes instead. Both derive their nodes from those here. They differ
+in the network, and in how a node calculates and accounts for time.
 """
 
 from abc import abstractmethod
@@ -24,12 +24,12 @@ _METHODS = {kind: kind.__name__.lower() for kind in (Send, Receive, Until, Compu
 
 
 class Interconnect:
-    """The network between nodes. This one is infinitely fast: a message takes the transport's own time only."""
+    """The network between nodes. This one is infinitely fast: a message takes only the transport's own time."""
 
     def travel(
         self, source: str, target: str, nbytes: float, least_s: float = 0.0, queue: str = ""
     ) -> Iterable[float | Signal]:
-        """Carry out a message's trip, for a task's ``yield from``; it ends when the last byte has arrived.
+        """Carry out a message's trip, for a task's ``yield from``. The trip ends when the last byte has arrived.
 
         It takes at least ``least_s``, the transport's own time. Messages of one ``queue`` (empty: of one source and
         target) leave one after the other, if they share links.
@@ -37,13 +37,13 @@ class Interconnect:
         return (least_s,)
 
     def left(self) -> list[float]:
-        """The seconds until each link is free again, each way."""
+        """For each link and direction, the seconds until it is free again."""
         return []
 
 
 class VirtualCluster:
-    """The parts that a run's nodes share: the clock, the network, the cores of their machines, and the account of their
-    time. Without ``machines``, each node has its own.
+    """The parts that a run's nodes share: the clock, the network, the cores of their machines, and the record of their
+    time. Without ``machines``, each node has its own core.
     """
 
     network: Interconnect
@@ -67,7 +67,7 @@ class VirtualCluster:
 class Node(Processor):
     """A process in virtual time, whose processor does one thing at a time.
 
-    ``times`` maps each span to its calibrated line, by number of values. The line of ``transfer`` is the processor's
+    ``times`` maps each span to its calibrated line: time by number of values. That of ``transfer`` is the processor's
     time for sending or receiving a message. A ``step`` is a driver's own data about a session, such as its clock.
     """
 
@@ -156,7 +156,7 @@ class TrainingNode(Node):
         """Return the seconds of this worker's gradient at a step, without the config's delays."""
 
     def gradient_time(self, clock: int) -> Task[bool]:
-        """Spend the time of a clock's gradient, or of its local steps. Return False if this worker gave it up."""
+        """Spend the time of a clock's gradient, or of its local steps. Return False if the worker abandoned it."""
         self.clock, each, finished = clock, self.config.local_steps, True
         for step in range(clock * each, (clock + 1) * each):
             finished = finished and (yield from self._step_time(step))
@@ -177,7 +177,7 @@ class TrainingNode(Node):
         return finished
 
     def give_up(self) -> None:
-        """Give up the gradient that is being computed, if any."""
+        """Abandon the gradient that is being computed, if any."""
         if computing := self._computing:
             self._computing = None
             computing.succeed()
@@ -187,7 +187,7 @@ class TrainingNode(Node):
         return self.carry_out(need.session, self.clock)
 
     def begin(self, need: Begin, step: None) -> Task[Signal]:
-        """Begin a session beside the loop. Returns the signal of its end, once its messages are sent."""
+        """Begin a session beside the loop. Once its messages are sent, returns the signal of its end."""
         begun = self.start(self.call(need, step))
         if not begun.triggered:
             yield self._sent
@@ -231,7 +231,7 @@ class ServedNode(TrainingNode):
         return (yield self._trips[wanted.source].popleft())
 
     def trip(self, message: Send, step: Any) -> Task[Parcel]:
-        """Take a message to a server, let the server carry out the session, and return the answer."""
+        """Carry a message to a server, let the server carry out its session, and return the answer."""
         server, cluster, least_s = self.servers[message.to], self.cluster, self.idle.at(message.values)
         nbytes, began = self.nbytes(message.parcel), self.events.now
         self.bytes_sent += nbytes
@@ -262,7 +262,7 @@ class RankNode(TrainingNode):
         self.start(self._deliver(message, self.ranks[message.to], step))
 
     def _deliver(self, message: Send, peer: "RankNode", step: int) -> Task[None]:
-        """Carry a message into its box. All messages of a worker leave in one queue, whatever their target."""
+        """Carry a message into its box. All of a worker's messages leave in one queue, even if their targets differ."""
         sent, box = self.events.now, peer._boxes[message.number, step]
         nbytes, least_s = self.nbytes(message.parcel), self.idle.at(message.values)
         yield from self.cluster.network.travel(self.who, peer.who, nbytes, least_s, queue=self.who)

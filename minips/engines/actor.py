@@ -18,7 +18,7 @@ from minips.stages.transports.certificates import files, issue_certificate
 
 
 class ActorInfo(NamedTuple):
-    """An actor's place, and its server's public certificate (empty without TLS)."""
+    """An actor's host and process, and its server's public certificate (empty without TLS)."""
 
     host: str
     pid: int

@@ -22,11 +22,11 @@ class TrainingJob(NamedTuple):
     params: Tensors
     """The initial parameters: fresh ones or, with ``state``, those of a saved run."""
     watch: Watch
-    """Called with the progress several times a second."""
+    """The function that is called with the progress several times a second."""
     stop: Stop
-    """Returns True to end the run early."""
+    """A function that returns True to end the run early."""
     evaluation: Evaluation | None
-    """Called when the run pauses."""
+    """The function that is called when the run pauses."""
     state: SavedState | None
     """A saved run's state, for the same numbers of workers and servers; its updates count too. None for a fresh run."""
 
@@ -39,7 +39,7 @@ class Engine(Stage):
     """The distance between its servers and workers, in the terms of `Transport.reach`."""
 
     def check(self, config: Config) -> None:
-        """Raise ValueError if this engine cannot run ``config``. Called before anything is started."""
+        """Raise ValueError if this engine cannot run ``config``. It is called before anything is started."""
         reach, far = config.transport.reach, REACHES[REACHES.index(self.apart) :]
         if reach not in far:
             classes: dict[str, Any] = {name: stage_class("transport", name) for name in names("transport")}

@@ -2,7 +2,7 @@
 
 ``train(…, every=20, on_eval=[…])`` pauses the run after every 20 steps of all the workers, and at its end. Training
 resumes when each function has processed its `Eval`; a function that returns True ends the run. The run keeps the losses
-of its pauses. So all engines end with the same bits, and evaluations add to the run's time.
+of its pauses. Because a run pauses, all engines end with the same bits, and evaluations lengthen it.
 """
 
 import csv
@@ -45,7 +45,7 @@ OnEval = Callable[[Eval], bool | None]
 @dataclass
 class EarlyStopping:
     """Ends a run when its loss on held-out rows has not fallen by more than ``min_delta`` below its best for
-    ``patience`` evaluations. ``best`` is the evaluation with the lowest loss; its ``params`` are the ones to keep.
+    ``patience`` evaluations. ``best`` is the evaluation with the lowest loss; keep its ``params``.
 
     The run raises ValueError if the problem has no held-out rows. Source: Prechelt 1998, "Early Stopping – But When?",
     the class of criteria UP.
@@ -85,7 +85,7 @@ class EarlyStopping:
 @dataclass
 class CsvLog:
     """Writes a row of step, seconds, loss and validation_loss at each evaluation. The first row replaces an existing
-    file; with ``append``, rows are added to it. The path may also be a pipe or a device. Raises OSError if it fails.
+    file; with ``append``, rows are added to it. The path may also be a pipe or a device. OSError if writing fails.
     """
 
     path: str | Path
@@ -123,7 +123,7 @@ class Evaluation:
 
     def call(self, clock: int, params: Tensors, losses: Rows, seconds: float) -> bool:
         """Evaluate the run at a clock, ``seconds`` after its start. Return True if a function ends it."""
-        if clock == self._clock:  # fewer workers completed another round
+        if clock == self._clock:  # the workers that remained completed another round
             return False
         self._clock = clock
         with np.errstate(over="ignore", invalid="ignore"):

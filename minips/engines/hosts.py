@@ -54,7 +54,7 @@ _FORBIDDING = {
 @register
 @dataclass(frozen=True)
 class Hosts(Engine):
-    """Each server and each worker on its own host, a network namespace of this machine. Needs Linux, but not root.
+    """Runs each server and each worker on its own host, a network namespace of this machine. Needs Linux, not root.
 
     The ``topology`` is a `Star`, `Tree` or `TwoRacks`, as for `Simulated`. Its rates count whole frames: 1,448 of 1,514
     bytes belong to a message. The kernel's TCP runs over it, so queues overflow at ``buffer_bytes``, and flows
@@ -224,7 +224,7 @@ class _Network:
     def _plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
         """Set up one end of a link."""
         index, rate, topology, limit = _index(kernel, end), bits / 8, self._topology, self._hosts.buffer_bytes
-        # Room for two packets, or for what a late timer lets pass in one step; a larger bucket would exceed the rate.
+        # It holds two packets, or the bytes that a late timer lets pass together; a larger one would exceed the rate.
         burst = max(2 * PACKET_BYTES, int(rate * 1e-4))
         kernel.tc("add", "tbf", index, handle="1:", rate=int(rate), burst=burst, limit=limit)
         if self._netem and (topology.latency_s or topology.loss):
@@ -251,7 +251,7 @@ class _Network:
 
 
 def _round_trip_s(address: str) -> float:
-    """Return a packet's round-trip time, in seconds: nothing listens at port 1, so the host refuses immediately."""
+    """Return a packet's round-trip time, in seconds. Nothing listens at port 1, so the host refuses immediately."""
     began = time.perf_counter()
     with suppress(ConnectionRefusedError):
         socket.create_connection((address, 1), FAREWELL_S).close()
@@ -295,7 +295,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _setting(name: str) -> str:
-    """Return the value of a kernel setting; empty if it does not exist."""
+    """Return the value of a kernel setting; an empty text if the setting does not exist."""
     with suppress(OSError):
         return Path("/proc/sys", *name.split(".")).read_text().strip()
     return ""

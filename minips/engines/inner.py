@@ -28,12 +28,12 @@ class Inner:
 
     @classmethod
     def of(cls, state: WorkerState | None) -> Self:
-        """Build the inner optimizer of a worker that has this ``state`` in a saved run."""
+        """Build the inner optimizer of a worker whose ``state`` is from a saved run."""
         first: Any = state and state.get("links", [state])[0]
         return cls(first and first.get("inner"))
 
     def state(self) -> dict[int, Any]:
-        """Return the state for a saved run."""
+        """Return the state to keep in a saved run."""
         return dict(self._before)
 
     def __call__(
@@ -61,6 +61,6 @@ class Inner:
         except NonFiniteError as error:
             error.step = step  # type: ignore[attr-defined]
             raise
-        kept = known[-1 - config.overlap :]  # with overlap, one more difference may arrive too late
+        kept = known[-1 - config.overlap :]  # with overlap, one more difference may be too late
         self._before = {at: self._before[at] for at in kept} | {clock + 1: state}
         return loss / each, difference

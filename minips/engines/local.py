@@ -27,7 +27,7 @@ START_S = 60.0
 REPORT_S = 60.0
 """The longest wait for the parameters' holders to report, in seconds; nothing else could replace these reports."""
 GRACE_S = 2.0
-"""How long to wait for the failure report of a worker that another worker has found gone, in seconds."""
+"""The seconds to wait for the failure report of a worker that another worker has found gone."""
 
 
 class LocalEngine(Engine):
@@ -159,7 +159,7 @@ class RunSupervisor(Supervisor):
             self._note(f"{', '.join(late)} sent no report within {limit:g} seconds after the end")
 
     def _all(self, children: list[Child], word: str, limit: float, words: str) -> None:
-        """Wait until all children have sent the word. Raise RuntimeError that names those that have not."""
+        """Wait until all children have sent the word. Otherwise raise RuntimeError, which names the late ones."""
         if not self.wait(lambda: all(word in child.received for child in children), limit):
             late = ", ".join(child.who for child in children if word not in child.received)
             raise RuntimeError(f"{late} {words}")
@@ -226,7 +226,7 @@ class RunSupervisor(Supervisor):
         self.watch(Progress.of(self.config, applied, expected, self.losses))
 
     def _means(self, reported: list[Rows]) -> Rows:
-        """Return a row for each step that all reporters have completed: when the last one did, and the mean loss."""
+        """Return a row for each step that all reporters completed: the time of the last to do so, and the mean loss."""
         return [
             (max(at for at, _, _ in rows) - self.began, rows[0][1], sum(loss for _, _, loss in rows) / len(rows))
             for rows in zip(*reported, strict=False)

@@ -57,7 +57,7 @@ class Ray(Engine):
     """Each server and each worker in its own actor on a Ray cluster, spread over the nodes to keep servers apart.
 
     An ``address`` (``host:port`` or ``auto``) names a cluster to join, which the run leaves as it was. None joins the
-    cluster to which this process is connected, which ``RAY_ADDRESS`` names, or which was started on this machine. If
+    cluster to which this process is connected, or that ``RAY_ADDRESS`` names, or that was started on this machine. If
     none exists, or with the address ``local``, Ray starts on this machine, on the loopback only, and ends with the run.
     Every node needs this version of minips and the modules that the problem imports; code from a notebook is sent.
 
@@ -101,7 +101,7 @@ class Ray(Engine):
 @contextmanager
 def connected(address: str | None, actors: int, cpus: float) -> Iterator[Any]:
     """Connect the module ray to the cluster at ``address`` (see `Ray`), or to one that starts here with room for
-    ``actors`` actors and ends with the block. An existing connection is used, and left open.
+    ``actors`` actors and ends with the block. An existing connection is used and stays open.
     """
     import ray
 
@@ -169,7 +169,7 @@ def _to_join(address: str | None) -> str:
 
 @contextmanager
 def _environment(**wanted: str) -> Iterator[None]:
-    """Set those variables that are not yet set, for this process and its children, until the block ends."""
+    """Set the variables that are not set yet, for this process and its children, until the block ends."""
     added = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -2,7 +2,7 @@
 
 A child is spawned, never forked from the user's process, because it would inherit threads and locks in the middle of
 their work. On Linux several children start as one process, which imports minips once and then, before it starts any
-thread, forks into all of them. An import takes a third of a second of a core, a fork a hundredth.
+thread, forks into all of them. An import takes a third of a second of a core's time; a fork takes a hundredth.
 
 A child imports this package and none of the user's modules: not the main module, which might train again, nor modules
 that draw or display. Its role and data are sent by value (`minips.engines.shipping`). It leaves Ctrl-C to its parent,
@@ -52,9 +52,9 @@ class Processes(LocalEngine):
     """Each server and worker in a process with one arithmetic thread, so that workers do not compete for cores.
 
     After its work, a process waits for its threads except daemons, calls the functions registered with ``atexit``,
-    among them those of ``logging`` and ``multiprocessing``, and flushes its open files. Then it ends at once, because
-    Python would often need longer to delete all objects than a short run takes. So it calls no ``__del__`` and closes
-    no file: a gzip file that is still open lacks its end.
+    among them those of ``logging`` and ``multiprocessing``, and flushes its open files. Then it ends immediately,
+    because Python would often need longer to delete all objects than a short run takes. So it calls no ``__del__`` and
+    closes no file: a gzip file that is still open lacks its end.
     """
 
     name = "processes"
@@ -153,7 +153,7 @@ def _run_program(target: Callable[..., None], *arguments: Any) -> None:
     """
     gc.freeze()  # so that `_flush_files` does not look at what was imported before
     target(*arguments)
-    multiprocess().util._exit_function()  # first, as where a process ends in the usual way
+    multiprocess().util._exit_function()  # first, as when a process ends in the usual way
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
     atexit._run_exitfuncs()
     _flush_files()
@@ -163,10 +163,10 @@ def _run_program(target: Callable[..., None], *arguments: Any) -> None:
 def _flush_files() -> None:
     """Flush the standard streams, and the files that the program has opened and not closed."""
     buffered = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom
-    # isinstance would ask an object for its class, which a weak reference to a dead object cannot tell.
+    # isinstance would ask an object for its class, but a weak reference to a dead object does not know it.
     files = [each for each in gc.get_objects() if issubclass(type(each), buffered)]
     for file in (*files, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        with suppress(Exception):  # it is None or closed, or its disk is full
+        with suppress(Exception):  # the stream is None or closed, or its disk is full
             file.flush()
 
 
@@ -211,7 +211,7 @@ class _ForkServer:
 
 
 class _Fork:
-    """A process made by the fork server, with the part of multiprocess's interface that `_ProcessChild` uses."""
+    """A process created by the fork server. It has the part of multiprocess's interface that `_ProcessChild` uses."""
 
     def __init__(self, server: _ForkServer) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""A worker without servers: an all-reduce averages gradients, and each worker applies the mean to its parameters."""
+"""A worker in a run without servers: an all-reduce averages gradients, and each worker applies the mean itself."""
 
 import hashlib
 import math
@@ -66,7 +66,7 @@ class Replica:
         stepped: Callable[[], None] = nothing,
     ) -> Session[bool]:
         """Make one step of all the workers, with this worker's ``contribution``, then call ``stepped()``. Return True
-        after the last step. ``paused`` makes the session of a pause, which returns True if the run ends there.
+        after the last step. ``paused`` creates a pause's session, which returns True if the run ends there.
         """
         reduction.begin(contribution.clock, contribution.gradients, ending, diverged)
         self.step(contribution, (yield from all_reduce(reduction)))
@@ -94,7 +94,7 @@ class Replica:
         self.losses.append((self.changed_at, self.shard.version * self._each, contribution.loss))
 
     def state(self, reduction: AllReduceState, seen: tuple[Tensors, int] | None) -> WorkerState:
-        """Return this rank's part of a run's state, but for its shard, which is the same at all ranks."""
+        """Return this rank's part of a run's state, without the shard, which is the same at all ranks."""
         kept = WorkerState(hops=reduction.state(), seen=[*seen] if seen and self._overlap else None)
         return {**kept, "inner": self.inner.state()} if self.inner else kept
 
@@ -106,7 +106,7 @@ class Replica:
         return (state["seen"][0], state["seen"][1]) if state["seen"] else None
 
     def report(self) -> dict[str, Any]:
-        """Return the replica's part of a run's report: the parameters only at rank 0, their digest at every rank."""
+        """Return the replica's part of a run's report: the parameters' digest and, at rank 0, the parameters too."""
         shard, params = self.shard, self.shard.params
         whole: dict[str, Any] = {}
         if self.rank == 0:  # all replicas are identical

@@ -1,4 +1,4 @@
-"""The roles of a run's children: serving or working. The same code runs in a thread and in a process.
+"""The roles of a run's children: server or worker. The same code runs in a thread and in a process.
 
 In addition to every child's words (`minips.engines.supervisor`), a role and the supervisor exchange:
 
@@ -38,7 +38,7 @@ TICK_S = 0.01
 NEWS_TICKS = 10
 """A server checks for the end every ``TICK_S`` seconds; every ``NEWS_TICKS`` checks it also reports its progress."""
 CROWD = 8
-"""If more servers than this run, each checks less often, so that together they check as often as this number would."""
+"""If more servers than this run, each checks less often: together, they check as often as this number of servers."""
 LISTEN_S = 0.05
 """The seconds between a worker's checks for words; without servers it also reports its progress each time."""
 
@@ -55,7 +55,7 @@ def serve(
     address: str | None = None,
     **more: Any,
 ) -> Report:
-    """Run one server on the engine's network until the supervisor sends stop. Return its report."""
+    """Run one server on the engine's network until the supervisor sends stop. Return the server's report."""
     rows_sent, ticks, told, ending = 0, 0, RunState.RUNNING, False
     updates, tick_s = config.workers * config.clocks, TICK_S * max(1.0, config.servers / CROWD)
     server = Server(params, config, index=index, updates=updates, **more)
@@ -151,7 +151,7 @@ def run_allreduce_worker(
         control.send("progress", (applied, config.clocks, applied, rows))
 
     def pause() -> bool:
-        """Wait until the supervisor sends go on or end. Return True for end."""
+        """Wait until the supervisor sends "go on" or "end". Return True for "end"."""
         resumed.clear()
         report_progress()
         control.send("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)

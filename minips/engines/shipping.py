@@ -23,7 +23,7 @@ LARGE_BYTES = 1_000_000
 
 
 def ship(thing: Any, buffers: list[memoryview] | None = None) -> bytes:
-    """Return ``thing`` as bytes. Memory of large arrays is listed in ``buffers``, not copied, unless that is None.
+    """Return ``thing`` as bytes. Large arrays are not copied but listed in ``buffers``, unless it is None.
 
     TypeError names a value that cannot be sent. Warns about a captured global of over a megabyte.
     """
@@ -63,7 +63,7 @@ def register_shipped_stages(value: Any) -> None:
 
 
 def _packed(where: str, value: Any) -> bytes:
-    """Return the pickled value. TypeError if it cannot be sent; ``where`` begins the error's sentence."""
+    """Return the pickled value. TypeError if it cannot be sent; ``where`` is the beginning of the error text."""
     try:
         return _dumps(value)
     except Exception as error:

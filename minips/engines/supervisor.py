@@ -27,7 +27,7 @@ TICK_S = 0.1
 
 
 class ControlPipe:
-    """A child's end of its pipe, safe for several threads. It drops words sent to a closed end."""
+    """A child's end of its pipe, safe for several threads. Words sent to a closed end are dropped."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe, self._lock, self.stopped = pipe, threading.Lock(), False
@@ -47,7 +47,7 @@ class ControlPipe:
         return word, value
 
     def wait(self, *wanted: str) -> tuple[str, Any]:
-        """Wait without a time limit for one of the ``wanted`` words, or stop; drop other words."""
+        """Wait without a time limit until one of the ``wanted`` words or ``stop`` arrives; drop other words."""
         while (received := self.receive(1.0))[0] not in ("stop", *wanted):
             pass
         return received
@@ -94,7 +94,7 @@ class Child(ABC):
 
     @abstractmethod
     def end(self, timeout: float) -> str:
-        """Wait for the child's end, enforce it after ``timeout`` seconds, free its resources. Return how it ended."""
+        """Wait for the child's end, force it after ``timeout`` seconds, free its resources. Return how it ended."""
 
 
 def send_all(children: Iterable[Child], word: str, value: Any = None) -> None:
@@ -108,9 +108,9 @@ Start = Callable[..., list[Child]]
 
 
 class Supervisor:
-    """Manages children, all of which have ended when the ``with`` block ends, even after an error.
+    """Manages children, and makes sure that all of them have ended when the ``with`` block ends, even after an error.
 
-    ``start`` is the method of that name of `Processes` or `Threads`. While the supervisor waits, it calls ``check``
+    ``start`` is the ``start`` method of `Processes` or `Threads`. While the supervisor waits, it calls ``check``
     several times a second; an exception from ``check`` ends the wait.
     """
 
@@ -202,7 +202,7 @@ class Supervisor:
 
 
 class _Pipes:
-    """The pipes of children, registered once for many waits because each of many children sends words."""
+    """The pipes of children, registered once for many waits, since many children send many words."""
 
     def __init__(self, children: Iterable[Child]) -> None:
         self._children = {child.pipe.fileno(): child for child in children}
@@ -278,10 +278,10 @@ def handling(handle: Callable[[int, Any], object] | None, *numbers: int) -> Iter
 @contextmanager
 def interrupt_kept() -> Iterator[list[KeyboardInterrupt]]:
     """Keep the first KeyboardInterrupt from the handler of Ctrl-C or SIGTERM, so that the block can end in order. Raise
-    the second one immediately.
+    a second one immediately.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():  # in a run within a run: the handler from before both
+    for number, handler in before.items():  # for a run within a run, the handler from before both runs
         before[number] = getattr(handler, "before", before)[number]
     kept: list[KeyboardInterrupt] = []
 

@@ -1,4 +1,4 @@
-"""Runs servers and workers as threads of this process: quick to start, easy to debug, but with one interpreter lock."""
+"""Runs servers and workers as threads of this process: quick to start, easy to debug, but all under one lock."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A worker that uses servers: its training loop in a thread, and its gradients."""
+"""A worker in a run with servers: its training loop, in a thread, and its gradients."""
 
 import math
 import reprlib
@@ -30,7 +30,7 @@ from minips.stages.shards import Contiguous
 
 
 def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
-    """Return the function that gives each worker its part of ``problem``, by `Config.shards` or the problem's
+    """Return the function that maps a worker to its part of ``problem``, by `Config.shards` or the problem's
     ``shard``. ValueError if both are set, or if the parts break the rules of `Shards`.
     """
     shards, workers = config.shards, config.workers
@@ -41,7 +41,7 @@ def shards_of(problem: Problem, config: Config) -> Callable[[int], Problem]:
             f"{type(problem).__name__} divides its rows with its own shard(worker, workers), so shards={shards!r} "
             "would do nothing. Leave one of them out; to change each part, override subset(rows) in place of shard."
         )
-    problem.shard(0, workers)  # raises an error for more workers than rows
+    problem.shard(0, workers)  # raises an error if there are more workers than rows
     parts = [as_array(part, "A shard") for part in shards.split(problem.y, workers, seeds.shards(config.seed))]
     once = len(parts) == workers and np.array_equal(np.sort(np.concatenate(parts)), np.arange(problem.rows))
     if not (once and all(map(len, parts))):
@@ -86,7 +86,7 @@ def train_ps(
 
 
 def by_rows(worker: WorkerProtocol, problem: Problem, config: Config) -> WorkerProtocol:
-    """Return the worker's side for its training loop; from tables it pulls only the rows that the batches read."""
+    """Return the worker's side for its training loop, which pulls from tables only the rows that the batches read."""
     if not problem.tables:
         return worker
 
@@ -112,12 +112,12 @@ def at_step(clock: int, worker: int, error: NonFiniteError) -> str:
 
 
 def before_updates(error: NonFiniteError) -> NonFiniteError:
-    """Return the error for a worker that used the first parameters: the learning rate is not the cause."""
+    """Return the error for a worker that used the first parameters, so the learning rate is not the cause."""
     return NonFiniteError(f"{error} {AT_FIRST}")
 
 
 def has_moved(error: NonFiniteError, versions: Iterable[int]) -> bool:
-    """Return False at the first parameters or the first step, when the data or the problem must be at fault."""
+    """Return False for the first parameters or the first step: then the data or the problem must be at fault."""
     return bool(any(versions) or getattr(error, "step", 0))
 
 
@@ -151,7 +151,7 @@ def compute(
 
 
 def _summand(name: str, g: Any) -> Any:
-    """Copy a gradient so that others can be added, with half floats as float32: the problem may reuse its array."""
+    """Copy a gradient, whose array the problem may reuse, so that others can be added; half floats become float32."""
     copied = deepcopy(g)
     return widen(copied if isinstance(g, Rows) else native(copied, f"The gradient of {name!r}"))
 
@@ -172,7 +172,7 @@ def pair(returned: Any) -> tuple[float, Tensors]:
 def batch(problem: Problem, config: Config, worker: int, clock: int, turn: int) -> Array | None:
     """Return the row numbers of one batch, drawn without replacement; None for the whole shard.
 
-    They depend only on the seed, the worker and its clock: they are the same in every engine and any order of draws.
+    The numbers depend only on the seed, the worker and its clock, not on the engine or the order of the draws.
     """
     size = config.batch_size
     if size is None or size >= problem.rows:

@@ -1,7 +1,7 @@
 """Workers that push to servers and pull from them in virtual time.
 
-`SimServer` executes a server's sessions, and `SimWorker` a worker's sessions and loop, with the messages and the seeds
-of a real run: the parameters agree to the bit, the traffic to the byte.
+`SimServer` runs a server's sessions; `SimWorker` runs a worker's sessions and its training loop. Messages and seeds are
+those of a real run, so the parameters agree to the bit and the traffic to the byte.
 """
 
 import math
@@ -119,7 +119,7 @@ class SimServer(SimNode):
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
-        """Handle the end of an update: report, pause, or let stragglers give up."""
+        """Handle the end of an update: report, pause, or let stragglers abandon their gradients."""
         shard = self.shard
         self.protocol.keep()
         if self.simulation.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
@@ -156,7 +156,7 @@ class SimServer(SimNode):
             server._look()
 
     def _look(self) -> None:
-        """Wake the sessions whose conditions hold, if the state on which the conditions depend has changed."""
+        """If the state on which conditions depend has changed, wake the sessions whose conditions hold."""
         shard = self.shard
         state = shard.slowest(), shard.done, shard.pause_at, shard.sees_time and shard.applied, self.protocol.encodings
         if state != self._state:
@@ -165,7 +165,7 @@ class SimServer(SimNode):
 
 
 class _Protocol(ServerProtocol):
-    """A server's sessions; pulls return parameters that are as many versions old as the engine's ``delay_versions``."""
+    """A server's sessions; pulls return parameters that are ``delay_versions`` versions old, as the engine says."""
 
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
@@ -216,7 +216,7 @@ class SimWorker(ServedNode, Trainer):
         return worker_state(self.config, [record.state() for record in self._records], self._seen, self._inner)
 
     def at_once(self, session: Session[Any]) -> None:
-        """Execute a session in no time: hello before the clock starts, a heartbeat, bye at the end."""
+        """Execute a session in no virtual time: a hello before the clock starts, a heartbeat, or the bye at the end."""
         requests: list[Send] = []
 
         def receive(wanted: Receive) -> Frames:
@@ -229,7 +229,7 @@ class SimWorker(ServedNode, Trainer):
         carry_out(session, {Send: requests.append, Receive: receive})
 
     def left_behind(self) -> None:
-        """Give up the current gradient if its round has ended at every server."""
+        """Abandon the current gradient if its round has ended at every server."""
         if all(server.shard.rounds > record.clock for server, record in zip(self.servers, self._records, strict=True)):
             self.give_up()
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @register
 @dataclass(frozen=True)
 class Simulated(Engine):
-    """Servers and workers in virtual time: any number of workers, on any network, in the same seconds every time.
+    """Servers and workers in virtual time: any number of workers, on any network, and the same times in every run.
 
     Without a ``topology`` every worker and server has the config's link to one switch, or an infinitely fast link if
     the config has none; a ``networkx.Graph`` also works. Messages share links max-min fairly; in a real run, shaped
@@ -41,9 +41,9 @@ class Simulated(Engine):
     With ``delay_versions`` τ a pull returns parameters that are τ versions old. One worker under ASP then descends with
     a constant delay of τ, and more workers add their own staleness.
 
-    With backup workers a round leaves stragglers behind. They ``abandon`` their gradient and join the current round, as
-    the order statistics of compute times assume; such a gradient counts as late. A real worker does not know that its
-    round has ended and finishes the computation, as with ``abandon=False``.
+    With backup workers, a round can end before stragglers have finished. With ``abandon``, they drop their gradient and
+    join the current round, as the order statistics of compute times assume; the gradient counts as late. A real
+    straggler does not know that the round has ended, and finishes its gradient, as with ``abandon=False``.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=64, classes=2))
@@ -76,7 +76,7 @@ class Simulated(Engine):
         try:
             team.simulation.run()
         except RuntimeError as failure:
-            with suppress(Exception):  # for instance, replicas may be at different clocks
+            with suppress(Exception):  # the result may be impossible: replicas may be at different clocks
                 failure.run = team.result()  # type: ignore[attr-defined]
             raise
         run = team.result()

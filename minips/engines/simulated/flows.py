@@ -5,7 +5,7 @@ latency. Messages from one node to another follow each other, as over one connec
 shares of all flows are recomputed, once per instant.
 
 A lost packet is sent again. In this model, a message of k packets is sent; one round trip later the sender knows which
-are missing (a seeded draw for each) and resends those; and so on. So S bytes use about S/(1 − loss) bytes of bandwidth
+are missing (a seeded draw for each) and resends them; and so on. So S bytes use about S/(1 − loss) bytes of bandwidth
 on every link, and one extra round trip for each time that packets were missing.
 """
 

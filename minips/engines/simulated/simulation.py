@@ -1,4 +1,4 @@
-"""The simulation of a run: the time, the network, the trace, and what its nodes have in common.
+"""The simulation of a run: the time, the network, the trace, and the common parts of its nodes.
 
 Time passes only at a ``yield``. A node's work between two yields takes no time, so no lock is needed.
 """
@@ -77,14 +77,14 @@ class Simulation(VirtualCluster):
             raise RuntimeError("The simulated nodes wait for each other, and no event is left.")
 
     def fail(self, who: str, error: BaseException) -> None:
-        """End the run because a node failed."""
+        """End the run because the node ``who`` failed."""
         if not self._over.triggered:
             self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {message_of(error)}")
             self.failure.__cause__ = error
             self._over.succeed()
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
-        """Evaluate the parameters in a pause. Return True if the run ends by an evaluation, its error, or a stop."""
+        """Evaluate the parameters in a pause. Return True if an evaluation, its error, or a stop ends the run."""
         evaluation = self.job.evaluation
         try:
             self.ended = self.halt or (
@@ -112,7 +112,7 @@ class Simulation(VirtualCluster):
 
     @property
     def trace(self) -> Trace:
-        """Return the spans so far."""
+        """Return the spans recorded so far."""
         return Trace(spans=map(Span._make, self._spans), until=self._until)
 
     def report(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
@@ -130,7 +130,7 @@ class Simulation(VirtualCluster):
 
 
 class SimNode(Node):
-    """A simulated node: each of its spans enters the trace."""
+    """A simulated node, whose spans are all recorded in the trace."""
 
     def spend(self, spans: tuple[str, ...], values: float, step: int) -> Iterable[Signal]:
         """Spend the time of these spans. The time until the processor is free is recorded as a wait."""
