@@ -50,8 +50,8 @@ class Connection:
         return answer
 
     def begin(self, frames: Frames, reply: Reply) -> Frames:
-        """Answer a call, but do not wait for other callers: return `DEFERRED` instead, and give the answer to ``reply``
-        later, once, from any thread. The next call comes after that.
+        """Answer a call without waiting for other callers. If the answer must wait, return `DEFERRED`, and later pass
+        the answer to ``reply`` once, from any thread. The next call arrives only after that.
         """
         return self.answer(frames)
 

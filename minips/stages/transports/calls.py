@@ -100,7 +100,7 @@ class RemoteServer(Interruptible):
 
 
 class CallWire(InboxWire):
-    """The client's end as a wire: each message is a call; a thread waits for the answers in the order of the calls."""
+    """The client's end as a wire. Each message is a call; a thread waits for the answers in the order of the calls."""
 
     def __init__(self, server: RemoteServer, address: str) -> None:
         super().__init__(SimpleQueue())

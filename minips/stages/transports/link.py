@@ -1,7 +1,7 @@
 """Simulates a slow network on one machine: adds a link's bandwidth and latency to any transport.
 
-A message of S bytes that starts at t over a link with B bytes per second and a latency of α seconds has left at t + S/B
-and has arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers. A message
+If a link has B bytes per second and a latency of α seconds, a message of S bytes that starts at time t has left by
+t + S/B and arrived by t + S/B + α. Each node has one full-duplex link to the network for all its peers. A message
 first waits until the sender's earlier messages have left. At the receiver, it then waits for the messages whose first
 byte left earlier. The network does not store messages: the first bytes arrive while later bytes leave. So if n workers
 push S bytes each to one server, this takes nS/B + α.

@@ -12,8 +12,8 @@ CALL, ERROR, AUTH, POOL = range(4)
 
 
 class Interruptible(Closable):
-    """Something on which one thread waits and which another can end: first any thread calls ``shutdown``, then the
-    waiting thread calls ``close``.
+    """An object on which one thread waits and which another thread can end. First, any thread calls ``shutdown``; then
+    the waiting thread calls ``close``.
 
     If a descriptor were closed while a thread waits on it, it could belong to another file when the thread continues.
     """
