@@ -35,7 +35,7 @@ _PING_MS = 30_000
 @register
 @dataclass(frozen=True)
 class Grpc(CallTransport):
-    """gRPC without a .proto, with a bidirectional stream for each channel: ``grpc://host:port``."""
+    """gRPC without a .proto, a bidirectional stream for each channel: ``grpc://host:port``."""
 
     name = "grpc"
     scheme = "grpc"

@@ -56,7 +56,7 @@ def _msgpack_only() -> Any:
 @register
 @dataclass(frozen=True)
 class Pyro(BlockingTransport):
-    """Pyro5 with msgpack, and a proxy for each channel: ``pyro://host:port``."""
+    """Pyro5 with msgpack, a proxy for each channel: ``pyro://host:port``."""
 
     name = "pyro"
     scheme = "pyro"

@@ -42,7 +42,7 @@ def _protocol(sock: socket.socket) -> Any:
 @register
 @dataclass(frozen=True)
 class Thrift(BlockingTransport):
-    """Thrift's binary protocol, with one connection per channel: ``thrift://host:port``."""
+    """Thrift's binary protocol over a connection for each channel: ``thrift://host:port``."""
 
     name = "thrift"
     scheme = "thrift"

@@ -56,7 +56,7 @@ _making = threading.Lock()
 @register
 @dataclass(frozen=True)
 class Zmq(NetworkTransport, PatientTransport):
-    """ZeroMQ, with a ROUTER for the server and a DEALER for each channel: ``zmq://host:port``."""
+    """ZeroMQ, a ROUTER for the server and a DEALER for each channel: ``zmq://host:port``."""
 
     name = "zmq"
     scheme = "zmq"

@@ -123,7 +123,7 @@ class HttpServer(RemoteServer):
         import aiohttp
 
         at_once = self._pool or _AT_ONCE
-        self._turn = asyncio.Semaphore(at_once)  # fair; the connector's own queue lets a retry starve
+        self._turn = asyncio.Semaphore(at_once)  # fair, whereas the connector's own queue lets a retry starve
         keeping: dict[str, Any] = {"keepalive_timeout": _IDLE_S} if self._pool else {"force_close": True}
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=at_once + 1, socket_factory=self._socket, **keeping),
