@@ -24,7 +24,7 @@ class Compressor(Stage):
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:
-        """Return the compressed bytes. If the input cannot be compressed, they may be longer than the input."""
+        """Return the compressed bytes. These may be longer than the input if the input cannot be compressed."""
 
     @abstractmethod
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:

@@ -67,7 +67,7 @@ def unique_keys(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def check_outline(header: Any, index: Any) -> None:
-    """Raise MalformedError unless they are a dict and ``[[name, quantizer, [[part, …], …]], …]`` with unique names."""
+    """Raise MalformedError unless these are a dict and ``[[name, quantizer, [[part, …], …]], …]`` with unique names."""
     if not isinstance(header, dict):
         raise MalformedError("the header is not a map")
     if len(index) > MOST_PARTS or sum(len(parts) for _, _, parts in index) > MOST_PARTS:

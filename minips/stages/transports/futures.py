@@ -20,7 +20,7 @@ _CREATING = threading.Lock()
 class CallFuture(Future[T]):
     """A future that is pending until the thread that reads the answer sets its result or its exception, once.
 
-    Subclasses define two ways to read it: ``drive``, in the thread that waits, and ``attend``, in the background.
+    Subclasses define two ways to complete it: ``drive``, in the thread that waits, and ``attend``, in the background.
     """
 
     _state, _result, _exception = "PENDING", None, None
