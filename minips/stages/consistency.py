@@ -27,7 +27,7 @@ class PullView(NamedTuple):
     """The number of completed pushes of each worker."""
     slowest: int
     pushed_at: Sequence[float]
-    """The time of each worker's last push or, before that, of the run's start, in seconds on the clock of ``now``."""
+    """The time of each worker's last push (until its first: the run's start), in seconds on the clock of ``now``."""
     now: float
     state: dict[str, Any]
     """The model's own state: a dict that starts empty and is kept for the whole run."""

@@ -33,7 +33,7 @@ class Schedule(Stage):
 @register
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """Falls from 1 to ``final`` along half a cosine: ``final + (1 − final)·(1 + cos(π·clock/steps))/2``, then stays.
+    """Falls from 1 to ``final`` on half a cosine, then stays: ``final + (1 − final)·(1 + cos(π·clock/steps))/2``.
 
     Source: Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", equation 5.
 

@@ -22,7 +22,7 @@ class Shards(Stage):
 
     @abstractmethod
     def split(self, y: Array, workers: int, rng: np.random.Generator) -> Sequence[Array]:
-        """The row numbers of each worker. Each row belongs to one worker. With enough rows, every worker has some.
+        """Return each worker's row numbers. Each row belongs to one worker. With enough rows, every worker has a row.
 
         ``y`` holds the problem's targets, one for each row; do not change it. Take all random draws from ``rng``.
         """

@@ -1,11 +1,11 @@
-"""Conformance checks for every stage, whether minips' or a learner's, and every problem.
+"""Conformance checks for every stage and every problem, whether part of minips or written by a learner.
 
     >>> import minips as ps
     >>> ps.testing.check(ps.TopK(fraction=0.5))
 
 A check returns None if all is well. Otherwise it raises AssertionError with a sentence that names the input that
-failed. `check` selects the check by the stage's kind. The check of each kind is in its own module: a table of inputs
-and a few short functions.
+failed. `check` selects the check by the stage's kind. Each kind's check has its own module, which contains a table
+of inputs and a few short functions.
 """
 
 from minips.problems import Problem
@@ -27,7 +27,7 @@ __all__ += ["check_shards"]
 
 
 def check(stage: Stage | Problem) -> None:
-    """Check a stage against its kind's contract (or, if its kind has none, that of all stages), or check a problem."""
+    """Check a problem, or a stage against its kind's contract (if its kind has none: against that of all stages)."""
     if isinstance(stage, Problem):
         return check_problem(stage)
     given = (

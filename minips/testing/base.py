@@ -1,4 +1,4 @@
-"""Common parts of the checks: failing with a sentence, and comparing values to the bit."""
+"""Functions that all checks share: they raise errors with a sentence, and compare values to the bit."""
 
 import random
 import warnings
@@ -35,7 +35,7 @@ def doing(what: str, outcome: str = "it raised") -> Iterator[None]:
 
 @contextmanager
 def strictly(what: str) -> Iterator[None]:
-    """Do the same as `doing`, with warnings turned into errors."""
+    """Do the same as `doing`, and turn warnings into errors."""
     with doing(what), warnings.catch_warnings():
         warnings.simplefilter("error")
         yield

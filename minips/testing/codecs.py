@@ -42,7 +42,7 @@ BOMB_BYTES, BOMB_LIMIT = 10_000_000, 1000
 
 
 def check_memory(memory: Memory) -> None:
-    """Check that a memory keeps everything in the state that is passed to it, and the rest of its contract."""
+    """Check a memory's contract, for example that it keeps everything in the state that is passed to it."""
     check_stage(memory)
     rng = np.random.default_rng(3)
     for dtype in (np.float32, np.float64):
@@ -113,7 +113,7 @@ class _Link:
 
 
 def _check_state_is_new(state: dict[str, Array], *others: Array) -> None:
-    """Check that the state holds no array of the caller, which may write into its arrays after sending or receiving."""
+    """Check that the state contains none of the caller's arrays, since the caller may overwrite those arrays later."""
     for name, remembered in state.items():
         is_array = isinstance(remembered, np.ndarray | np.generic)
         require(is_array, f"the state keeps a {type(remembered).__name__} as {name!r}, not an array.")
@@ -124,7 +124,7 @@ def _check_state_is_new(state: dict[str, Array], *others: Array) -> None:
 def _check_halves(memory: Memory, xs: list[Array]) -> None:
     """Check that a sender whose receiver also keeps state always knows the receiver's array to the bit.
 
-    A new connection has two empty states, so both sides start again together. The receiver is a fresh instance with
+    On a new connection, both sides start again with empty states. The receiver is a fresh instance with
     default fields, and may write into the arrays that it receives.
     """
     rng, receiver = np.random.default_rng(7), type(memory)()
@@ -153,7 +153,7 @@ def _check_like(y: Any, x: Array, what: str) -> None:
 
 
 def check_serializer(serializer: Serializer) -> None:
-    """Check a serializer's contract: packets come back to the bit, malformed packets raise ValueError."""
+    """Check a serializer's contract: it restores packets to the bit, and malformed packets raise ValueError."""
     check_stage(serializer)
     dumped = []
     for name, packet in packets():
@@ -180,7 +180,7 @@ def check_serializer(serializer: Serializer) -> None:
 
 
 def packets() -> Iterator[tuple[str, Packet]]:
-    """Yield named packets: headers with all plain values, and parts of all dtypes and shapes."""
+    """Yield named packets: headers with every kind of plain value, and parts of all dtypes and shapes."""
     yield "an empty packet", Packet({}, {})
     yield "a header of every plain value", Packet(copy.deepcopy(HEADER), {})
     rng = np.random.default_rng(4)
@@ -232,7 +232,7 @@ def same_plain(a: Any, b: Any) -> bool:
 
 
 def _check_malformed(serializer: Serializer) -> None:
-    """Check that shortened frames raise ValueError, and garbled frames no other error: they come from the network."""
+    """Check that shortened frames raise ValueError, and that garbled frames raise ValueError or no error."""
     arrays: Parts = {"values": np.arange(5, dtype=np.float32), "codes": np.arange(7, dtype=np.uint8)}
     packet = Packet({"kind": "push", "loss": 0.5}, {"w": ("topk", arrays), "b": ("topk", arrays)})
     whole = [bytes(frame) for frame in serializer.dumps(packet)]
@@ -246,7 +246,7 @@ def _check_malformed(serializer: Serializer) -> None:
 
 
 class _Trap:
-    """Detects a format that runs code when it reads a message: `pickle` calls one of its methods, ``eval`` another."""
+    """Detects a format that runs code when it reads a message: `pickle` uses ``__reduce__``, ``eval`` the repr."""
 
     sprung: ClassVar[list[bool]] = []
 
@@ -294,7 +294,7 @@ def garbled_frames(frames: list[bytes]) -> Iterator[tuple[str, Frames]]:
 
 
 def check_compressor(compressor: Compressor) -> None:
-    """Check a compressor's contract: the same bytes come back, never above the limit, and damage raises ValueError."""
+    """Check a compressor's contract: it restores the bytes, keeps to the limit, and damage raises ValueError."""
     check_stage(compressor)
     packed = []
     for name, data in buffers():
@@ -334,7 +334,7 @@ def _plain(buffer: Any, what: str) -> Any:
 
 
 def _check_bomb(compressor: Compressor) -> None:
-    """Check that a bomb, a few bytes that would expand to many, is refused before it takes memory."""
+    """Check that a bomb (a few bytes that would expand to many) is refused before it fills the memory."""
     what = f"{compressor!r}, a bomb of {BOMB_BYTES} zeros with a limit of {BOMB_LIMIT} bytes"
     bomb, small = (bytes(compressor.compress(bytes(size))) for size in (BOMB_BYTES, BOMB_LIMIT))
     usual = _peak(lambda: compressor.decompress(small, BOMB_LIMIT))  # the memory that the library itself needs
@@ -363,7 +363,7 @@ def _peak(call: Callable[[], object]) -> int:
 
 
 def buffers() -> Iterator[tuple[str, Buffer]]:
-    """Yield named bytes to compress: none, few, repetitive and random bytes, in every kind of buffer."""
+    """Yield named data to compress: empty, short, repetitive and random, in every kind of buffer."""
     rng = np.random.default_rng(6)
     yield "nothing", b""
     yield "one byte", b"a"

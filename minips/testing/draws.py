@@ -11,9 +11,9 @@ from minips.testing.base import described, require, strictly
 
 DRAWS = 200
 STANDARD_ERRORS = 6.0
-"""Maximum deviation of a mean over the draws, in standard errors; by chance, 1 mean in 500 million exceeds it."""
+"""The maximum deviation of a mean over the draws, in standard errors. By chance, 1 mean in 500 million exceeds it."""
 FORMULA = 0.01
-"""The relative amount by which a stated variance may be off, since probabilities are rounded."""
+"""The relative error that a stated variance may have, since probabilities are rounded."""
 
 
 def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
@@ -33,7 +33,7 @@ def check_draws(quantizer: Quantizer, seed: int = 0) -> None:
 
 
 def spreads(seed: int) -> Iterator[tuple[str, Array, bool]]:
-    """Yield a name, an array of many values, and True unless a few values dominate the norm, and so the variance."""
+    """Yield a name, an array of many values, and True, or False if a few values dominate the norm and variance."""
     rng = np.random.default_rng([9, seed])
     yield "ordinary", rng.standard_normal(1000), True
     yield "evenly spread", np.linspace(-1, 1, 1000, dtype=np.float32), True
@@ -67,7 +67,7 @@ def _errors(quantizer: Quantizer, x: Array, seed: int) -> Array:
 
 
 def _check_mean(errors: Array) -> None:
-    """Check that the errors have mean 0. Then the products of two independent draws' errors also have mean 0.
+    """Check that the errors have mean 0: if so, the products of two independent draws' errors also have mean 0.
 
     The sum over all pairs is compared with its standard deviation. It is distributed like ``(χ² − 1) / √2`` with one
     degree of freedom if all errors lie on one line, and otherwise has lighter tails.

@@ -1,4 +1,4 @@
-"""The contract of exchanges: each gradient once in each sum, errors within the codec's bound, the predicted bytes."""
+"""The contract of exchanges: each sum has each gradient once, errors are in bounds, bytes are as predicted."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def check_exchange(exchange: Exchange) -> None:
 
 
 def _check_counts(config: Config, pieces: int) -> None:
-    """Check each sum's members: rank r adds 4^r, so the base-4 digits of a sum count each rank's gradient in it."""
+    """Check that a sum contains each gradient once: rank r adds 4^r, so digit r in base 4 counts its gradient."""
     ranks = range(config.workers)
     for rank, mean in enumerate(_means(config, [{"w": np.full(pieces, 4.0**rank)} for rank in ranks])):
         for piece, total in enumerate(mean["w"] * config.workers):
@@ -56,7 +56,7 @@ def _check_counts(config: Config, pieces: int) -> None:
 
 
 def _check_sums(config: Config, quantizer: Quantizer) -> None:
-    """Check the error of each piece: n − 1 added messages and the final one err; the mean errs by 1/n of that."""
+    """Check each piece's error: a sum has the errors of n − 1 messages and of the final one, the mean 1/n of that."""
     gradients = [tensors(rank, np.float32) for rank in range(config.workers)]
     means = _means(config, gradients)
     for name, x in means[0].items():

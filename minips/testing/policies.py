@@ -27,7 +27,7 @@ def tensors(seed: int, dtype: Any) -> Tensors:
 
 
 def check_aggregator(aggregator: Aggregator) -> None:
-    """Check an aggregator's contract: it returns arrays like the workers' arrays, which it does not change.
+    """Check an aggregator's contract: it returns arrays like those of the workers, and does not change those.
 
     An aggregator that needs several workers sets ``least``, and may raise ValueError for fewer workers.
     """
@@ -49,7 +49,7 @@ def _contributions(workers: int, dtype: Any) -> list[Contribution]:
 
 
 def _contribution(i: int, gradients: Tensors) -> Contribution:
-    """Return one of several pushes, which differ in age and shard size; some of the workers have left the run."""
+    """Return one of several pushes that differ in age and shard size. Some workers are missing, as if they had left."""
     return Contribution(2 * i + 1, 5, 5 - i % 3, gradients, 0.5, staleness=i % 3, rows=i + 1)
 
 
@@ -123,7 +123,7 @@ def _check_quorum(consistency: Consistency, workers: int) -> bool:
 
 
 def _check_may_pull(consistency: Consistency, clock: int, slowest: int) -> None:
-    """Check that the slowest worker never waits and that, for models that see two clocks, answers repeat."""
+    """Check that the slowest worker never waits. A model that accepts two clocks must also repeat its answers."""
     if takes_view(consistency):
         clocks = (clock, max(clock, slowest), slowest)
         for worker, own in enumerate(clocks):
@@ -145,8 +145,8 @@ def _check_answer(may: Any, clock: int, slowest: int) -> None:
 
 
 def _check_view(consistency: Consistency, workers: int) -> None:
-    """Check that the slowest worker never waits, and that a model keeps its memory of a run in the view's ``state``: a
-    second run must get the same answers.
+    """Check that the slowest worker never waits, and that a model keeps what it remembers of a run in the view's
+    ``state``: a second run must get the same answers.
     """
 
     def run() -> list[bool]:
@@ -165,8 +165,8 @@ def _check_view(consistency: Consistency, workers: int) -> None:
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Check an optimizer's contract: it steps in place, keeps its memory only in the state, has no other effect, and
-    treats each value separately unless its class sets ``elementwise = False``.
+    """Check an optimizer's contract: it steps in place, remembers things only in the state, has no other effect,
+    and treats each value separately unless its class sets ``elementwise = False``.
     """
     check_stage(optimizer)
     for dtype in (np.float32, np.float64):
@@ -217,7 +217,7 @@ def _says_elementwise(optimizer: Optimizer) -> bool:
 
 
 def _check_split(optimizer: Optimizer, dtype: Any) -> None:
-    """Check that two servers with half of the values each get the same result as one server."""
+    """Check that two servers, each with half of the values, get the same result as one server."""
     whole = {"w": tensors(0, dtype)["weights"].reshape(-1)}
     halves = [{"w": whole["w"][:8].copy()}, {"w": whole["w"][8:].copy()}]
     states: list[dict[str, Any]] = [{}, {}, {}]
@@ -233,7 +233,7 @@ def _check_split(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def _check_state(optimizer: Optimizer, dtype: Any) -> None:
-    """Check that a run ends the same if it is resumed from copies, and if gradients are overwritten."""
+    """Check that a run has the same result if it is resumed from copies and its gradients are overwritten."""
     whole, resumed = tensors(0, dtype), tensors(0, dtype)
     state, kept = dict[str, Any](), dict[str, Any]()
     for step in range(1, 4):
@@ -252,7 +252,7 @@ def _check_state(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
-    """Check that it approaches zero on |p|²/2, whose gradient is p."""
+    """Check that the optimizer brings p closer to zero on the loss |p|²/2, whose gradient is p."""
     params, state = {"p": np.array([1.0, -2.0, 0.5], dtype)}, {}  # type: Tensors, dict[str, Any]
     start = float(params["p"] @ params["p"])
     for clock in range(200):
@@ -263,7 +263,7 @@ def _check_descends(optimizer: Optimizer, dtype: Any) -> None:
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Check a schedule's contract: for each clock a factor of at least 0, which depends only on the clock."""
+    """Check a schedule's contract: the factor is at least 0 at each clock, and depends only on the clock."""
     check_stage(schedule)
     clocks = [*range(60), 199, 200, 201, 10_000, 10**6]
     with strictly(f"{schedule!r}.factor"):

@@ -1,4 +1,4 @@
-"""The contract of a problem: the gradient is that of the loss, shards add up to the whole, and results repeat."""
+"""The contract of a problem: the gradient fits the loss, shards add up to the whole, and results repeat."""
 
 import copy
 import math
@@ -17,7 +17,7 @@ from minips.testing.base import doing, require, same_bits, strictly, without_glo
 
 DIRECTIONS, WORKERS, SEED = 5, 2, 5
 NEAR = {2: 0.2, 4: 2e-2, 8: 1e-4}
-"""Maps the size of a parameter's dtype, in bytes, to the relative error of a slope that rounding may cause."""
+"""Maps the size of a parameter's dtype, in bytes, to the relative error that rounding may cause in a slope."""
 FILLS = ((3.0, 0.0), (-5.0, 0.0), (0.0, 1e4))
 """Mean and deviation of the values filled into table rows that a worker did not request. NaN would be too strict: zero
 times any finite value is zero."""
@@ -25,7 +25,7 @@ times any finite value is zero."""
 
 def check_problem(problem: Problem) -> None:
     """Check a problem: gradients agree with finite differences; names, shapes and dtypes fit; the gradients of equal
-    shards average to that of the whole; batches agree with problems of only their rows; and results repeat to the bit.
+    shards average to that of the whole; a batch agrees with a problem of only its rows; and results repeat to the bit.
 
     A problem that draws is checked both with and without a generator. The table rows that a batch does not need are
     filled with other numbers, which must change neither loss nor gradient.
@@ -60,7 +60,7 @@ def _evaluate(problem: Problem, params: Tensors, rows: Any = None, seed: int | N
 
 
 def _dense(gradient: Any, params: Tensors) -> Tensors:
-    """Return the gradient with `Rows` written into zeros; rows that occur twice are added up."""
+    """Return the gradient with each `Rows` as a full array of zeros elsewhere; rows that occur twice are added up."""
     dense = {}
     for name, g in gradient.items():
         if isinstance(g, Rows):
@@ -127,7 +127,7 @@ def _same_gradient(one: Any, other: Any) -> bool:
 
 
 def _check_slopes(problem: Problem, params: Tensors, rng: np.random.Generator, seed: int | None) -> None:
-    """Check the loss's slopes in random directions by their median, since a kink may spoil one or two directions."""
+    """Check the loss's slopes in random directions. Only the median error counts, since a kink may spoil one or two."""
     gradient = _dense(_evaluate(problem, params, seed=seed)[1], params)
     nbytes = min(p.dtype.itemsize for p in params.values())
     step, near = {2: 3e-2, 4: 3e-3, 8: 1e-5}[nbytes], NEAR[nbytes]
@@ -235,7 +235,7 @@ def _same_without_others(
 
 
 def _near(x: Array, expected: Array, params: Tensors, share: float = 1.0) -> bool:
-    """Return True if ``x`` equals ``expected`` within rounding; ``share`` scales it for sums in the same order."""
+    """Return True if ``x`` equals ``expected`` up to rounding. ``share`` below 1 is for sums in the same order."""
     near = share * NEAR[min(p.dtype.itemsize for p in params.values())]
     scale = max(float(np.abs(expected).max(initial=0)), 1e-6)
     return float(np.abs(expected - x.astype(float)).max(initial=0)) / scale <= near

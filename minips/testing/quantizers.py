@@ -1,4 +1,4 @@
-"""The contract of a quantizer: decoding restores shape and dtype from only the parts, within the stated bound."""
+"""The contract of a quantizer: decoding needs only the parts; shape and dtype are exact, the error within the bound."""
 
 import copy
 import math
@@ -70,7 +70,7 @@ def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.floa
 
 
 def _check_arrays(quantizer: Quantizer, dtype: DTypeLike) -> list[_Sent]:
-    """Check each array separately. Once all are encoded, check that every receiver decodes each like its sender."""
+    """Check each array separately. Once all are encoded, check that every receiver decodes each as its sender did."""
     sent = []
     for name, x in arrays(dtype):
         what = f"{quantizer!r} with {name} values, {described(x)}"
@@ -108,7 +108,7 @@ def arrays(dtype: DTypeLike) -> Iterator[tuple[str, Array]]:
 
 
 def _encode(quantizer: Quantizer, x: Array) -> Parts:
-    """Encode ``x`` and check the parts: named arrays, equal for equal seeds. Check that ``x`` is unchanged."""
+    """Encode ``x``. Check that the parts are named arrays, equal for equal seeds, and that ``x`` is unchanged."""
     before = x.copy()
     parts, again = (quantizer.encode(unwritable(x), np.random.default_rng(0)) for _ in range(2))
     require(same_bits(x, before), "encode changed its input.")

@@ -1,4 +1,4 @@
-"""Receivers for the checks: stages of the sender's class with other fields, since a message does not carry fields."""
+"""Receivers for the checks: stages of the sender's class with other fields, since messages do not contain fields."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ OTHERS = (1, 0.5, True, "another", (1,), ("another",))
 
 
 class Receiver(NamedTuple):
-    """A stage, and a description of the field (if any) that differs from its default."""
+    """A stage, and a description of its field that differs from the default, if any."""
 
     stage: Any
     fields: str

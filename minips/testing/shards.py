@@ -19,8 +19,8 @@ TARGETS: dict[str, Array] = {
 
 
 def check_shards(shards: Shards) -> None:
-    """Check the contract of shards: each row occurs once, every worker has rows if there are enough, the same draws
-    give the same shards, and the targets are unchanged.
+    """Check the contract of shards: each row occurs once, every worker has a row if the rows suffice, the same
+    draws give the same shards, and the targets are unchanged.
     """
     check_stage(shards)
     for what, y in TARGETS.items():

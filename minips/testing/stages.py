@@ -1,4 +1,4 @@
-"""The contract of a stage: a value that prints as its code, converts to JSON and back, and can be pickled."""
+"""The contract of a stage: a value that prints as the code that makes it, converts to JSON and back, and pickles."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from minips.testing.base import doing, refusing, require
 
 
 def check_stage(stage: Stage) -> None:
-    """Check the contract of every stage. The AssertionError names the stage and the fault."""
+    """Check the contract that every stage must satisfy. The AssertionError names the stage and the fault."""
     cls = type(stage)
     require(isinstance(stage, Stage), f"{stage!r} is not a stage: derive its class from Quantizer or another base.")
     with doing(f"{cls.__name__}() without arguments, as build({stage.kind!r}, {stage.name!r}) makes it"):

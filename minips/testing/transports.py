@@ -1,6 +1,6 @@
-"""The contract of a transport: it carries frames whole and in order, fails with a sentence, and leaves nothing behind.
+"""The contract of a transport: it carries frames whole and in order, explains its errors, and leaves nothing behind.
 
-Each check is a function of a transport. Its docstring states the requirement, and begins the failure's sentence.
+Each check is a function of a transport. Its docstring states the requirement, and an error's text begins with it.
 """
 
 import os
@@ -22,11 +22,11 @@ from minips.testing.stages import check_stage
 
 TOKEN = "a token for the checks"
 GRACE_S = 5.0
-"""The seconds within which threads and descriptors must be gone."""
+"""The time, in seconds, within which threads and descriptors must be gone."""
 
 
 def check_transport(transport: Transport, cycles: int = 50) -> None:
-    """Check a transport against its contract; open and close ``cycles`` connections to detect leaks."""
+    """Check a transport against its contract. To detect leaks, open and close ``cycles`` connections."""
     check_stage(transport)
     for check in CHECKS:
         run(check, transport)
@@ -103,7 +103,7 @@ def _connect(transport: Transport, endpoint: Endpoint, token: str = TOKEN) -> Ch
 
 
 def _result(future: "Future[Frames]") -> Frames:
-    """Return the answer, or the call's error, from a callback, without a thread. AssertionError if none comes."""
+    """Return the answer to a call, or raise its error; a callback reports it. AssertionError if it does not arrive."""
     future_done = threading.Event()
     future.add_done_callback(lambda _: future_done.set())
     require(future_done.wait(WAIT_S), f"A call was not answered within {WAIT_S:g} seconds.")
@@ -198,7 +198,7 @@ def many_calls_are_outstanding(transport: Transport) -> None:
 
 
 def _at_once(gate: _Gate, calls: Callable[[], list[Future[Frames]]]) -> list[Future[Frames]]:
-    """Return the futures of some calls. AssertionError if making a call waits for its answer."""
+    """Make some calls and return their futures. AssertionError if making a call waits for its answer."""
     with ThreadPoolExecutor(1) as thread:
         made = thread.submit(calls)
         try:
@@ -444,7 +444,7 @@ CHECKS += [nobody_there_is_said, an_address_in_use_is_said, a_foreign_scheme_is_
 def leaves_nothing_behind(transport: Transport, cycles: int) -> None:
     """Closed connections and endpoints leave neither threads nor descriptors."""
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
-        _once(transport, endpoint)  # afterwards, the resources that a library keeps are open
+        _once(transport, endpoint)  # afterwards, the resources that a library keeps open are open
     idle = _settled()
     with transport.serve(lambda frames: frames, token=TOKEN) as endpoint:
         _once(transport, endpoint)
@@ -470,7 +470,7 @@ def _held() -> Held:
 
 
 def _settled() -> Held:
-    """Return the resources held, once they have settled: a server takes a moment to notice that a peer has gone."""
+    """Return the resources held, once they stay the same: a server takes a moment to notice that a peer has gone."""
     deadline, held, since = time.monotonic() + GRACE_S, _held(), time.monotonic()
     while time.monotonic() < deadline and time.monotonic() - since < 0.1:
         time.sleep(0.01)

@@ -29,7 +29,7 @@ class Contribution(NamedTuple):
 class Aggregator(Stage):
     """The contract. Contributions are in worker order, not in order of arrival, so that a run repeats to the bit.
 
-    They must not be changed. Each server combines its own pieces; if ``elementwise``, the result is as with one server.
+    Do not change them. Each server combines its own pieces; if ``elementwise``, one server would get the same result.
     """
 
     kind: ClassVar[str] = "aggregator"
@@ -47,7 +47,7 @@ class Aggregator(Stage):
 
     @abstractmethod
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
-        """One gradient for each name, with the contributions' shape and dtype; it may be one of their arrays."""
+        """Return a gradient for each name, of the contributions' shape and dtype; it may be one of their arrays."""
 
 
 @register
@@ -81,7 +81,7 @@ def as_gradient(name: str, g: Array) -> Array:
 
 
 def by_name(combine: Callable[[list[Array]], Array], contributions: Sequence[Contribution]) -> Tensors:
-    """Apply ``combine`` to each name's arrays, one from each contribution, with half floats in float32. Raises
+    """Apply ``combine`` to each name's arrays, one from each contribution, with half floats as float32. Raises
     ValueError for masked arrays.
     """
     combined = {}

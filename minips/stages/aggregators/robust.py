@@ -55,7 +55,7 @@ class TrimmedMean(Aggregator):
 @register
 @dataclass(frozen=True)
 class Krum(Aggregator):
-    """The gradient with the lowest score, or the mean of the ``select`` gradients with the lowest (multi-Krum).
+    """The gradient with the lowest score, or (multi-Krum) the mean of the ``select`` gradients with the lowest scores.
 
     A gradient's score is the sum of its squared distances to the nearest n − bad − 2 others, over all tensors. Each
     server scores only its pieces. Krum tolerates ``bad`` bad workers if n ≥ 2·bad + 3 and select ≤ n − bad − 2.
@@ -88,8 +88,8 @@ class StalenessWeighted(Aggregator):
     """The mean of gradients weighted down by their age: ``Σ gᵢ / (1 + τᵢ)^power / n``.
 
     τᵢ is the number of versions since the one that gᵢ was computed from. Under BSP it is 0, and the result is the mean.
-    Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (there the
-    learning rate is divided by the staleness; here by 1 more, so that a fresh gradient counts in full).
+    Source: Zhang et al. 2016, "Staleness-aware Async-SGD for Distributed Deep Learning", section 2.2 (which
+    divides the learning rate by the staleness; here it is divided by 1 more, so that a fresh gradient counts in full).
     """
 
     name = "stalenessweighted"
@@ -113,7 +113,7 @@ class StalenessWeighted(Aggregator):
 class WeightedMean(Aggregator):
     """The mean of gradients weighted by rows: ``Σ nₖ·gₖ / Σ nₖ``, where nₖ is the number of rows in a worker's shard.
 
-    The result is the mean over all rows, however unequal the shards; for equal shards it equals `Mean`, to the bit.
+    The result is the mean over all rows, even if shards differ in size. For equal shards it equals `Mean` to the bit.
     With backup workers, the sums include only the pushes that came in time. Requires BSP with servers.
     Source: McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data", eq. 1.
     """
@@ -166,7 +166,7 @@ def _arrays(contribution: Contribution) -> Tensors:
 
 
 def _squared_distance(a: Tensors, b: Tensors) -> float:
-    """``|a − b|²`` over all names; infinity if it overflows, as a bad worker's gradient can make it."""
+    """``|a − b|²`` over all names. It is infinity if it overflows, which a bad worker's gradient can cause."""
     total = 0.0
     with np.errstate(over="ignore"):
         for name, x in a.items():

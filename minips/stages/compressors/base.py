@@ -1,4 +1,4 @@
-"""The contract of a compressor, which stores the same data in fewer bytes, and `NoCompression`.
+"""The contract of a compressor, which stores the same data in fewer bytes, and the compressor `NoCompression`.
 
 ``decompress(compress(b), limit)`` equals ``b``. No input makes ``decompress`` produce more than ``limit`` bytes: a
 decompression bomb raises ValueError instead of filling the memory.
@@ -24,11 +24,11 @@ class Compressor(Stage):
 
     @abstractmethod
     def compress(self, buffer: Buffer) -> Buffer:
-        """The compressed bytes. They may be longer than the input if it cannot be compressed."""
+        """Return the compressed bytes. These may be longer than the input if the input cannot be compressed."""
 
     @abstractmethod
     def decompress(self, buffer: Buffer, limit: int) -> Buffer:
-        """The original bytes. Raises ValueError for damaged input or more than ``limit`` bytes of output."""
+        """Return the original bytes. Raises ValueError for damaged input or more than ``limit`` bytes of output."""
 
 
 @register

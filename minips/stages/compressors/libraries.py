@@ -92,8 +92,8 @@ class Zstd(Compressor):
 class Blosc(Compressor):
     """Blosc2 with the shuffle filter: the first bytes of all values, then the second bytes, …, compressed by LZ4.
 
-    Signs and exponents of floats repeat from value to value, fractions do not. After the shuffle, LZ4 can find these
-    repetitions. A value's size is the array's itemsize if the frame is a view of an array, else ``typesize``.
+    The signs and exponents of floats often repeat from value to value; their fractions do not. The shuffle lets LZ4
+    find the repeats. A value's size is the array's itemsize if the frame is a view of an array, else ``typesize``.
     Source: Alted 2010, "Why Modern CPUs Are Starving and What Can Be Done about It"; the Blosc2 format.
     """
 

@@ -10,7 +10,7 @@ starts empty and is kept by the codec. The stage itself holds only its fields.
 
 All memories need a contractive quantizer. The unbiased random schemes (QSGD, Ternary) are not contractions if their
 variance is large, and would make a memory grow without bound. `contractive` scales their input by 1 / (1 + ω), which
-makes them contractions. For RandomK, a codec sets ``unbiased=False``, with the same effect. `TwoBit` is no contraction.
+makes them contractions. A codec sets ``unbiased=False`` for RandomK, to the same effect. `TwoBit` is not a contraction.
 """
 
 from abc import abstractmethod
@@ -31,7 +31,7 @@ class Memory(Stage):
 
     @property
     def restores(self) -> bool:
-        """True if the receiver keeps state too. Then it must get every message exactly once, in sending order."""
+        """True if the receiver also keeps state. It must then receive every message exactly once, in sending order."""
         return type(self).restore is not Memory.restore
 
     @abstractmethod

@@ -34,8 +34,8 @@ class Delta(Memory):
     """Differential quantization: send the difference from the receiver's array: ``d = C(x − x̂)``, ``x̂ ← x̂ + d``.
 
     Sender and receiver start from zero at each new connection and add the same decoded differences, so their x̂ are
-    equal to the bit, and the next difference corrects an error if C is a contraction. So every message must arrive
-    exactly once, in the order of sending; a codec's ``sender()`` numbers its messages. Delta helps if gradients, or
+    equal to the bit. If C is a contraction, the next difference corrects an error. Every message must arrive exactly
+    once, in the order of sending, so a codec's ``sender()`` numbers its messages. Delta helps if gradients, or
     parameters, change little from step to step. Sources: Richtárik, Sokolov and Fatkhullin 2021, "EF21", algorithm 2;
     for unbiased schemes, Mishchenko et al. 2019, "Distributed Learning with Compressed Gradient Differences" (DIANA).
     """

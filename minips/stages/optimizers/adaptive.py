@@ -40,8 +40,8 @@ class Adam(Optimizer):
     """Running means of g and g², both corrected for their start at zero: ``p ← p − lr·m̂ / (√v̂ + epsilon)``.
 
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``m̂ = m/(1−β₁ᵗ)``, ``v̂ = v/(1−β₂ᵗ)``.
-    In a table, only touched rows and their means change, while t counts all steps: this is lazy Adam, like PyTorch's
-    SparseAdam. Source: Kingma and Ba 2015, "Adam", algorithm 1.
+    In a table, only touched rows and their means change, but t counts all steps. This is called lazy Adam, and is
+    also PyTorch's SparseAdam. Source: Kingma and Ba 2015, "Adam", algorithm 1.
     """
 
     name = "adam"

@@ -11,8 +11,8 @@ from minips.stages.schedules import Schedule
 
 
 class Optimizer(Stage):
-    """The contract. ``state`` is the optimizer's dict. It starts empty and is kept by the shard. Only ``"clock"`` in it
-    belongs to the shard, which writes there the number of completed clocks of all workers.
+    """The contract. ``state`` is the optimizer's dict. It starts empty and is kept by the shard. Only its
+    ``"clock"`` belongs to the shard, which writes the number of clocks that all workers have completed there.
     """
 
     kind: ClassVar[str] = "optimizer"
@@ -24,7 +24,7 @@ class Optimizer(Stage):
         """Change ``params`` in place. ``grads`` has the same names, shapes and dtypes, and must not be changed."""
 
     def step_into(self, new: Tensors, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
-        """Write the result of `step` on ``params`` into ``new``, equal to the bit. Override it to make fewer passes."""
+        """Write into ``new`` exactly the values that `step` would give ``params``. Override it to make fewer passes."""
         for name, p in params.items():
             new[name][...] = p
         self.step(new, grads, state)
@@ -33,11 +33,11 @@ class Optimizer(Stage):
 @register
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """Gradient descent: ``p ← p − lr·g``, with ``g ← g + weight_decay·p`` first and ``v ← momentum·v + g`` between.
+    """Gradient descent: ``p ← p − lr·g``, after ``g ← g + weight_decay·p`` and ``v ← momentum·v + g``.
 
     Momentum moves along ``v``, Nesterov's along ``g + momentum·v``. Sources: Polyak 1964; Sutskever et al. 2013, "On
     the Importance of Initialization and Momentum in Deep Learning" (in the form that keeps ``lr`` outside of ``v``). In
-    a table, only touched rows change. With momentum or decay, which then skip the other rows, the algorithm differs.
+    a table, only touched rows change. Momentum and decay then skip the other rows, which changes the algorithm.
     """
 
     name = "sgd"

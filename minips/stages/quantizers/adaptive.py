@@ -18,7 +18,7 @@ class Adaptive(Quantizer):
     """The cheapest rung of a ladder of quantizers whose relative error ``|x − C(x)|₂ / |x|₂`` is at most the target.
 
     The rungs are tried in order, and the last one is always accepted. The part ``which`` holds the name of the chosen
-    rung. Encoding takes as long as all the tried rungs together. The idea is from Agarwal et al. 2021, "Adaptive
+    rung. Encoding takes the time of all tried rungs together. The idea is from Agarwal et al. 2021, "Adaptive
     Gradient Communication via Critical Learning Regime Identification"; the rule here is the simplest.
     """
 

@@ -11,10 +11,10 @@ from numpy.typing import DTypeLike
 from minips.stage import Array, Stage
 
 Parts = dict[str, Array]
-"""A quantized tensor: a few named arrays that hold all that decoding needs."""
+"""A quantized tensor: a few named arrays, which contain everything needed to decode it."""
 
 LARGEST_BYTES = 2**31
-"""The limit, in bytes, of a decoded array: without it, a few bytes from the network could claim any shape."""
+"""The largest size, in bytes, of a decoded array. Without this limit, a short message could claim any shape."""
 CHUNK = 65_536
 """The number of values per pass: small enough for a core's cache, large enough that Python's overhead is small."""
 
@@ -35,7 +35,7 @@ class Quantizer(Stage):
 
     @abstractmethod
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
-        """The parts of ``x``. Random schemes draw from ``rng``; others ignore it."""
+        """Return the parts of ``x``. Random schemes draw from ``rng``; other schemes ignore it."""
 
     @abstractmethod
     def decode(self, parts: Parts) -> Array:
@@ -60,10 +60,10 @@ class Quantizer(Stage):
 
 
 def contractive(quantizer: Quantizer, x: Array) -> Array:
-    """The array that a memory gives ``quantizer`` for ``x``: ``x / (1 + ω)``, where ω is its relative variance for x.
+    """The array that a memory passes to ``quantizer`` for ``x``: ``x / (1 + ω)``, where ω is its relative variance.
 
-    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is not one,
-    but scaled by 1 / (1 + ω) it is a contraction with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased
+    Memories need a contraction, ``E|C(x) − x|² ≤ (1 − δ)|x|²`` with δ > 0. An unbiased scheme with ω ≥ 1 is not one;
+    scaled by 1 / (1 + ω), it is a contraction with δ = 1 / (1 + ω). Sources: Beznosikov et al. 2020, "On Biased
     Compression for Distributed Learning", section 2; Mishchenko et al. 2019 (DIANA), where ω limits the rate.
     """
     omega = quantizer.relative_variance(x)
@@ -77,7 +77,7 @@ def shape_tag(x: Array) -> Array:
 
 
 def empty_for(parts: Mapping[str, Array], make: Callable[..., Array] = np.empty) -> Array:
-    """An uninitialised array with the dtype and shape in the part ``like``. Raises ValueError if it is no shape tag."""
+    """An uninitialised array with the dtype and shape of the part ``like``. Raises ValueError for a wrong shape tag."""
     like = part(parts, "like")
     if like.ndim == 0 or like.shape[0] != 0 or like.dtype.kind != "f":
         raise ValueError(f"The part 'like' must have the shape (0, …), of floats; got {like.dtype} of {like.shape}.")
@@ -107,7 +107,7 @@ def part(parts: Mapping[str, Array], name: str, dtype: Any = None, shape: tuple[
 
 
 def number(parts: Mapping[str, Array], name: str) -> float:
-    """The number in a part. Raises ValueError unless the part holds exactly one number, which is finite."""
+    """The number in a part. Raises ValueError unless the part holds exactly one number and that number is finite."""
     value = part(parts, name)
     one = float(value.reshape(-1)[0]) if value.size == 1 and value.dtype.kind in "biuf" else math.nan
     if not math.isfinite(one):  # a finite longdouble may become an infinite double

@@ -1,6 +1,6 @@
-"""Integers: values rounded to evenly spaced levels, to the nearest or at random.
+"""Integers: values rounded to evenly spaced levels, either to the nearest level or at random.
 
-Arrays are processed in pieces that fit into a core's cache, since a pass over memory costs more than the arithmetic.
+Arrays are processed in pieces that fit into a core's cache, since a pass over memory takes longer than the arithmetic.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Uniform(Quantizer):
     """Rounds to the nearest of 2ᵇ evenly spaced levels from min to max: ``low + step · round((x − low) / step)``.
 
     The step is ``(max − min) / (2ᵇ − 1)``, and the error is at most half a step. With b = 8 a code takes one byte;
-    smaller codes are packed tightly, so one of 4 bits takes half a byte. If ``block`` is given, each run of ``block``
+    smaller codes are packed tightly, so a 4-bit code takes half a byte. If ``block`` is given, each run of ``block``
     values has its own range, which costs two numbers and suits values of unequal size. A range with only one value is
     decoded exactly. Sources: Gray and Neuhoff 1998, "Quantization", section II (the uniform quantizer); for blocks,
     Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", section 2.
@@ -93,7 +93,7 @@ class Uniform(Quantizer):
 @register
 @dataclass(frozen=True)
 class QSGD(Quantizer):
-    """Levels 0, 1/s, …, 1 of the norm, with the sign, rounded at random without bias: ``|x|₂ · sign(xᵢ) · ξᵢ``.
+    """Rounds each magnitude at random, without bias, to 0, 1/s, …, 1 times the norm: ``|x|₂ · sign(xᵢ) · ξᵢ``.
 
     With ``r = s|xᵢ| / |x|₂``, ``s·ξᵢ`` is ⌊r⌋ + 1 with probability ``p = r − ⌊r⌋``, and otherwise ⌊r⌋. So QSGD is
     unbiased, with variance ``(|x|₂²/s²) Σ pᵢ(1 − pᵢ)``, at most ``min(d/s², √d/s) |x|₂²``. The 2s + 1 codes are packed
@@ -194,7 +194,7 @@ class Ternary(Quantizer):
 @register
 @dataclass(frozen=True)
 class TwoBit(Quantizer):
-    """threshold, 0 or −threshold: a magnitude that reaches the threshold is sent as the threshold, any other as 0.
+    """Sends a magnitude that reaches the threshold as the threshold, with its sign, and any other value as 0.
 
     Takes two bits per value. It is not a contraction: under error feedback, a gradient much larger than the threshold
     leaves a residual that grows for ever. Without error feedback, smaller values are never sent. Source: Apache MXNet,
@@ -210,7 +210,7 @@ class TwoBit(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat, codes = x.reshape(-1), np.empty(x.size, np.uint8)
-        with np.errstate(over="ignore"):  # no value reaches a threshold past the range of the dtype
+        with np.errstate(over="ignore"):  # no value reaches a threshold beyond the range of the dtype
             for some in chunks(x.size):
                 codes[some] = flat[some] >= self.threshold
                 codes[some] += 1
@@ -277,7 +277,7 @@ def bits16(rng: np.random.Generator, size: int) -> Array:
 
 def stretches(block: int, *arrays: Array) -> Iterator[Any]:
     """Cut flat arrays of equal size into cache-sized pieces. For each piece, yields the slice of its blocks and each
-    array's values, in a row for each block. A piece is whole blocks or part of one. ``block`` 0 is the whole array.
+    array's values, one row per block. A piece is either whole blocks or part of one. ``block`` 0: the whole array.
     """
     size = arrays[0].size
     block = block or max(size, 1)
@@ -295,8 +295,8 @@ def _blocks(size: int, block: int) -> int:
 
 
 def scale(ends: Array, bits: int) -> tuple[Array, Array, "np.dtype[np.floating]", int]:
-    """Each block's smallest value and step, the dtype to compute in, and a divisor: 1 unless the difference of two
-    values may not be a finite double. Smallest values and steps are already divided by it.
+    """Each block's smallest value and step, the dtype to compute in, and a divisor, which is 1 unless the difference of
+    two values may overflow a double. The smallest values and the steps are already divided by the divisor.
 
     The dtype is float64 if the values' own dtype cannot hold the difference of two values, or a step's inverse.
     """

@@ -1,4 +1,4 @@
-"""Low rank: a matrix as the product of two thin ones."""
+"""Low rank: a matrix sent as the product of two thin matrices."""
 
 from dataclasses import dataclass
 from math import prod
@@ -18,7 +18,7 @@ class PowerSGD(Quantizer):
     A tensor of two or more dimensions is a matrix M of shape (first, all others), M ≈ P Rᵀ with P (n, r) and R (m, r).
     The product is the projection of M on P, so it never increases the norm. It is exact if r is at least the rank of M;
     the rank of a linear model's gradient XᵀR is at most the batch size. Vectors, and matrices smaller than their
-    factors, are sent unchanged. Half floats have factors in float32. It needs ErrorFeedback. Source: Vogels,
+    factors, are sent unchanged. The factors of half floats are float32. It needs ErrorFeedback. Source: Vogels,
     Karimireddy and Jaggi 2019, "PowerSGD", algorithm 1 (without reuse of the last Q: a quantizer has no state).
     """
 

@@ -16,7 +16,7 @@ from minips.stages.quantizers.packing import packed_nbytes
 class Sign(Quantizer):
     """One bit per value and one scale: ``mean(|x|) * sign(x)``, with sign(0) = +1.
 
-    The residual is exactly ``(1 - |x|_1^2 / (d |x|_2^2)) |x|_2^2``, so it needs ErrorFeedback.
+    The residual is exactly ``(1 - |x|_1^2 / (d |x|_2^2)) |x|_2^2``, so Sign needs ErrorFeedback.
     Source: Karimireddy et al. 2019, "Error Feedback Fixes SignSGD", section 3.
 
     >>> q = Sign()

@@ -1,4 +1,4 @@
-"""Sparse: a few of the values, and their indices."""
+"""Sparse: only a few of the values are sent, with their indices."""
 
 from dataclasses import dataclass
 from math import ceil, prod
@@ -51,7 +51,7 @@ class TopK(Quantizer):
 class RandomK(Quantizer):
     """k values at random indices, k = ⌈fraction · d⌉, scaled by d/k if ``unbiased``; zero elsewhere.
 
-    Only a seed is sent; both sides draw the indices from it. Scaled by d/k it is unbiased, with variance
+    No indices are sent, only a seed from which both sides draw them. Scaled by d/k, RandomK is unbiased, with variance
     ``(d/k − 1) |x|²``. Unscaled, its expected residual is ``(1 − k/d) |x|²``, and it needs ErrorFeedback. PCG64 with
     the seed gives 64-bit words w, whose upper halves give candidates ⌊(w ≫ 32) · d / 2³²⌋. The indices are the first k
     distinct candidates, in rising order (for k > d/2: all but the first d − k distinct ones). Sources: Stich,
@@ -108,7 +108,7 @@ class Threshold(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat = x.reshape(-1)
-        with np.errstate(over="ignore"):  # no value reaches a threshold past the range of the dtype
+        with np.errstate(over="ignore"):  # no value reaches a threshold beyond the range of the dtype
             indices = np.flatnonzero(np.abs(flat) >= self.value)
         return {"values": flat[indices], "indices": indices.astype(index_dtype(x.size)), "like": shape_tag(x)}
 
@@ -120,7 +120,7 @@ class Threshold(Quantizer):
 
 
 def sent_count(fraction: float, size: int) -> int:
-    """The number of values sent out of ``size``: 7 of 100 for 0.07, although 0.07 * 100 is slightly more than 7."""
+    """The number of values sent, of ``size``. For 0.07 of 100 it is 7, although 0.07 * 100 is slightly more than 7."""
     from fractions import Fraction  # slow to import
 
     return ceil(Fraction(str(fraction)) * size)
@@ -129,7 +129,7 @@ def sent_count(fraction: float, size: int) -> int:
 def largest_indices(magnitudes: Array, count: int) -> Array:
     """The indices of the ``count`` largest magnitudes, in rising order.
 
-    A sample gives an estimate of the smallest of these; only values that reach it are partitioned, or all if few do.
+    A sample yields an estimate of the smallest of them. Only values that reach it are partitioned; all, if too few do.
     """
     candidates = np.empty(0, np.intp)
     if count == 0:

@@ -24,7 +24,7 @@ from minips.stages.serializers.wellformed import array_dtype, check_outline, in_
 
 @dataclass(eq=False, slots=True)
 class Packet:
-    """A header of plain values and, by tensor name, ``(quantizer name, parts)``."""
+    """A header of plain values, and a dict that maps each tensor's name to ``(quantizer name, parts)``."""
 
     header: dict[str, Any]
     tensors: dict[str, tuple[str, Parts]]
@@ -89,7 +89,7 @@ def outline(packet: Packet, describe: Callable[[Array], Any]) -> tuple[list[Any]
 
 
 def restore(header: Any, index: Any, array: Callable[[Any], Array]) -> Packet:
-    """The packet with this outline; ``array`` makes each array from its description, which ``describe`` made."""
+    """The packet with this outline; ``array`` makes each array from what ``describe`` returned for it."""
     check_outline(header, index)
     tensors = {}
     for name, quantizer, parts in index:
@@ -106,7 +106,7 @@ def raw(array: Array) -> Buffer:
 
 @cache
 def is_little(dtype: "np.dtype[Any]") -> bool:
-    """True if the least significant byte comes first, or values have only one byte."""
+    """True if each value's least significant byte comes first, or each value has only one byte."""
     return dtype == dtype.newbyteorder("<")
 
 

@@ -18,7 +18,7 @@ from minips.stages.serializers.wellformed import MOST_PARTS, MalformedError, arr
 @register
 @dataclass(frozen=True)
 class Json(Serializer):
-    """JSON text, as on the web. Numbers are decimal digits, about twenty bytes for a double's eight. RFC 8259.
+    """JSON text, as on the web. Numbers are decimal digits: a double takes about 20 bytes, not 8. RFC 8259.
 
     Floats are restored exactly, because Python writes enough digits.
     """
@@ -44,7 +44,7 @@ class Json(Serializer):
 class Pickle(Serializer):
     """Python's own format, protocol 5. Arrays are sent out of band, so they are not copied (PEP 574).
 
-    Reading a pickle runs any code in it: a server accepts one only from authenticated peers, if configured to.
+    Reading a pickle runs any code in it. A server accepts pickles only if configured to, from authenticated peers.
     """
 
     name = "pickle"

@@ -17,17 +17,17 @@ DTYPES = {np.dtype(code).name: np.dtype(code).newbyteorder("<") for code in np.t
 MOST_PARTS = 2**16
 """The largest number of tensors, and of parts, in one packet."""
 MOST_LISTS = 4 * MOST_PARTS
-"""The most lists and maps in a MessagePack packet. One byte of a message can take about seventy bytes of memory."""
+"""The most lists and maps in a MessagePack packet: a list of one byte can take about seventy bytes of memory."""
 
 
 class MalformedError(ValueError):
-    """Raised if a packet's bytes are wrong. Its text says how, as the end of a sentence."""
+    """Raised if a packet's bytes are wrong. Its text states the fault, and completes the sentence of `reading`."""
 
 
 @contextmanager
 def reading(what: str, rest: Iterable[Buffer] = ()) -> Iterator[None]:
-    """Turn any error while reading into a ValueError that names the format ``what``. If frames are left in ``rest`` at
-    the end, that is an error too.
+    """Turn any error while reading into a ValueError that names the format ``what``. It is also an error if frames are
+    left in ``rest`` at the end.
     """
     try:
         yield
@@ -67,7 +67,7 @@ def unique_keys(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def check_outline(header: Any, index: Any) -> None:
-    """Raise MalformedError unless these are a map and ``[[name, quantizer, [[part, …], …]], …]`` with unique names."""
+    """Raise MalformedError unless these are a dict and ``[[name, quantizer, [[part, …], …]], …]`` with unique names."""
     if not isinstance(header, dict):
         raise MalformedError("the header is not a map")
     if len(index) > MOST_PARTS or sum(len(parts) for _, _, parts in index) > MOST_PARTS:
@@ -82,7 +82,7 @@ def check_outline(header: Any, index: Any) -> None:
 
 
 def in_shape(values: Array, shape: Any) -> Array:
-    """The values in this shape. Raises MalformedError unless it is a list of whole numbers ≥ 0 of the same size."""
+    """The values in this shape. Raises MalformedError unless the shape is whole numbers ≥ 0 and has that size."""
     sizes = [*shape]
     if any(type(n) is not int or n < 0 for n in sizes) or prod(sizes) != values.size:
         raise MalformedError(f"{values.size} values do not have the shape {quote(sizes)}")
@@ -90,7 +90,7 @@ def in_shape(values: Array, shape: Any) -> Array:
 
 
 def array_dtype(name: Any) -> "np.dtype[Any]":
-    """The little-endian dtype with this name. Raises MalformedError unless it is one of numbers or truth values."""
+    """The little-endian dtype with this name. Raises MalformedError unless it holds numbers or truth values."""
     if not isinstance(name, str) or name not in DTYPES:
         raise MalformedError(f"{quote(name)} is not a dtype of numbers")
     return DTYPES[name]

@@ -4,8 +4,8 @@
     client → server   nonce_c, HMAC(token, "client" nonce_s nonce_c)
     server → client   HMAC(token, "server" nonce_c nonce_s)
 
-HMAC is RFC 2104 with SHA-256. The words client and server keep a proof from being replayed to the side that made it.
-Until a server has checked the client's proof, it reads no message above a kilobyte.
+HMAC is RFC 2104 with SHA-256. The words client and server prevent a proof from being replayed to the side that made it.
+Until a server has checked the client's proof, it accepts only messages of up to 1,024 bytes.
 """
 
 import hmac
@@ -53,7 +53,7 @@ def challenge(wire: Wire, token: str, timeout: float) -> None:
 
 
 def authenticate(wire: W, token: str, address: str, timeout: float) -> W:
-    """Return ``wire`` once both sides have proved that they know the token; on an error (see below) close it."""
+    """Return ``wire`` once both sides have proved that they know the token. Close it if `answer_challenge` raises."""
     try:
         answer_challenge(wire, token, address, min(timeout, HANDSHAKE_S))
     except BaseException:

@@ -14,9 +14,9 @@ Handler = Callable[[Frames], Frames]
 Rest = Callable[[], object]
 """Sends the rest of a message. It may wait for the peer."""
 Reply = Callable[[Frames | Exception], Rest | None]
-"""Sends a deferred answer, or an error, as far as it need not wait for the peer. Returns what sends the rest."""
+"""Sends a deferred answer or an error, until it would have to wait for the peer. Returns a function for the rest."""
 DEFERRED: Frames = []
-"""`Connection.begin` returns this very list for an answer that comes later."""
+"""`Connection.begin` returns this same list object if the answer will be sent later."""
 
 
 class Closable(ABC):
@@ -36,7 +36,7 @@ class Closable(ABC):
 class Connection:
     """The server's side of one connection: it answers each call, and is notified when the connection ends.
 
-    A subclass defines ``answer`` or, if some answers have to wait for other callers, ``begin``.
+    A subclass defines ``answer`` or, if some answers must wait for other callers, ``begin``.
     """
 
     def answer(self, frames: Frames) -> Frames:
@@ -50,20 +50,20 @@ class Connection:
         return answer
 
     def begin(self, frames: Frames, reply: Reply) -> Frames:
-        """Answer a call, but do not wait for other callers: return `DEFERRED` instead, and give the answer to ``reply``
-        later, once, from any thread. The next call comes after that.
+        """Answer a call without waiting for other callers. If the answer must wait, return `DEFERRED`, and later pass
+        the answer to ``reply`` once, from any thread. The next call arrives only after that.
         """
         return self.answer(frames)
 
     def cancel(self) -> None:
-        """Called when the peer is gone, before ``closed``: a deferred answer is due immediately."""
+        """Called when the peer is gone, before ``closed``. A deferred answer must then be sent immediately."""
 
     def closed(self) -> None:
         """Called when the peer is gone."""
 
 
 class Service:
-    """A handler that distinguishes its callers: ``connection()`` makes the object for each new connection."""
+    """A handler that distinguishes its callers. ``connection()`` returns a new object for each connection."""
 
     def __init__(self, connection: Callable[[], Connection]) -> None:
         self.connection = connection
@@ -91,7 +91,7 @@ class Caller(Protocol):
 COMMON = (ValueError, TypeError, KeyError, TimeoutError, PermissionError, ConnectionError, RuntimeError)
 """A handler's errors that keep their type on the way to the caller; a subclass becomes the first type that fits."""
 HANDSHAKE_S = 5.0
-"""The seconds that either side waits for a message of the other during authentication."""
+"""The longest time, in seconds, that either side waits for the other's message during authentication."""
 
 
 class Endpoint(Closable):
@@ -112,7 +112,7 @@ class Channel(Closable):
         """
 
     def ask(self, frames: Frames, caller: Caller) -> None:
-        """Like ``call``, but pass the answer to ``caller``, without a future."""
+        """Send the frames as ``call`` does, but pass the answer to ``caller`` instead of a future."""
 
         def pass_on(future: "Future[Frames]") -> None:
             error = future.exception()
@@ -125,11 +125,11 @@ class Channel(Closable):
 
     def read(self, until: Callable[[], bool], deadline: float | None) -> None:
         """Read answers in this thread until ``until()`` holds or the ``deadline`` of ``time.monotonic`` has passed.
-        Return immediately if another thread reads anyway.
+        Return immediately if another thread is already reading.
         """
 
     def attend(self) -> None:
-        """Start reading the answers in the background, unless that happens anyway."""
+        """Start reading the answers in the background, unless a thread already reads them."""
 
 
 class Transport(Stage):
@@ -137,7 +137,7 @@ class Transport(Stage):
 
     kind: ClassVar[str] = "transport"
     reach: ClassVar[str] = "network"
-    """How far it reaches: within one ``process``, on one ``machine``, or over a ``network``."""
+    """The farthest peer it can connect: in the same ``process``, on the same ``machine``, or over a ``network``."""
     scheme: ClassVar[str]
     """The part of this transport's addresses before ``://``."""
 
@@ -169,7 +169,7 @@ class Transport(Stage):
 
 
 def remote_error(frames: Frames) -> Exception:
-    """Rebuild the handler's error, with its type if that is one of the common ones."""
+    """Rebuild the handler's error. It keeps its type if that type is in `COMMON`; otherwise it is a RuntimeError."""
     kind, text = ([bytes(frame).decode(errors="replace") for frame in frames] + ["", ""])[:2]
     for error in COMMON:
         if kind == error.__name__:

@@ -1,6 +1,6 @@
-"""The base class of transports over libraries that block: a connection carries one call after the other.
+"""The base class of transports over libraries that block: a connection carries one call at a time.
 
-Both Pyro and Thrift send a request, wait for its answer, and only then send the next. So many calls may be outstanding,
+Both Pyro and Thrift send a request, wait for its answer, and only then send the next. Many calls may be outstanding,
 but only one is on the wire. This module opens the library's sockets, which count the bytes that the library reads, so
 that a stranger's message stays small.
 """
@@ -18,7 +18,7 @@ from minips.stages.transports.framing import LIMIT, TooLargeError, writable
 from minips.stages.transports.wire import Listener, Wire
 
 _ENVELOPE_BYTES = 2**11
-"""Bytes that a library may add to a body: the names of the method and the object, and a checksum."""
+"""The most bytes that a library adds to a body: the names of the method and the object, and a checksum."""
 
 
 class Metered(socket.socket):

@@ -1,7 +1,7 @@
 """Transports over libraries that make calls: a call sends a message and returns the answer.
 
 A connection's first call is empty and returns the challenge of `auth`; the second proves that the caller knows the
-token. So no peer reaches the handler without that proof, and before it a peer may send only small messages.
+token. So no peer reaches the handler without that proof. Until then, a peer may send only small messages.
 """
 
 import threading
@@ -29,7 +29,7 @@ class RemoteCaller(Interruptible):
     """The server's end of a connection. The library calls ``answer`` for each call, one after the other."""
 
     limit = HANDSHAKE_BYTES
-    """The largest body that may be read now."""
+    """The largest body, in bytes, that is accepted at present."""
     _begun = False
     _connection: Connection | None = None
     _proof: Proof | None
@@ -41,10 +41,10 @@ class RemoteCaller(Interruptible):
 
     @abstractmethod
     def serve(self) -> None:
-        """Let the library answer calls until the peer is gone, or a call raises an error."""
+        """Let the library answer calls until the peer is gone or a call raises an error."""
 
     def talk(self, service: Service, token: str, max_message_bytes: int, stranger_s: float) -> None:
-        """Answer a peer that authenticates and makes its first call in time; close when it is gone."""
+        """Answer the peer's calls, provided that it authenticates and makes its first call in time. Then close."""
         self._service, self._max, self._proof, self._stranger_s = service, max_message_bytes, prove(token), stranger_s
         try:
             self.watch()
@@ -100,7 +100,7 @@ class RemoteServer(Interruptible):
 
 
 class CallWire(InboxWire):
-    """The client's end as a wire: each message is a call; a thread waits for the answers in the order of the calls."""
+    """The client's end as a wire. Each message is a call; a thread waits for the answers in the order of the calls."""
 
     def __init__(self, server: RemoteServer, address: str) -> None:
         super().__init__(SimpleQueue())

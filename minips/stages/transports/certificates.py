@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 
 VALID = timedelta(days=30)
-"""A certificate is valid for this long before and after its creation, since clocks differ."""
+"""The time for which a certificate is valid, both before and after its creation, since clocks differ."""
 
 
 def issue_certificate(host: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-"""Packs a message into one run of bytes, and splits a stream of bytes into messages. No I/O.
+"""Packs a message into contiguous bytes, and splits a stream of bytes into messages. Does no I/O.
 
-The run of bytes is the **body** of a message:
+The contiguous bytes are the **body** of a message:
 
     head       tag (1 byte), 3 zero bytes, number of frames (4 bytes), the frames' lengths (8 bytes each);
                little-endian
@@ -26,15 +26,15 @@ from minips.stage import Array, Buffer, Frames
 HEAD = struct.Struct("<BxxxI")
 ALIGNMENT, LARGE_BYTES = 64, 2**20
 LIMIT = "what this end's tensors can need, and at most the transport's max_message_bytes"
-"""The end of an error's sentence: where a message's limit comes from."""
+"""The end of an error's sentence, which explains a message's limit."""
 KEPT = 2
-"""`Blocks` remembers up to this many blocks in use, to fill them again."""
+"""The maximum number of blocks in use that `Blocks` remembers, to reuse them later."""
 AHEAD_BYTES = 2**16
-"""Messages of up to this many bytes are read, and written, with one system call."""
+"""The largest message, in bytes, that one system call reads or writes."""
 MOST_FRAMES = 2**16
 """The maximum number of frames in one message. Their lengths need at most half a megabyte."""
 FEW = 64
-"""Messages of up to this many frames share one cached layout with all others of the same sizes."""
+"""Messages of at most this many frames share a cached layout with other messages of the same sizes."""
 _PADDING = [bytes(-nbytes % ALIGNMENT) for nbytes in range(ALIGNMENT)]
 
 
@@ -48,8 +48,8 @@ def check_count(frames: int) -> None:
 
 
 def pieces(tag: int, frames: Frames, opening: Callable[[int, int], bytes] = HEAD.pack) -> list[Buffer]:
-    """Return the buffers that make up a body when joined in order; no frame is copied. ``opening`` makes what stands
-    before the lengths, from the tag and the number of frames.
+    """Return the buffers that make up a body when joined in order; no frame is copied. ``opening`` returns the bytes
+    before the lengths, given the tag and the number of frames.
     """
     sizes = tuple(map(len, frames))
     body = _known_body(opening, tag, sizes).copy() if len(sizes) <= FEW else _body(opening, tag, sizes)
@@ -91,7 +91,7 @@ def lengths(head: memoryview, at: int, count: int, limit: int) -> tuple[int, ...
 
 
 class TooLargeError(ConnectionError, ValueError):
-    """A message is larger than its receiver allows. It ends the connection, and would end the next one too."""
+    """Raised for a message larger than its receiver allows. It ends the connection; a retry would end the next one."""
 
 
 def too_large(sizes: Sequence[int], limit: int) -> TooLargeError:
@@ -100,12 +100,12 @@ def too_large(sizes: Sequence[int], limit: int) -> TooLargeError:
 
 
 def padded_size(nbytes: int) -> int:
-    """Return ``nbytes`` plus the zeros that follow."""
+    """Return ``nbytes`` rounded up to a multiple of 64, which includes the zeros."""
     return nbytes + -nbytes % ALIGNMENT
 
 
 def stream_nbytes(sizes: Sequence[int]) -> int:
-    """Return the bytes of a body whose frames have these sizes, including its head and all the zeros.
+    """Return the size, in bytes, of a body whose frames have these sizes, including the head and all padding.
 
     >>> stream_nbytes([100, 1])
     256
@@ -119,7 +119,7 @@ def size(body: Iterable[Buffer]) -> int:
 
 
 def _places(sizes: tuple[int, ...]) -> tuple[int, list[slice]]:
-    """Return how many bytes frames of these sizes take with padding, and each frame's slice."""
+    """Return the total size of frames of these sizes with their padding, and each frame's slice."""
     ends = [*accumulate(map(padded_size, sizes), initial=0)]
     return ends[-1], [slice(at, at + nbytes) for at, nbytes in zip(ends, sizes, strict=False)]
 
@@ -149,8 +149,8 @@ def split(body: memoryview) -> tuple[int, Frames]:
 def memory(nbytes: int) -> memoryview:
     """Return writable memory that starts at a multiple of 64. It is not cleared, since the caller fills it.
 
-    A large block is allocated from the system and returned to it: within the allocator's heaps it would force each
-    later array to be mapped anew.
+    A large block is allocated from the system, and later returned to the system: inside the allocator's heaps, it
+    would force each later array to be mapped anew.
     """
     if nbytes >= LARGE_BYTES:
         if not hasattr(mmap, "MADV_HUGEPAGE"):
@@ -172,7 +172,7 @@ def writable(body: Buffer) -> memoryview:
 
 
 class Blocks:
-    """Memory that is reused once it has no reader: allocating fresh memory takes nearly as long as filling it."""
+    """Memory that is reused once it has no reader, since allocating new memory takes nearly as long as filling it."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[memoryview, weakref.ref[Array]]] = []
@@ -188,28 +188,28 @@ class Blocks:
 
 
 class Framer:
-    """Splits a stream into messages. Put the next bytes into ``room``, and call `advance` with their number; `message`
-    returns the next message when it is complete.
+    """Splits a stream into messages. Write the next bytes into ``room``, then call `advance` with their number.
+    `message` returns the next message when it is complete.
 
     The framer reads ahead, so that one system call reads a whole small message. The frames of an incomplete message are
     read directly into the arrays' final memory.
     """
 
     opening_bytes = HEAD.size
-    """The bytes of a head before the lengths of its frames."""
+    """The number of bytes in a head before the lengths of the frames."""
 
     def __init__(self, max_message_bytes: int) -> None:
         self.max_message_bytes = max_message_bytes
         self._ahead, self._start, self._stop = memory(AHEAD_BYTES), 0, 0  # the system provides the pages that are used
         self._left: memoryview | None = None
-        """The room for the rest of an incomplete message."""
+        """The memory that the rest of an incomplete message will fill."""
         self._coming: tuple[int, memoryview, tuple[int, ...]] = 0, memoryview(b""), ()
         self._blocks = Blocks()
         self.room, self.incomplete = self._ahead, False
         """``incomplete``: True if bytes have arrived that do not yet form a complete message."""
 
     def advance(self, count: int) -> None:
-        """Accept ``count`` bytes that have arrived in the room."""
+        """Accept ``count`` bytes that were written into ``room``."""
         self.incomplete = True
         if self._left is None:
             self._stop += count
@@ -257,7 +257,7 @@ class Framer:
 
     def head(self, here: memoryview, limit: int) -> "int | tuple[int, int, tuple[int, ...], Frames | None]":
         """Read the head that begins here. Return its padded size, the message's tag, the sizes of its frames, and the
-        frames if they do not come through the stream. For an incomplete head, return only its number of bytes.
+        frames if they do not arrive through the stream. For an incomplete head, return only its number of bytes.
         """
         tag, count = HEAD.unpack_from(here)
         if count > MOST_FRAMES:
@@ -272,7 +272,7 @@ class Framer:
         return nbytes, tag, sizes, None
 
     def fill(self, room: memoryview) -> memoryview:
-        """Fill a room with bytes that were read ahead. Return the rest of the room."""
+        """Copy bytes that were read ahead into ``room``. Return the part of ``room`` that is left to fill."""
         some = self._ahead[self._start : min(self._stop, self._start + len(room))]
         room[: len(some)] = some
         self._start += len(some)
@@ -280,7 +280,7 @@ class Framer:
         return room[len(some) :]
 
     def _begin(self, some: memoryview, tag: int, sizes: tuple[int, ...], total: int) -> None:
-        """Make room for the frames of a message whose first bytes have arrived."""
+        """Allocate memory for the frames of a message of which only the first bytes have arrived."""
         block = self._blocks.allocate(total)
         block[: len(some)] = some
         self._start = self._stop = 0
@@ -288,7 +288,7 @@ class Framer:
         self.room = self._left
 
     def _want(self, nbytes: int, here: memoryview) -> None:
-        """Make room for ``nbytes`` contiguous bytes, the first of which have arrived."""
+        """Set ``room`` so that ``here``, the bytes that have arrived, can grow to ``nbytes`` contiguous bytes."""
         if not here or self._start + nbytes > len(self._ahead) or self._stop == len(self._ahead):
             if nbytes > len(self._ahead):
                 self._ahead = memoryview(bytearray(here) + bytearray(nbytes - len(here)))

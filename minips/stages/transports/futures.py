@@ -20,7 +20,7 @@ _CREATING = threading.Lock()
 class CallFuture(Future[T]):
     """A future that is pending until the thread that reads the answer sets its result or its exception, once.
 
-    Subclasses define two ways to that end: ``drive``, in the thread that waits, and ``attend``, in the background.
+    Subclasses define two ways to complete it: ``drive``, in the thread that waits, and ``attend``, in the background.
     """
 
     _state, _result, _exception = "PENDING", None, None
@@ -60,17 +60,17 @@ class CallFuture(Future[T]):
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def drive(self, deadline: float | None) -> None:
-        """Read until it is completed, or ``deadline`` (``time.monotonic``) has passed. Return immediately if another
-        thread reads; that thread completes it.
+        """Read until the future is completed or ``deadline`` (``time.monotonic``) has passed. Return immediately if
+        another thread reads; that thread completes the future.
         """
         raise NotImplementedError
 
     def attend(self) -> None:
-        """Let a background thread complete it."""
+        """Let a background thread complete this future."""
         raise NotImplementedError
 
     def completed(self) -> bool:
-        """Return True if it has a result or an exception. Unlike ``done``, it does not call ``attend``."""
+        """Return True if the future has a result or an exception. Unlike ``done``, this does not call ``attend``."""
         return self._state == "FINISHED"  # it is never cancelled
 
     def result(self, timeout: float | None = None) -> T:
@@ -128,7 +128,7 @@ class CallFuture(Future[T]):
 
     @property
     def _waiters(self) -> list[Any]:
-        """The waiters of `concurrent.futures.wait` and `as_completed`, which do not drive it."""
+        """The waiters of `concurrent.futures.wait` and `as_completed`, which do not drive the future."""
         if not self.completed():
             self.attend()
         return self._waiting

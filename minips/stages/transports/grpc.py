@@ -1,13 +1,13 @@
 """gRPC: one stream of messages in each direction over HTTP/2, with bytes as messages and no .proto.
 
-The library's C++ threads do HTTP/2 framing and flow control, with many streams over one connection. The library reports
-that a peer has gone, and pings to find out. It normally uses a .proto and protobuf but does not need them: a generic
-handler accepts functions from bytes to bytes, and none are given here. A channel is one call of the method Talk, whose
-requests and responses are both streams. That keeps their order, and a stream ends when either side does.
+The library's C++ threads do HTTP/2 framing and flow control, with many streams over one connection. The library pings
+a peer, and reports if it has gone. It normally uses a .proto and protobuf but does not need them: a generic
+handler without conversion functions passes bytes through. A channel is one call of the method Talk, whose
+requests and responses are both streams. A stream keeps the messages' order, and ends when either side does.
 
 On the wire, a message is one body (see `framing`) in HTTP/2 frames of 16 kB. gRPC accepts and returns a message as one
 `bytes`: it is joined (a copy), copied into gRPC's slices and out of them, and once more into writable memory. gRPC
-refuses messages above 4 MB by default. Here the limit is the transport's, at most 2 GiB minus one byte, and holds for
+refuses messages above 4 MB by default. Here the transport sets the limit, at most 2 GiB minus one byte, which holds for
 strangers too. A peer that stalls does not answer pings, and is dropped after 60 s.
 """
 

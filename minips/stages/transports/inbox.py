@@ -23,10 +23,10 @@ class InboxListener(Listener[P]):
 
 
 class InboxWire(Wire):
-    """A wire that receives its messages through a queue; None ends them."""
+    """A wire that receives its messages through a queue. None in the queue ends the wire."""
 
     why: Exception | str = ""
-    """The reason why it ended, if known, or the error itself."""
+    """The reason why the wire ended, if known, as text or as an error."""
 
     def __init__(self, inbox: "queue.SimpleQueue[tuple[int, Frames] | None]") -> None:
         self.inbox, self.ended = inbox, False
@@ -42,6 +42,6 @@ class InboxWire(Wire):
         return message
 
     def end(self) -> None:
-        """Make every present and later receive end with EOFError."""
+        """Make each receive, whether already waiting or later, raise EOFError after the queued messages."""
         self.ended = True
         self.inbox.put(None)

@@ -19,7 +19,7 @@ _lock = threading.Lock()
 @register
 @dataclass(frozen=True)
 class InProc(StreamTransport):
-    """Queues between the threads of one process: ``inproc://name``. The costs that remain without a network."""
+    """Queues between the threads of one process: ``inproc://name``. Shows the costs that remain without a network."""
 
     name = "inproc"
     scheme = "inproc"

@@ -1,10 +1,10 @@
 """Simulates a slow network on one machine: adds a link's bandwidth and latency to any transport.
 
-A message of S bytes that starts at t over a link with B bytes per second and a latency of α seconds has left at t + S/B
-and has arrived at t + S/B + α. Each node has one full-duplex link to the network, shared by all its peers. A message
+If a link has B bytes per second and a latency of α seconds, a message of S bytes that starts at time t has left by
+t + S/B and arrived by t + S/B + α. Each node has one full-duplex link to the network for all its peers. A message
 first waits until the sender's earlier messages have left. At the receiver, it then waits for the messages whose first
-byte left earlier. The network does not store messages: the first bytes arrive while the last ones leave. So n workers
-that push S bytes each to one server take nS/B + α.
+byte left earlier. The network does not store messages: the first bytes arrive while later bytes leave. So if n workers
+push S bytes each to one server, this takes nS/B + α.
 
 The send call itself is not slowed. The sender notes when the message would have left, on the clock shared by all
 processes of a machine, and the receiver holds the message back until it would have arrived.
@@ -40,7 +40,7 @@ class Link(Value):
     latency_s: float = option(1e-3, "seconds that a message travels", minimum=0, unit="s")
 
     def seconds(self, nbytes: float) -> float:
-        """Return the seconds that ``nbytes`` take over a free link."""
+        """Return the time, in seconds, that ``nbytes`` take over an idle link."""
         return nbytes * 8 / self.bandwidth_bps + self.latency_s
 
     def around(self, transport: Transport) -> Transport:
@@ -49,7 +49,7 @@ class Link(Value):
 
 
 class _Direction:
-    """One direction of one node's link, with the time at which it is free again."""
+    """One direction of one node's link. It remembers when its last transfer will end."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s, self._free, self._lock = bytes_per_s, 0.0, threading.Lock()

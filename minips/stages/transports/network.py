@@ -36,7 +36,7 @@ class NetworkTransport(Transport):
             raise self.unservable(host, port, error) from None
 
     def free_port(self, address: str | None) -> tuple[str, int]:
-        """Return a host's number and the port at which a library may listen, 0 for any port. OSError as for `bind`."""
+        """Return a host's numeric address and the port for a library to listen at (0: any). OSError as for `bind`."""
         sock, _ = self.bind(address)
         with sock:
             return sock.getsockname()[0], self.host_and_port(address)[1]
@@ -55,8 +55,8 @@ class NetworkTransport(Transport):
             raise ConnectionError(f"No server answers at {address}: {error}. Is the server running?") from None
 
     def resolve(self, address: str, timeout: float, names: Iterable[str] = ("localhost",)) -> tuple[str, int]:
-        """Return host and port for a library that connects; a host in ``names`` is replaced by the number at which a
-        server listens. ConnectionError as for `open_socket`.
+        """Return host and port for a library that connects. A host in ``names`` is replaced by the numeric address at
+        which a server listens. ConnectionError as for `open_socket`.
         """
         host, port = self.host_and_port(address)
         if host not in names:
@@ -111,8 +111,8 @@ def loopback() -> str:
 
 
 def _numbers(host: str) -> list[Any]:
-    """Return the numbers to try for a host: localhost means either loopback, whatever the hosts file says. They are
-    bytes, for a look-up of text would import a codec for names, which takes a process longer than to connect.
+    """Return the numeric addresses to try for a host. For localhost these are both loopbacks, whatever the hosts file
+    says. They are bytes: looking up text would import a codec for names, which takes longer than connecting.
     """
     numbers = [*LOOPBACKS] if host == "localhost" else [host]
     return [number.encode() if is_number(number) else number for number in numbers]
@@ -126,14 +126,14 @@ def _places(host: str, port: int) -> list[tuple[int, Any]]:
 
 
 def is_number(host: str) -> bool:
-    """Return True for a numeric address, which needs no look-up, and False for a name."""
+    """Return True for a numeric address, which need not be looked up, and False for a name."""
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host))
     return False
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for an address that only this machine can reach. Looks up no names; localhost is known."""
+    """Return True for an address that only this machine can reach, such as localhost. Does not look up names."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -13,9 +13,9 @@ from minips.stages.transports.framing import AHEAD_BYTES
 from minips.stages.transports.wire import Wire
 
 SLOWEST_BPS, TICK_S = 1_000, 1.0
-"""The lowest rate, in bytes per second, of a peer that has bytes due, and the seconds between two checks of a wait."""
+"""The lowest rate, in bytes per second, allowed for a peer with bytes due; the seconds between two checks of a wait."""
 LOOKS = 20
-"""A wait is checked at least this many times before it can have lasted too long."""
+"""The minimum number of times that a wait is checked before it may count as too long."""
 STRANGER_S, STALLED_S = 15.0, 75.0
 """By default, the seconds to wait for a peer's first call, and the seconds that a peer may stay below `SLOWEST_BPS`."""
 OUTSTANDING_BYTES, AT_ONCE = 2**24, 64
@@ -25,7 +25,7 @@ _TCP_INFO = struct.Struct("120xQQ8xI")
 
 class Limit:
     """A limit on a wait for a peer. The waiter checks it every ``tick`` seconds (at least ``least_s``). A late check
-    counts as one tick: a delay of this process is not the peer's stall, and bytes that came meanwhile are read first.
+    counts as one tick, since this process's delay is not the peer's; bytes that arrived meanwhile are read first.
     """
 
     def __init__(self, seconds: float, least_s: float = 0.0) -> None:
@@ -41,7 +41,7 @@ class Limit:
 
 
 def outlasts(seconds: float, ended: threading.Event) -> bool:
-    """Wait for a `Limit` of ``seconds`` seconds. Return False if ``ended`` is set meanwhile."""
+    """Wait for a `Limit` of ``seconds`` seconds. Return True after it, or False as soon as ``ended`` is set."""
     left = Limit(seconds)
     while not ended.wait(left.tick):
         if left.over():
@@ -50,7 +50,7 @@ def outlasts(seconds: float, ended: threading.Event) -> bool:
 
 
 def timeval(seconds: float) -> bytes:
-    """Return seconds, at least a microsecond, in the format of POSIX's socket time-outs."""
+    """Return a time of at least a microsecond in the format of POSIX's socket time-outs."""
     whole, micro = divmod(max(int(seconds * 1e6), 1), 10**6)
     return struct.pack("ll", whole, micro)
 
@@ -69,7 +69,7 @@ class StallTimer:
         self._limit, self._left = Limit(self._seconds), self._seconds * SLOWEST_BPS
 
     def count(self, nbytes: int, due: bool = True) -> None:
-        """Count bytes that were sent or received. ConnectionError if they are too few and some are ``due``."""
+        """Count bytes that were sent or received. ConnectionError if these are too few although bytes are ``due``."""
         self._left -= nbytes
         if not due or self._left <= 0:
             self._begin()
@@ -96,7 +96,7 @@ class ConnectionMonitor:
         self._receiving, self._sending = StallTimer(stalled_s), StallTimer(stalled_s)
 
     def progress(self) -> tuple[int, int, int]:
-        """Return how many bytes the peer acknowledged, the peer sent, and are still to be sent; 0 if unknown."""
+        """Return the numbers of bytes that the peer acknowledged, that it sent, and that are unsent; 0 if unknown."""
         with suppress(AttributeError, OSError, struct.error):
             acked, received, waits = _TCP_INFO.unpack(
                 self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
@@ -113,17 +113,17 @@ class ConnectionMonitor:
 
 
 class IncompleteRecordError(BlockingIOError):
-    """Bytes have arrived, but not yet a complete TLS record."""
+    """Raised if bytes have arrived that do not yet form a complete TLS record."""
 
 
 class _Incoming:
-    """The bytes of large messages that are arriving, over all connections of this process."""
+    """Counts the bytes of the large messages that are arriving over all connections of this process."""
 
     def __init__(self) -> None:
         self._held, self._lock = 0, threading.Lock()
 
     def reserve(self, nbytes: int, limit: int) -> bool:
-        """Reserve ``nbytes``, or nothing if that would be too much; ``limit`` is the size of the largest message."""
+        """Reserve ``nbytes``, or return False if that would be too much. ``limit``: the largest message."""
         with self._lock:
             fits = not self._held or self._held + nbytes <= AT_ONCE * limit
             self._held += nbytes if fits else 0

@@ -1,4 +1,4 @@
-"""Two processes of one machine: a Unix socket or, if the system has none, a local port."""
+"""Connects two processes of one machine by a Unix socket or, if the system has none, by a local port."""
 
 import socket
 import sys
@@ -52,7 +52,7 @@ class LocalTransport(PatientTransport):
         return self.wire(sock)
 
     def make_socket(self, address: str) -> tuple[socket.socket, str | tuple[str, int]]:
-        """Return a socket, and its place in the operating system for this name; on Linux, no file is left on disk."""
+        """Return a socket, and its address in the operating system for this name. On Linux, no file stays on disk."""
         name = self.rest(address)
         if not hasattr(socket, "AF_UNIX"):
             host, _, port = name.rpartition(":")

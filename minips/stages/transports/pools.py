@@ -41,11 +41,11 @@ KEY_BYTES, MOST = 16, 16
 SHARED_BYTES = 2**23
 """Smaller messages take longer over several connections than over one, since threads must wake up."""
 COMPLETE_S = 5.0
-"""The seconds that the connections of a pool wait for each other."""
+"""The longest time, in seconds, that the connections of a pool wait for each other."""
 
 
 class Pool:
-    """A pool: its first wire, which it helps with large messages, and the other wires, which it owns."""
+    """A pool: its first wire, and its other wires, which carry shares of the first wire's large messages."""
 
     least_bytes = SHARED_BYTES
 
@@ -73,7 +73,7 @@ class Pool:
             raise
 
     def receive(self, deadline: float | None, announced: Frames | None = None) -> tuple[int, Frames]:
-        """Receive a message over all the wires: the one that ``announced`` describes, or the rest of the last."""
+        """Receive a message over all the wires: the one that ``announced`` describes, or the rest of a begun one."""
         self.coming = self.coming or self._begin(announced or [])
         tag, frames, filling = self.coming
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
@@ -111,7 +111,7 @@ class Pool:
 
 
 def pool_of(wires: Sequence[SocketWire]) -> SocketWire:
-    """On the client's side, join several wires to the same peer into one."""
+    """Join several wires to the same peer into one wire, on the client's side."""
     if len(wires) == 1:
         return wires[0]
     key = secrets.token_bytes(KEY_BYTES)
@@ -121,7 +121,7 @@ def pool_of(wires: Sequence[SocketWire]) -> SocketWire:
 
 
 class Pools:
-    """On the server's side, joins connections that arrive one by one, each in its own thread, into pools."""
+    """The server's side: joins connections into pools; each connection arrives separately, in its own thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

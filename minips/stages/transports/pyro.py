@@ -3,7 +3,7 @@
 The library (Pyro5) provides proxies, messages whose head has a checksum, a choice of serializers, a daemon that finds
 the object and calls its method, and errors that are raised again at the caller. Its own servers use a pool of 80
 threads. Here each connection has its own daemon and thread, since a parameter server's calls wait for each other. Pyro
-is known as slow because its usual serializer, serpent, writes text: bytes as base64. With msgpack bytes stay bytes.
+is known as slow because its usual serializer, serpent, writes bytes as base64 text. In msgpack, bytes stay bytes.
 
 On the wire: Pyro's head, then the object, the method and the body (see `framing`) in msgpack. A message is joined (a
 copy), packed into msgpack and joined with the head; it is then unpacked, and copied into writable memory. Only one call

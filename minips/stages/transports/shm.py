@@ -1,8 +1,8 @@
 """Shared memory: two processes of one machine see the same bytes, and a Unix socket carries the small messages.
 
 A sender copies the frames of a large message into one of its segments and names the segment over the socket. The
-receiver's arrays use that memory directly, without a further copy. When the last of them is gone, the receiver's next
-message returns the segment, which is reused. Small messages travel through the socket.
+receiver's arrays use that memory directly, without a further copy. When no array uses it any more, the
+receiver's next message returns the segment, and the sender reuses it. Small messages travel through the socket.
 
 A segment is unnamed memory (memfd_create). Its descriptor is passed over the socket once, and the kernel frees it with
 the last process that maps it, even after a crash. It is sealed against shrinking, so that a peer cannot remove it while
@@ -59,12 +59,12 @@ _FDS = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") 
 
 
 def _total(frames: Frames) -> int:
-    """Return the bytes of the padded frames."""
+    """Return the size, in bytes, of the padded frames."""
     return sum(map(padded_size, map(len, frames)))
 
 
 def _small(tag: int, count: int) -> bytes:
-    """Return what stands before the lengths in a message that uses no segment, and returns none."""
+    """Return the bytes before the lengths in a message that neither uses nor returns a segment."""
     return _HEAD.pack(tag, _SOCKET, count, 0, 0)
 
 
@@ -162,7 +162,7 @@ class _ShmWire(SocketWire):
             os.close(descriptor)
 
     def take_segments(self, place: int, segment: int, done: Sequence[int]) -> None:
-        """Handle a head's news of segments: those returned, and a new one."""
+        """Record the segments that a head returns, and map the new segment that it names, if any."""
         if place == _NEW_SEGMENT:
             self._map(segment)
         self._free.update(set(done) & self._mine.keys())
@@ -173,7 +173,7 @@ class _ShmWire(SocketWire):
         return len(self._mine)
 
     def view(self, segment: int, sizes: tuple[int, ...]) -> Frames:
-        """Return frames within the peer's segment, which is returned when the last array over them is gone."""
+        """Return frames within the peer's segment. When no array uses them any more, the segment is due to go back."""
         total = sum(map(padded_size, sizes))
         if segment not in self._theirs or total > len(self._theirs[segment]):
             raise ValueError(f"there is no segment {segment} of {total} bytes")
@@ -190,7 +190,7 @@ class _ShmWire(SocketWire):
 
 
 class _ShmFramer(Framer):
-    """A framer for heads that name segments."""
+    """A framer for messages whose heads name segments."""
 
     opening_bytes = _HEAD.size
 

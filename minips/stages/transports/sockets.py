@@ -1,7 +1,7 @@
-"""Stream sockets as wires: blocking, with scatter-gather sends, and receives into the wire's own memory.
+"""Stream sockets as wires: they block, send by scatter-gather, and receive into the wire's own memory.
 
-If the kernel has POSIX's time-outs, they are used: Python's would add a system call to each send and receive. Otherwise
-`select` waits for bytes, and sends go out buffer by buffer.
+If the kernel has POSIX's time-outs, they are used, since Python's add a system call to each send and receive. Otherwise
+`select` waits for bytes, and buffers are sent one by one.
 """
 
 import select
@@ -27,7 +27,7 @@ _ALL: int = getattr(socket, "MSG_WAITALL", 0)
 NOW: int = getattr(socket, "MSG_DONTWAIT", 0) if KERNEL_TIMES_OUT else 0
 """The flag of a send that does not wait, or 0 if the system has none."""
 VECTORS = 512
-"""The number of buffers for one sendmsg; POSIX guarantees 16, Linux and macOS accept 1024."""
+"""The most buffers passed to one sendmsg. POSIX guarantees 16; Linux and macOS accept 1024."""
 
 
 class SharesLarge(Protocol):
@@ -51,7 +51,7 @@ class SocketWire(Wire):
         self.stalled_s, self._scatters, self._over = stalled_s, hasattr(sock, "sendmsg"), threading.Event()
         self._look_s = Limit(stalled_s).tick
         self.receive_into: Callable[..., int] = sock.recv_into
-        """The function that receives bytes into a room, with flags."""
+        """The function that receives bytes into a buffer, with flags."""
         self.pool: SharesLarge | None = None
         if KERNEL_TIMES_OUT:
             sock.settimeout(None)
@@ -99,7 +99,7 @@ class SocketWire(Wire):
                 INCOMING.release(held)
 
     def fill(self, room: memoryview) -> None:
-        """Fill the room with the next bytes. EOFError if the peer is gone."""
+        """Fill ``room`` with the next bytes. EOFError if the peer is gone."""
         room = self.framer.fill(room)
         held = INCOMING.wait(len(room), self.framer.max_message_bytes, self._over.is_set)
         stall = StallTimer(self.stalled_s)
@@ -111,7 +111,7 @@ class SocketWire(Wire):
 
     def write(self, buffers: Sequence[Buffer], ancillary: Sequence[Any] = (), flags: int = 0) -> Rest | None:
         """Send the buffers as they are, and ``ancillary`` with their first bytes. OSError if the peer is gone. With the
-        flag `NOW`, send what fits into the socket, and return what sends the rest, if any.
+        flag `NOW`, send what fits into the socket, and return a function that sends the rest, if any.
         """
         total = sum(map(len, buffers))
         if total <= AHEAD_BYTES and not ancillary:
@@ -135,7 +135,7 @@ class SocketWire(Wire):
                 return partial(self.write, left, ancillary)
 
     def read(self, room: memoryview, deadline: float | None, stall: StallTimer | None = None) -> int:
-        """Receive bytes into the room; return the count. EOFError if the peer is gone, TimeoutError at ``deadline``."""
+        """Receive bytes into ``room``; return the count. EOFError if the peer is gone, TimeoutError at ``deadline``."""
         while True:
             tick = self._look_s if deadline is None else min(self._look_s, max(deadline - time.monotonic(), 1e-3))
             try:

@@ -1,7 +1,7 @@
 """Calls over a connection that stays open and carries one message after another.
 
-A `Wire` is one end of a connection: whole messages, in order. A `StreamChannel` makes calls over it, many of which may
-be outstanding; `answer_of` answers a call. Answers arrive in the order of the calls.
+A `Wire` is one end of a connection that carries whole messages in order. A `StreamChannel` makes calls over it, and
+many calls may be outstanding. `answer_of` answers a call. Answers arrive in the order of the calls.
 """
 
 import threading
@@ -46,9 +46,9 @@ class StreamChannel(Channel):
     def __init__(self, wire: Wire, address: str) -> None:
         self._wire, self._address = wire, address
         self._sending, self._reading = threading.Lock(), threading.RLock()
-        """Held by the thread that sends, and by the thread that reads."""
+        """The locks that the sending thread and the reading thread hold."""
         self._waiting: deque[Caller] = deque()
-        """The callers of the calls that were sent and not answered, in order."""
+        """The callers of the calls that were sent but have not been answered, in order."""
         self._gone: Exception | None = None
         """The reason why this channel sends no more calls."""
         self._wake = threading.Event()
@@ -105,7 +105,7 @@ class StreamChannel(Channel):
             self._reading.release()
 
     def _read_all(self) -> None:
-        """Read in the background, each time until no call waits."""
+        """Read in the background. After each request, read until no call waits for its answer."""
         while not self._gone:
             self._wake.wait()
             self._wake.clear()
@@ -131,7 +131,7 @@ class StreamChannel(Channel):
         return True
 
     def _end(self, gone: Exception, first: Exception | None = None) -> None:
-        """Fail all waiting calls and all later ones; ``first`` is the error of the next answer, if that has its own."""
+        """Fail all waiting calls and all later ones; ``first`` is the first call's own error, if it has one."""
         self._gone = self._gone or gone
         self._wire.shutdown()  # before the lock: a stuck sender holds it
         self._wake.set()  # ends the background thread

@@ -1,4 +1,4 @@
-"""TCP: blocking sockets, scatter-gather sends, and receives directly into the arrays' final memory.
+"""TCP: blocking sockets that send by scatter-gather and receive directly into the arrays' final memory.
 
 Messages travel as bodies, one after the other: see `minips.stages.transports.framing`.
 """
@@ -97,7 +97,7 @@ class Tcp(NetworkTransport, PatientTransport):
 
 @contextmanager
 def _pem(**files: str) -> Iterator[None]:
-    """Let the block read these fields' files. ValueError, naming field and file, if one cannot be used."""
+    """Let the block read these fields' files. If a file cannot be used, a ValueError names the field and the file."""
     named = {f"Tcp.{field}": path for field, path in files.items() if path}
     for field, path in named.items():
         try:
@@ -112,7 +112,7 @@ def _pem(**files: str) -> Iterator[None]:
 
 
 def _unpaced(sock: socket.socket) -> socket.socket:
-    """Return the socket; on the loopback, with a congestion control that does not pace. BBR, possibly the system's
+    """Return the socket; on the loopback, choose a congestion control that does not pace. BBR, possibly the system's
     default, spreads a message over a time measured on small messages, but the loopback has no congestion.
     """
     with suppress(OSError):

@@ -1,8 +1,8 @@
 """Thrift: a service defined in an interface language, and a binary protocol for its calls.
 
 The library (thriftpy2) reads the interface at run time and makes the classes that write and read its calls. Other
-implementations compile such classes for twenty languages, which is the purpose of an interface language. This interface
-has one method, from bytes to bytes.
+implementations compile such classes for twenty languages, which is the purpose of an interface language. The one method
+of this interface accepts and returns bytes.
 
 On the wire: the name of the call, a number, and the body (see `framing`) as a field of type binary, whose length is a
 signed 32-bit number. thriftpy2 accepts and returns `bytes` and buffers them. A message is joined (a copy), copied into

@@ -34,7 +34,7 @@ class TlsSocket:
         self._greeted = False
 
     def shake_hands(self) -> None:
-        """Complete the handshake. ConnectionError if the peer does not use TLS, or is not the expected one."""
+        """Complete the handshake. ConnectionError if the peer does not use TLS or is not the expected peer."""
         if self._greeted:  # flushing now might make a reader wait
             return
         left = Limit(HANDSHAKE_S)

@@ -1,4 +1,4 @@
-"""A wire is one end of a connection: whole messages, in order, each with a tag. A listener accepts wires."""
+"""A wire is one end of a connection, and carries whole messages in order, each with a tag. A listener accepts wires."""
 
 from abc import abstractmethod
 from functools import partial
@@ -12,8 +12,8 @@ CALL, ERROR, AUTH, POOL = range(4)
 
 
 class Interruptible(Closable):
-    """Something on which one thread waits and which another can end: first any thread calls ``shutdown``, then the
-    waiting thread calls ``close``.
+    """An object on which one thread waits and which another thread can end. First, any thread calls ``shutdown``; then
+    the waiting thread calls ``close``.
 
     If a descriptor were closed while a thread waits on it, it could belong to another file when the thread continues.
     """
@@ -24,19 +24,19 @@ class Interruptible(Closable):
 
 
 class Wire(Interruptible):
-    """One end of a connection: whole messages in order. At any time, at most one thread sends and one receives."""
+    """One end of a connection that carries whole messages in order. At most one thread may send and one may receive."""
 
     @abstractmethod
     def send(self, tag: int, frames: Frames) -> None:
         """Send one message. OSError if the peer is gone."""
 
     def begin(self, tag: int, frames: Frames) -> Rest | None:
-        """Send a message as far as it need not wait for the peer. Return what sends the rest, if any."""
+        """Send a message until that would have to wait for the peer. Return a function that sends the rest, if any."""
         return partial(self.send, tag, frames)
 
     @abstractmethod
     def receive(self, timeout: float | None = None, limit: int | None = None) -> tuple[int, Frames]:
-        """Return the next message, with writable frames. A time-out loses nothing: the next call continues from there.
+        """Return the next message, with writable frames. After a time-out, the next call continues the message.
 
         EOFError if the peer is gone, TimeoutError after ``timeout`` seconds, ValueError above ``limit`` bytes.
         """

@@ -10,10 +10,10 @@ sends from the caller's memory, and the receiver's arrays use libzmq's memory. S
 
 A ZeroMQ socket belongs to one thread. The loop here owns it; other threads pass messages to it through a queue. The
 size limit is applied to each frame while it is read, and afterwards to their sum. libzmq has no smaller limit for
-strangers. So every few milliseconds the server checks how many bytes have come over unauthenticated connections, and
-cuts one that has sent more than a handshake, or taken too long.
+strangers. So every few milliseconds the server checks how many bytes each unauthenticated connection has delivered,
+and cuts a connection that has sent more than a handshake or has taken too long.
 
-libzmq also does not report a message's progress, or push back: it reads ahead without limit. So both sides query Linux
+libzmq also does not report a message's progress, or slow peers: it reads ahead without limit. So both sides query Linux
 (`ConnectionMonitor`), and cut a connection that delivered no whole message and too few bytes, or whose peer accepts too
 few. A client sends no call while more than 16 MB of calls are outstanding; a server sends no answer while part of 16 MB
 has not left. A server also cuts a client whose calls exceed a message plus 16 MB.
@@ -43,13 +43,13 @@ _HELLO, _BYE, _PROBE = b"\xfd", b"\xfe", b"\xff"
 _PROBE_S = 0.5
 _FAREWELL_MS = 1_000
 _SMALL_BYTES, _FRAME_BYTES = 4_096, 512
-"""Frames up to the first size are copied; a waiting frame needs about the second size in addition to its own bytes."""
+"""The largest frame that is copied; and the memory that a waiting frame needs in addition to its own bytes, roughly."""
 _LOOK_S, _STRANGER_BYTES = 0.005, 4_096
 """The seconds between two checks of strangers, and the bytes of a handshake: both greetings and one message."""
 _AT_ONCE = 256
-"""The most messages that the loop receives before it checks anything else, even in a flood."""
+"""The most messages that the loop receives before it does its other work, even if more are waiting."""
 _ROOM = 32
-"""The descriptors that must be free before a socket is created, which uses a dozen."""
+"""The number of descriptors that must be free before a socket is created, which uses about twelve."""
 _making = threading.Lock()
 
 
@@ -164,7 +164,7 @@ class _Loop(threading.Thread):
             self.let_go()
 
     def _meet_strangers(self) -> bool:
-        """Note new and ended connections, and cut strangers. Return True for a client without a server."""
+        """Note new and ended connections, and cut strangers. Return True if a client has lost its server."""
         import zmq
         from zmq.utils.monitor import recv_monitor_message
 
@@ -172,7 +172,7 @@ class _Loop(threading.Thread):
             while True:
                 event = recv_monitor_message(self._events, zmq.NOBLOCK)
                 number = event["value"]
-                self._forget(self._connections.get(number or -1))  # the number belonged to one that has gone
+                self._forget(self._connections.get(number or -1))  # the number belonged to a connection that has gone
                 if event["event"] & (zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED):
                     if not self._is_server:
                         return True
@@ -188,7 +188,7 @@ class _Loop(threading.Thread):
         return False
 
     def _cut_slow_peers(self) -> None:
-        """Cut peers that stall and, if all together have too much unanswered, the one with the most."""
+        """Cut peers that stall. If all peers' unread messages are too large together, cut the peer with the most."""
         connections = [connection for connection in self._connections.values() if connection not in self._strangers]
         for connection in connections:
             try:
@@ -266,7 +266,7 @@ class _Loop(threading.Thread):
                     self._cut(wire.connection)
 
     def let_go(self) -> None:
-        """Close the socket when its last messages have left, or after one second."""
+        """Close the socket when its last messages have left, or after a second at the latest."""
         self.socket.disable_monitor()
         self._events.close(0)
         for connection in list(self._connections.values()):
@@ -290,7 +290,7 @@ class _WatchedConnection(ConnectionMonitor):
 
     @property
     def waits(self) -> int:
-        """The weight of the messages that have arrived but have not been received."""
+        """The weight of the messages that have arrived but have not been read with `receive`."""
         return self.wire.arrived - self.wire.received if self.wire else 0
 
 
@@ -308,7 +308,7 @@ def _duplicate(number: int, port: int) -> socket.socket | None:
 
 
 def _weight(frames: Frames) -> int:
-    """Return roughly the memory that frames need while they wait."""
+    """Return roughly the memory, in bytes, that frames need while they wait."""
     return size(frames) + _FRAME_BYTES * len(frames)
 
 
@@ -335,7 +335,7 @@ class _ZmqWire(InboxWire):
         if connection:
             connection.wire = self
         self.arrived = self.received = 0
-        """The weights of all messages that have arrived, and of those received."""
+        """The weight of all messages that have arrived, and of all that `receive` has returned."""
         self._calls: deque[int] = deque()
         self._sent = self._taken = 0
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1, for networks that let only web traffic pass: `calls` describes the messages."""
+"""HTTP/1.1, for networks that let only web traffic pass. `calls` describes the messages."""
 
 from dataclasses import dataclass
 

@@ -45,17 +45,17 @@ _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())  # messages from unauthenticated peers are shown only on request
 _SESSION, _CALL = "Minips-Session", "Minips-Call"
 _AT_ONCE, _WAITING = 8, 64
-"""The maximum numbers of a client's calls with their own connections, and of a session's calls that wait for room."""
+"""The most calls of a client that may have their own connections, and of a session that may wait for memory."""
 _AHEAD = 1024
-"""How far a call's number may be ahead of a call that is still outstanding."""
+"""The largest difference between a call's number and that of a call that is still outstanding."""
 _ALIVE_S, _SILENCE_S, _IDLE_S = 5.0, 60.0, 60.0
 _BACKOFF_S = (0.05, 0.2, 0.8)
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES, _SERVER_BUFFER_BYTES = 2**20, 2**17
 _END, _LENGTH = b"\r\n\r\n", re.compile(rb"(?i)\r\ncontent-length:[ \t]*(\d{1,19})[ \t]*\r\n")
-"""The end of a request's head, and its line with the length of the body."""
+"""The end of a request's head, and the line of the head that states the body's length."""
 _TURN_S = 0.01
-"""The seconds between two checks for room."""
+"""The seconds between two checks whether a body may be read."""
 
 
 class _EventLoop(threading.Thread):
@@ -123,7 +123,7 @@ class HttpServer(RemoteServer):
         import aiohttp
 
         at_once = self._pool or _AT_ONCE
-        self._turn = asyncio.Semaphore(at_once)  # fair; the connector's own queue lets a retry starve
+        self._turn = asyncio.Semaphore(at_once)  # fair, whereas the connector's own queue lets a retry starve
         keeping: dict[str, Any] = {"keepalive_timeout": _IDLE_S} if self._pool else {"force_close": True}
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=at_once + 1, socket_factory=self._socket, **keeping),
@@ -137,7 +137,7 @@ class HttpServer(RemoteServer):
         self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Read the line until it ends, then end the session; a call still receives an answer that is on its way."""
+        """Read the line until it ends, then end the session. Answers that are already on their way still arrive."""
         try:
             while await _within(_SILENCE_S, self._line.content.readany()):
                 pass
@@ -203,7 +203,7 @@ class _HttpCaller(RemoteCaller):
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
 
     def call(self, number: int, body: memoryview) -> "Future[Body]":
-        """Accept a call, to be answered after those before it. ValueError for a repeated or too large number."""
+        """Accept a call; it is answered after all earlier calls. ValueError for a repeated or too large number."""
         if not self._next <= number < self._next + _AHEAD or number in self._early:
             raise ValueError(f"Call {number} came when {self._next} was expected.")
         future: Future[Body] = Future()
@@ -229,7 +229,7 @@ class _HttpCaller(RemoteCaller):
         self._open, self._held, self._ended = self._open - 1, self._held - nbytes, self._ended + 1
 
     def watch(self) -> None:
-        """Do nothing: the listener watches, in the thread that reads."""
+        """Do nothing, since the listener watches the peers in the thread that reads."""
 
     def serve(self) -> None:
         while call := self._calls.get():
@@ -288,7 +288,7 @@ class _PeerMonitor(ConnectionMonitor):
         del head[:start]
 
     def check(self) -> None:
-        """Raise ConnectionError for a peer that stalls, or stays a stranger for too long."""
+        """Raise ConnectionError for a peer that stalls, or that does not authenticate in time."""
         self.check_progress(bool(self._head or self._left) and not self.ours)
         if self.caller and not self.caller.over.done():
             self._stranger = Limit(HANDSHAKE_S)
@@ -462,7 +462,7 @@ class HttpListener(InboxListener[RemoteCaller]):
 
 
 async def _cut(body: Body) -> AsyncIterator[bytes | bytearray | memoryview]:
-    """Yield pieces so small that the event loop need not copy bytes that the kernel does not accept."""
+    """Yield pieces that are small enough for the kernel to accept, so that the event loop need not copy the rest."""
     small = b""
     for piece in body:
         if len(small) + len(piece) < _PIECE_BYTES:
