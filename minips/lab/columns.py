@@ -101,7 +101,7 @@ class Column(Controls):
         self.changed()
 
     def _plain(self, config: Config) -> Iterator[tuple[str, Any]]:
-        """The controls of fields that are not stages."""
+        """Return the controls of fields that are not stages."""
         hints, fields = get_type_hints(Config), {field.name: field for field in dataclasses.fields(Config)}
         for label in SIZES:
             name = label.replace(" ", "_")
@@ -148,7 +148,7 @@ class Column(Controls):
         if values["compute"] > 0 or slow:
             delays = Delays(seconds=values["compute"] / 1e3, slow=slow, exponential=values["random compute"])
         sizes = {label.replace(" ", "_"): values[label] for label in SIZES}
-        if sizes["epochs"] is not None:  # epochs replace steps
+        if sizes["epochs"] is not None:  # if epochs are given, they replace steps
             sizes["steps"] = Config.steps
         return dataclasses.replace(
             base,

@@ -329,7 +329,7 @@ def save(ax: Axes, file: str) -> None:
 
 
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw the path of data through a config's stages: down in a worker, up in a server, and back."""
+    """Draw the path of data through a config's stages: down through a worker, up through a server, and back."""
     config = config or Config()
     coding = ("memory", "quantizer", "serializer", "compressor")
     worker = [("problem", "gradients: named arrays"), *((kind, getattr(config.push, kind)) for kind in coding)]

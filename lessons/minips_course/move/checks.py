@@ -163,7 +163,7 @@ class _CountedCalls:
         self._free.set()
 
     def look_through(self) -> None:
-        """Refuse calls that were not made as the exercise asks."""
+        """Refuse the answer if it did not make its calls as the exercise asks."""
         refuse_if(self.wrong, self.wrong)
         refuse_if(len(self._read) < 2, f"it read the clock {len(self._read)} times.")
         first = self._read[0]

@@ -188,7 +188,7 @@ def refuse_if(failed: Any, words: str) -> None:
 
 @contextmanager
 def case(what: str) -> Iterator[None]:
-    """Name the input that a ``with`` block tries: its refusals begin with ``what``, and its errors become refusals."""
+    """Name the input that a ``with`` block tries. Refusals in the block begin with ``what``; errors become refusals."""
     try:
         yield
     except Refused as refusal:
@@ -199,7 +199,7 @@ def case(what: str) -> Iterator[None]:
 
 @contextmanager
 def raising(kind: type[Exception]) -> Iterator[None]:
-    """Raise `Refused`, in a ``with``, unless the code inside raises an error of this ``kind``."""
+    """Raise `Refused` unless the code in the ``with`` block raises an error of this ``kind``."""
     try:
         yield
     except kind:

@@ -41,7 +41,7 @@ class Contender:
     """A contender: its two sides, the keywords that both accept, and the reason if it is skipped.
 
     With ``applies`` it pushes and pulls, so the first answer is minus the learning rate times the first gradient.
-    Without ``applies``, the answer is the message itself.
+    Without ``applies``, the server answers with the message itself.
     """
 
     name: str
@@ -140,7 +140,7 @@ def answering(values: int, applies: bool) -> Callable[[Array], Array]:
 
 
 def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
-    """Open the serving side until the supervisor says stop."""
+    """Open the serving side, and keep it open until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
         control.send("ready", address)
@@ -168,7 +168,7 @@ def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, part
 
 
 def silence() -> None:
-    """Suppress what libraries write to the terminal's file descriptors; errors are raised all the same."""
+    """Suppress the text that libraries write to the terminal's file descriptors. Errors are still raised."""
     with open(os.devnull, "wb") as nowhere:
         for descriptor in (1, 2):
             os.dup2(nowhere.fileno(), descriptor)

@@ -1,4 +1,4 @@
-"""Predict the cost: fit a transport's α and β to a few sizes, and predict the time of another size."""
+"""Predict the cost: fit α and β to a transport's times for a few sizes, and predict its time for another size."""
 
 import time
 from dataclasses import dataclass

@@ -86,7 +86,7 @@ class Picture:
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
         """Show another picture and text. Of two ``sizes``, the first is for wide pages, the second for narrow ones."""
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
-        pictures = [png(draw, size, alpha=0) for size in sizes]  # on the page's own colour
+        pictures = [png(draw, size, alpha=0) for size in sizes]  # drawn on the page's background colour
         alt = html.escape(words, quote=True)
         shown = "".join(
             f"<img class='{form}' alt='{alt}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
@@ -121,7 +121,7 @@ def show_still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
 
 
 class Job:
-    """Work in a thread, one piece at a time, with its controls: Run, Stop, a bar, a message.
+    """Runs work in a thread, one piece at a time. Its controls are Run, Stop, a progress bar and a message.
 
     The work checks ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job replaces an
     earlier one with the same name, whose work is stopped; if its cell was run again, its widgets are closed. In a
@@ -137,7 +137,7 @@ class Job:
         self._made = _cell()
         if before := _jobs.get(name):
             before.stop()
-            if self._made[0] and before._made[1] != self._made[1]:  # two jobs from one run of a cell coexist
+            if self._made[0] and before._made[1] != self._made[1]:  # two jobs from the same run of a cell can coexist
                 before.close()
         _jobs[name] = self
         self.lock = threading.RLock()
@@ -164,7 +164,7 @@ class Job:
 
     @property
     def busy(self) -> bool:
-        """True while work is unfinished."""
+        """True if work is unfinished."""
         with self.lock:
             return self._thread is not None
 
@@ -261,7 +261,7 @@ class Interactive(ABC):
 
     @abstractmethod
     def refresh(self) -> None:
-        """Offer stages registered since; called automatically after each notebook cell."""
+        """Offer stages registered since the last call; a notebook calls this after each cell."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: it needs a running kernel>"
@@ -402,7 +402,7 @@ def _stop_on_interrupt() -> None:
 def _stop_on_reload() -> None:
     """Stop a run when a page is loaded again from a saved notebook that does not have its panel."""
     manager: Any = comm.get_comm_manager()
-    channel_name = "jupyter.widget.control"  # a loading page opens it to ask for the widgets' state
+    channel_name = "jupyter.widget.control"  # a page that is loading opens this channel to ask for the widgets' state
     if (before := manager.targets.get(channel_name)) is None:
         return
 
