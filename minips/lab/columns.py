@@ -180,7 +180,7 @@ class Column(Controls):
         self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
 
     def _straggle(self, change: Any) -> None:
-        """Add some compute time together with a straggler, since it is slow only if steps take time, and remove it."""
+        """Add compute time with a straggler, which is slow only if steps take time; remove it with the straggler."""
         compute, straggler = self.fields["compute"], self.fields["straggler"]
         if compute.wrong or straggler.wrong:
             return

@@ -148,7 +148,7 @@ class StagePicker:
                 with suppress(KeyError, TraitError):
                     fresh = self.fields[name].value
                     self.fields[name].value = value
-                    if getattr(self.fields[name], "wrong", ""):  # such as an old default that the class has corrected
+                    if getattr(self.fields[name], "wrong", ""):  # for example, a default that was corrected
                         self.fields[name].value = fresh
 
     def _on_select(self, change: Any) -> None:

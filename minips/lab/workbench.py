@@ -53,7 +53,7 @@ class Workbench(Interactive):
 
     ``problem`` None: softmax regression on the digits. ``configs``: one config with which both columns start, or one
     for each. ``engine`` None: processes. With ``predict``, each run is predicted before it starts, after its stages are
-    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can do the same:
+    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can set controls:
 
     >>> bench = Workbench(engine="threads")
     >>> bench.columns["B"].controls["quantizer"].value = "sign"

@@ -1,4 +1,4 @@
-"""Times calls over several contenders, by one caller and by a crowd. One process serves all contenders; others call.
+"""Times the calls of one caller, and of many, for each contender. One process serves all contenders; others call.
 
 In each round, every contender has one turn, which is a single call. In a burst, many callers at the same time make as
 many calls as they can in a given time; each caller has its own connection and its own thread, and the threads are

@@ -11,7 +11,7 @@ DELAYS = ps.Delays(seconds=0.008, slow={3: 4.0})
 
 
 class Log(ps.Problem):
-    """A problem with two parameters: ``count`` has each worker's updates, and ``seen`` the counts read at each clock.
+    """A problem with two parameters: ``count``, each worker's updates, and ``seen``, the counts read at each clock.
 
     A gradient adds one to its worker's count, and records in ``seen`` the counts that the worker has just read.
     """

@@ -114,7 +114,7 @@ def receive(function: Any, rng: np.random.Generator) -> str:
 
 
 def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:
-    """Call ``function`` ``count`` times on a connection that delivers these pieces and ends; return the results."""
+    """Call ``function`` ``count`` times on a connection that delivers these pieces, then ends; return the results."""
     ours, theirs = socket.socketpair()
 
     def send() -> None:

@@ -161,7 +161,7 @@ def _place(error: BaseException, entry: EntryPoint) -> str:
 def add(kind: str, known: dict[str, T], key: str, thing: T) -> None:
     """Add an entry to the table of its kind. ValueError if the table already has this key."""
     if key in known:
-        raise ValueError(f"There are two of the {kind} {key}. Give one of them another number.")
+        raise ValueError(f"The {kind} {key} is defined twice. Give one of them another number.")
     known[key] = thing
     _added.append((known, key))
 

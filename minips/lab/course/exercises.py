@@ -113,7 +113,7 @@ def done(key: str, words: str) -> Verdict:
 
 
 class TooLong(BaseException):
-    """Raised after `LIMIT_S`. It is not an `Exception`, so an answer's own ``except Exception`` does not catch it."""
+    """Raised in a check after `LIMIT_S`. Not an `Exception`, so that an answer's ``except Exception`` misses it."""
 
 
 @contextmanager
@@ -250,7 +250,7 @@ def are_two(pair: Any, first: str, second: str) -> None:
 
 
 def round_trip(pair: Any, name: str, array: Array) -> int:
-    """Return how many bytes ``pair[0]``, called ``name``, makes from an array; ``pair[1]`` must restore the array."""
+    """Return the number of bytes that ``pair[0]``, named ``name``, makes of an array; ``pair[1]`` must restore it."""
     before = array.copy()
     data = pair[0](array)
     refuse_if(not isinstance(data, bytes | bytearray), f"{name} returned a {type(data).__name__}, not bytes.")

@@ -20,7 +20,7 @@ it. The question would cover the lesson, and JupyterLab asks it even if ``LabApp
 
 
 def checked(options: Sequence[str]) -> list[str]:
-    """Return the options. ValueError if one is not ``--option=value``: its value would be taken for the folder."""
+    """Return the options. ValueError if one is not ``--option=value``: JupyterLab would open its value as a folder."""
     for option in options:
         if not (option in FLAGS or (option.startswith("--") and "=" in option)):
             raise ValueError(

@@ -56,7 +56,7 @@ def lessons(course: Course | None = None) -> list[Lesson]:
 
 
 class Copied(NamedTuple):
-    """File names: ``kept`` are those that the learner has changed and that would come out differently today."""
+    """File names. ``kept`` lists files that the learner changed and that differ from what would be copied today."""
 
     new: list[str]
     renewed: list[str]
@@ -94,7 +94,7 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
 
 
 def blanked(path: Path) -> bytes:
-    """A notebook without outputs, as JupyterLab would save it: a copy that was not changed stays as it was made."""
+    """Return a notebook without outputs, formatted as JupyterLab does, so that saving alone changes no copy."""
     book = read(path)
     book["metadata"]["language_info"] = LANGUAGE
     for cell in book["cells"]:

@@ -106,10 +106,10 @@ class OwnRun:
 
 def own(name: str, lesson: str) -> type:
     """Return the learner's class from ``server.py``, as the lessons before this one left it, if it passes their checks;
-    otherwise the given class. Prints which one it is. ValueError for another name or an unknown lesson.
+    otherwise the given class. Prints which it returns. ValueError for another name or an unknown lesson.
     """
     if name != "server":
-        raise ValueError(f'There is no {name!r} of your own; there is "server".')
+        raise ValueError(f'There is no server named {name!r}; the only name is "server".')
     path, other, place = Path(FILE), given(), _place(lesson)
     if state.autoplay() or not path.exists():
         print(f'The given server, as of the lessons before "{full_key(lesson)}".')

@@ -95,7 +95,7 @@ class Guess:
                 choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
                 raise ValueError(f"{choose} first.")
             _kept[self.question.key] = chosen
-            with self.button.hold_sync():  # disabling the control would take the keyboard's focus from it
+            with self.button.hold_sync():  # a button disabled even briefly would lose the keyboard's focus
                 self._show(state.note("question", self.question.key, predicted=chosen))
                 self.button.disabled = False
                 self.button.description = MADE

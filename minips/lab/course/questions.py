@@ -23,7 +23,7 @@ from minips.words import suggestion
 NONE = "none of these"
 """The outcome if no rule holds, or if a value is NaN."""
 RIGHT, NEAR = 1.25, 2.0
-"""A number that was predicted is right, or near, up to this ratio of the larger to the smaller."""
+"""A prediction is right, or near, up to this ratio of the larger to the smaller of predicted and measured number."""
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Question:
     def __post_init__(self) -> None:
         texts = [choice.text for choice in self.choices]
         if len(set(texts)) < max(2, len(texts)) or self.expected not in texts:
-            raise ValueError(f"{self.key}: expected two different options or more, {self.expected!r} among them.")
+            raise ValueError(f"{self.key}: expected at least two options, all different, including {self.expected!r}.")
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Question:
         return tuple(seeds.options(self.text).permutation([choice.text for choice in self.choices]).tolist())
 
     def outcome(self, **values: Any) -> Outcome:
-        """The option that came true. ValueError where two did, unless somebody is there, who sees the first."""
+        """Return the option that came true. If several did, return the first; unattended runs raise ValueError."""
         true = [] if _has_nan(values) else [choice for choice in self.choices if choice.rule(**values)]
         if len(true) > 1 and state.autoplay():
             raise ValueError(f"{self.key}: {', '.join(repr(one.text) for one in true)} are all true of {values}.")
@@ -228,7 +228,7 @@ def full_key(key: Any) -> str:
 
 
 def settled(asked: Question | Estimate, **values: Any) -> Outcome:
-    """The outcome of a run. Disagreement where an unattended one comes out otherwise than expected and is not timed."""
+    """Return a run's outcome. Disagreement if an unattended run of an untimed question has another than expected."""
     outcome = asked.outcome(**values)
     if outcome.expected is not None and not asked.timed and state.autoplay():
         raise Disagreement(f"{asked.key}: expected {outcome.expected!r}, got {outcome.measured!r} of {_told(values)}.")
@@ -236,7 +236,7 @@ def settled(asked: Question | Estimate, **values: Any) -> Outcome:
 
 
 def completed(key: str, **values: Any) -> tuple[str, bool]:
-    """A sentence with the values in it, and whether what it expects holds; Disagreement as in `settled`."""
+    """Return a sentence with its values, and whether its ``expect`` is true. `Disagreement` as in `settled`."""
     said = find("sentence", SENTENCES, key)
     names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
     holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
@@ -254,7 +254,7 @@ def as_html(text: str) -> str:
 
 
 def _ratio(predicted: str, measured: str) -> float:
-    """The larger over the smaller of two numbers, each at the beginning of its text; infinite where one is none."""
+    """Return the larger divided by the smaller of two texts' first words; infinity if one is not a number."""
     try:
         one, other = (float(text.split()[0]) for text in (predicted, measured))
         return max(one / other, other / one)

@@ -59,7 +59,7 @@ def note(kind: str, key: str, **said: str) -> str:
 
 def facts() -> list[dict[str, str]]:
     """Return all notes, the oldest first, without lines that cannot be read."""
-    if not state_file().is_file():  # a pipe can only be written, so it is not read either
+    if not state_file().is_file():  # false for a pipe too, which is only written to
         return []
     try:
         lines = state_file().read_text(encoding="utf-8", errors="replace").splitlines()

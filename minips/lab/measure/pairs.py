@@ -1,6 +1,6 @@
 """Contenders that make round trips. Each has a process that calls, and most also have a process that serves.
 
-A way is a pair of context managers. ``serve(…)`` opens the serving side and yields its address; ``trip(address, …)``
+A way is two context managers. ``serve(…)`` opens the serving side and yields its address; ``trip(address, …)``
 opens the calling side and yields a function that makes one round trip and returns the answer. Both accept ``values``,
 the number of float32 values in a message. A way that can either echo a message or push and pull also accepts
 ``applies``: if true, the server subtracts ``LR`` times the message from its parameters and answers with them.

@@ -54,7 +54,7 @@ def take_turns(
 ) -> dict[str, dict[int, float]]:
     """Return the seconds of one call by contender and round, for at most ``rounds`` rounds.
 
-    ``first_s`` has the seconds of first calls, which do not count; nor does a quick contender's second call.
+    ``first_s`` contains the seconds of first calls. These are not measured, nor is a quick contender's second call.
     """
     wanted = dict[str, int]()
     for name, turn in turns.items():
@@ -67,7 +67,7 @@ def take_turns(
 
 
 def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
-    """Return the spread, over common rounds, of the figures divided by the reference's; None if that has none."""
+    """Return the spread, over common rounds, of the ratios to the reference's figures; None if it has no figures."""
     theirs = figures.get(reference)
     if theirs is None:
         return None

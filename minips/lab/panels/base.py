@@ -84,7 +84,7 @@ class Picture:
         self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
-        """Show another picture and text. Of two ``sizes``, the first is for wide pages, the second for narrow ones."""
+        """Show another picture and text. Two ``sizes``: the first is for wide pages, the second for narrow ones."""
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
         pictures = [png(draw, size, alpha=0) for size in sizes]  # drawn on the page's background colour
         alt = html.escape(words, quote=True)
@@ -238,7 +238,7 @@ class Job:
                 self.fail(error)
             with self.lock:
                 following, self._next = self._next, None
-                self.stopping.clear()  # it concerned the work that has ended, since `stop` leaves no work waiting
+                self.stopping.clear()  # it was meant for the work that has ended: `stop` leaves no work waiting
                 if following is None:
                     self._thread = None
                     self.run_button.disabled, self.stop_button.button_style = False, ""
