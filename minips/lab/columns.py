@@ -51,11 +51,11 @@ FIRST = (
 )
 """The rows for a first run; the others are folded under More."""
 CROWD = 16
-"""The page warns if a config has more processes than this and than the machine has cores."""
+"""The page warns if a config has more processes than this number and more than the machine has cores."""
 REST = ", more"
 """The suffix for the row with a stage's other fields."""
 NARROW = {"memory": 0, "transport": 0}
-"""Maps a kind to the number of its fields shown under it, if that is not one; the others are under More."""
+"""Maps a kind to the number of fields shown under its dropdown, if not 1. Its other fields are under More."""
 
 STRAGGLER_MS = 10.0
 """The compute time that is added for a straggler, in ms."""

@@ -1,4 +1,4 @@
-"""Shows a stage's source code and its path in the package, and writes the code that creates a value."""
+"""Functions that show a stage's source code with its path, and that write the code that creates a value."""
 
 import ast
 import dataclasses

@@ -36,7 +36,7 @@ CALLING = 4
 """The number of calling processes."""
 BURST_S = 0.08
 TEXT, TEXT_BYTES = ("aiohttp-json", "pyro-serpent"), 2_000_000
-"""Contenders that write numbers or bytes as text, and the frame size in bytes from which they are left out."""
+"""Contenders that write numbers or bytes as text, and the smallest frame, in bytes, for which they are skipped."""
 
 
 def alone(

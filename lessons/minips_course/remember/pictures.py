@@ -1,4 +1,4 @@
-"""Pictures of the contents of a memory, and of the end of a descent."""
+"""Pictures of a memory's contents, and of the path of a descent."""
 
 from collections.abc import Mapping
 

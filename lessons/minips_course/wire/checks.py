@@ -56,7 +56,7 @@ def header(server: Any, rng: np.random.Generator) -> str:
 
 
 def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
-    """Refuse a server unless these arrays come back exactly, and its message is only slightly longer than they are."""
+    """Refuse a server unless these arrays come back exactly, and its message is only slightly longer."""
     told = ", ".join(f"{name} {described(x)}" for name, x in tensors.items())
     before = {name: x.copy() for name, x in tensors.items()}
     with case(f"{words}: for {told}"):

@@ -5,8 +5,8 @@
     lab.quiz("trust")                       # asks five questions, and explains every answer
 
 The lesson's folder in its course contains the sentences, tasks and questions. If a run contradicts a sentence, the
-cell says so, shows the measured and the expected figure, and the lesson continues. In an unattended run, an answer is
-an example that is labelled as one, and the quiz is text.
+cell says so, shows the measured and the expected figure, and the lesson continues. In an unattended run, a
+labelled example replaces the learner's answer, and the quiz is plain text.
 """
 
 import re

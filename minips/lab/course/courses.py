@@ -50,7 +50,7 @@ class Course:
     lessons: tuple[str, ...]
     numbered: Mapping[str, str] = field(default_factory=dict)
     """Maps notebooks' file names in an earlier edition to lessons. That edition's keys began with a notebook's number:
-    14.1 is still found, and a learner's progress under it counts. Only minips' own course had such an edition.
+    14.1 is still found, and a learner's progress under it still counts. Only minips' own course had such an edition.
     """
 
     def __post_init__(self) -> None:

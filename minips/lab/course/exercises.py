@@ -81,7 +81,7 @@ VERDICTS: dict[str, Verdict] = {}
 
 
 def check(key: str, thing: Any) -> Verdict:
-    """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or names failure and input."""
+    """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or why and where it fails."""
     asked = exercise(key)
     VERDICTS[asked.key] = verdict = _verdict(asked, thing)
     return verdict

@@ -13,9 +13,9 @@ from minips.lab.course.courses import Course, chosen, lesson_of
 from minips.lab.course.exercises import EXERCISES
 
 LEDGER = ".minips-lessons.json"
-"""In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
+"""A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
 GLOSSARY = "GLOSSARY.md"
-"""The page that lessons link to for what a word means."""
+"""The page of terms and their meanings, to which the lessons link."""
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
     "file_extension": ".py",
@@ -33,9 +33,9 @@ class Lesson(NamedTuple):
 
     path: Path
     word: str
-    """The beginning of its keys, see `Course.words`."""
+    """The text with which its keys begin, see `Course.words`."""
     number: str
-    """Two digits."""
+    """The lesson's two-digit index."""
     title: str
     questions: list[str]
     """The keys of its predictions."""

@@ -239,7 +239,7 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
 
 
 def predict(key: str) -> Guess:
-    """Ask the question with this key, and show its options. The module explains `Guess.require` and `Guess.compare`."""
+    """Ask the question with this key, and show its options. See the module for `Guess.require` and `Guess.compare`."""
     guess = Guess(find("question", QUESTIONS, key))
     shell: Any = get_ipython()
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):

@@ -201,7 +201,7 @@ def quiz(lesson: str, *items: Item) -> None:
 
 timed_question, timed_estimate = partial(question, timed=True), partial(estimate, timed=True)
 timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=True)
-"""Add one that is timed, and a sentence that says pass or fail."""
+"""These add timed questions and sentences; `card` adds a sentence that says pass or fail."""
 
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:

@@ -119,7 +119,7 @@ class Transcript:
         passed, guessed = state.noted("exercise"), state.noted("question")
         self.set_aside = state.set_aside()
         self.courses: list[tuple[str, list[Row]]] = []
-        """The titles of the courses, and their lessons."""
+        """Each course's title, and the rows of its lessons."""
         for course in state.begun():
             rows: list[Row] = []
             self.courses.append((course.title, rows))

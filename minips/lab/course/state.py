@@ -18,7 +18,7 @@ from minips.lab.course import courses
 from minips.lab.course.courses import Course, chosen, lesson_of
 
 KINDS = ("exercise", "question", "answer", "quiz")
-"""The kinds of notes. A note has its key under its kind."""
+"""The kinds of notes. In a note, the kind is the name under which the key is stored."""
 
 
 def state_file() -> Path:

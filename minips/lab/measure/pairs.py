@@ -38,7 +38,7 @@ Way = Callable[..., AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A contender: its two sides, the keywords that both accept, and the reason if it is skipped.
+    """A contender's two sides, the keywords that both accept, and the reason if the contender is skipped.
 
     With ``applies`` it pushes and pulls, so the first answer is minus the learning rate times the first gradient.
     Without ``applies``, the server answers with the message itself.
@@ -148,7 +148,7 @@ def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
 
 
 def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
-    """Open the calling side, check the answer to a first trip, and make another whenever the supervisor says so."""
+    """Open the calling side, check the answer to a first trip, and make another trip when the supervisor says so."""
     silence()
     x = numbers(parts["values"])
     with trip(address, **parts) as make:

@@ -1,4 +1,4 @@
-"""Turns and spreads: contenders take turns, and their ratios are computed round by round."""
+"""Turns and spreads: contenders take turns, and the ratios of their times are computed for each round."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Self
@@ -14,7 +14,7 @@ least ``LEAST_TURNS``."""
 Watch = Callable[[str, float], None]
 """A function called with a text on the current work, and the share of the work that is done."""
 Turn = Callable[[], float]
-"""Makes one call and returns its seconds. The others have turns in between, as a worker has gradients to compute."""
+"""Makes one call and returns its seconds. Between two calls the others have turns, as a worker computes gradients."""
 
 
 class Spread(NamedTuple):

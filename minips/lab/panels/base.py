@@ -327,7 +327,7 @@ class Panel(Interactive, Generic[Asked, Found]):
         return self.form.controls
 
     def run(self) -> None:
-        """Call `find` in a thread, and show the finding. If a call is already running, another one follows it."""
+        """Call `find` in a thread, and show the finding. If `find` is running, call it again after that."""
         self.job.start(self._find)
 
     def refresh(self) -> None:
@@ -416,7 +416,7 @@ def _stop_on_reload() -> None:
 
 
 def _saved(panel: Any) -> bool:
-    """True if the notebook's file has the panel, or if that is not known."""
+    """Return True if the notebook's file contains the panel, or if that is unknown."""
     try:
         book = Path(os.environ["JPY_SESSION_NAME"]).read_text(encoding="utf-8")
     except (KeyError, OSError, ValueError):
