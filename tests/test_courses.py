@@ -206,12 +206,12 @@ BROKEN = {
     "two exercises": (
         "broken:course",
         broken(2 * ASKS.format(key="broken:ranks.1")),
-        "ValueError: There are two of the exercise broken:ranks.1. Give one of them another number. (",
+        "ValueError: The exercise broken:ranks.1 is defined twice. Give one of them another number. (",
     ),
     "two sentences": (
         "broken:course",
         broken(2 * 'sentence("broken:ranks.1", "x")\n'),
-        "ValueError: There are two of the sentence broken:ranks.1. Give one of them another number. (",
+        "ValueError: The sentence broken:ranks.1 is defined twice. Give one of them another number. (",
     ),
     "nothing expected": (
         "broken:course",

@@ -263,7 +263,7 @@ def test_what_the_class_uses_travels_along_or_is_refused(notebook: dict[str, Any
         lab.keep(written(notebook, alone, tmp_path, "server"))
     with pytest.raises(ValueError, match="one of handle, pack, encode, compensate"):
         lab.keep(type("Server", (), {}))
-    with pytest.raises(ValueError, match='there is "server"'):
+    with pytest.raises(ValueError, match='the only name is "server"'):
         lab.own("client", lesson="wire")
 
 

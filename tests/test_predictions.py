@@ -186,7 +186,7 @@ class TestPrediction:
     def test_a_question_needs_different_options_and_one_that_is_expected(self) -> None:
         for options, expected in ((("a", "a"), "a"), (("a",), "a"), (("a", "b"), "c")):
             choices = tuple(Option(text, lambda: True, text) for text in options)
-            with pytest.raises(ValueError, match="two different options or more"):
+            with pytest.raises(ValueError, match="at least two options, all different"):
                 Question("train.93", "?", choices, expected, "", timed=False)
 
     def test_two_options_that_come_true_are_an_error_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:

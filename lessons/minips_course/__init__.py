@@ -1,4 +1,4 @@
-"""The course that comes with minips: a folder for each lesson, and what several lessons share.
+"""The course that comes with minips: a folder for each lesson, and modules that several lessons share.
 
 In a lesson's folder, ``questions`` contains its questions and texts, ``checks`` its exercises, and ``pictures`` its
 plots. Its notebook imports the other modules, except ``cases``: only the tests use them, and no wheel contains them.

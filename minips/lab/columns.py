@@ -51,11 +51,11 @@ FIRST = (
 )
 """The rows for a first run; the others are folded under More."""
 CROWD = 16
-"""The page warns if a config has more processes than this and than the machine has cores."""
+"""The page warns if a config has more processes than this number and more than the machine has cores."""
 REST = ", more"
 """The suffix for the row with a stage's other fields."""
 NARROW = {"memory": 0, "transport": 0}
-"""Maps a kind to the number of its fields shown under it, if that is not one; the others are under More."""
+"""Maps a kind to the number of fields shown under its dropdown, if not 1. Its other fields are under More."""
 
 STRAGGLER_MS = 10.0
 """The compute time that is added for a straggler, in ms."""
@@ -101,7 +101,7 @@ class Column(Controls):
         self.changed()
 
     def _plain(self, config: Config) -> Iterator[tuple[str, Any]]:
-        """The controls of fields that are not stages."""
+        """Return the controls of fields that are not stages."""
         hints, fields = get_type_hints(Config), {field.name: field for field in dataclasses.fields(Config)}
         for label in SIZES:
             name = label.replace(" ", "_")
@@ -148,7 +148,7 @@ class Column(Controls):
         if values["compute"] > 0 or slow:
             delays = Delays(seconds=values["compute"] / 1e3, slow=slow, exponential=values["random compute"])
         sizes = {label.replace(" ", "_"): values[label] for label in SIZES}
-        if sizes["epochs"] is not None:  # epochs replace steps
+        if sizes["epochs"] is not None:  # if epochs are given, they replace steps
             sizes["steps"] = Config.steps
         return dataclasses.replace(
             base,
@@ -180,7 +180,7 @@ class Column(Controls):
         self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
 
     def _straggle(self, change: Any) -> None:
-        """Add some compute time together with a straggler, since it is slow only if steps take time, and remove it."""
+        """Add compute time with a straggler, which is slow only if steps take time; remove it with the straggler."""
         compute, straggler = self.fields["compute"], self.fields["straggler"]
         if compute.wrong or straggler.wrong:
             return

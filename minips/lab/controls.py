@@ -1,8 +1,8 @@
 """Controls made from the metadata of a value's fields.
 
 Every control has a name that is unique in its panel (``"A quantizer"``, ``"B quantizer fraction"``), for screen readers
-and for tests in a browser; the page shows only the field's own name, with the field's help as its tooltip. A typed
-text stays as it is: if it is not a number, or out of range, a sentence appears under it.
+and for tests in a browser; the page shows only the field's own name, with the field's help as its tooltip. The page
+never changes a typed text: if it is not a number, or is out of range, a sentence appears under it.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ LAYOUT = {"width": "auto", "margin": "1px 4px"}
 
 
 class _Typed(CUnicode[Any, Any]):
-    """A typed text; numbers can be assigned too."""
+    """A text field whose value can also be set to a number."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         return super().validate(obj, "" if value is None else str(value).removesuffix(".0"))
@@ -138,7 +138,7 @@ class StagePicker:
         known, chosen = tuple(names(self.kind)), self.dropdown.value
         if known != self.dropdown.options:
             self.dropdown.unobserve(self._on_select, "value")
-            self.dropdown.options = known  # this selects the first one
+            self.dropdown.options = known  # assigning options selects the first one
             self.dropdown.value = chosen
             self.dropdown.observe(self._on_select, "value")
         if stage_class(self.kind, chosen) is not self._cls:  # the class's cell was run again
@@ -148,7 +148,7 @@ class StagePicker:
                 with suppress(KeyError, TraitError):
                     fresh = self.fields[name].value
                     self.fields[name].value = value
-                    if getattr(self.fields[name], "wrong", ""):  # such as an old default that the class has corrected
+                    if getattr(self.fields[name], "wrong", ""):  # for example, a default that was corrected
                         self.fields[name].value = fresh
 
     def _on_select(self, change: Any) -> None:

@@ -20,7 +20,7 @@ PACKAGES = ("minips.lab.course", "minips.lab.measure")
 
 
 class Moved(MetaPathFinder, Loader):
-    """Finds moved modules that no other finder finds."""
+    """A finder for moved modules that no other finder can find."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         known = name.rpartition(".")[0] in PACKAGES and any(new_names(name))

@@ -102,7 +102,7 @@ def loss(
             elif step_bytes and label in step_bytes:
                 each = step_bytes[label]
             else:
-                raise ValueError("Loss against bytes needs a whole run, or step_bytes: rows do not have the bytes.")
+                raise ValueError("Loss against bytes needs a whole run, or step_bytes: rows do not contain bytes.")
             x = [each / 1e6 * step for _, step, _ in rows]
         else:
             x = [seconds if against == "seconds" else step for seconds, step, _ in rows]
@@ -117,7 +117,7 @@ def loss(
 
 def spans(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
     """Draw a bar for each span: milliseconds of one push and its pull, of workers and servers together. The legend
-    gives the number of planned messages (`minips.Codec`), whose encoding and decoding call no stage.
+    gives the number of planned messages (`minips.Codec`), which are encoded and decoded without calling a stage.
     """
     named = {_and_planned(label, run): run for label, run in _by_name(runs).items()}
     means = {
@@ -329,7 +329,7 @@ def save(ax: Axes, file: str) -> None:
 
 
 def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw the path of data through a config's stages: down in a worker, up in a server, and back."""
+    """Draw the path of data through a config's stages: down through a worker, up through a server, and back."""
     config = config or Config()
     coding = ("memory", "quantizer", "serializer", "compressor")
     worker = [("problem", "gradients: named arrays"), *((kind, getattr(config.push, kind)) for kind in coding)]

@@ -70,7 +70,7 @@ def table(runs: Mapping[str, Run]) -> str:
     """Return an HTML table of the runs, side by side."""
     columns: dict[str, dict[tuple[str, int], str]] = {side: {} for side in runs}
     for side, run in runs.items():
-        for name, value in run.rows():  # several events have one name
+        for name, value in run.rows():  # several events can share a name
             columns[side][name, sum(name == known for known, _ in columns[side])] = value
     order = dict.fromkeys(key for column in columns.values() for key in column)
     rows = [[key[0], *(column.get(key, "–") for column in columns.values())] for key in order]
@@ -78,7 +78,7 @@ def table(runs: Mapping[str, Run]) -> str:
 
 
 def history(records: Sequence[Record]) -> str:
-    """Return an HTML table of all runs so far, the last one first."""
+    """Return an HTML table of all runs so far, newest first."""
     rows = [
         {
             "Run": str(record.number),
@@ -102,7 +102,7 @@ def changes(config: Config) -> str:
 
 
 def to_csv(records: Sequence[Record]) -> str:
-    """The history as CSV, with a line for each run."""
+    """Return the history as CSV, with a line for each run."""
     rows = [record.row() for record in records]
     names = list(dict.fromkeys(name for row in rows for name in row if name != "config"))
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""A stage's source code and its place in the package; and the code that makes a value."""
+"""Functions that show a stage's source code with its path, and that write the code that creates a value."""
 
 import ast
 import dataclasses
@@ -15,7 +15,7 @@ from minips.words import default_of
 
 @dataclasses.dataclass(repr=False)
 class Listing:
-    """A piece of source code, and its place. A notebook shows it highlighted; elsewhere it is plain text."""
+    """A piece of source code, and its path. A notebook highlights the code; elsewhere it is plain text."""
 
     source: str
     place: str
@@ -85,7 +85,7 @@ def _place(target: Any, line: int) -> str:
 
 
 def _notebook_lines(cls: Any) -> tuple[list[str], int]:
-    """The source lines of a class defined in a cell, where `inspect` finds methods but not classes."""
+    """Return the source lines of a class defined in a cell, since `inspect` finds methods there but not classes."""
     for member in vars(cls).values():
         code = getattr(inspect.unwrap(member), "__code__", None) if callable(member) else None
         lines = linecache.getlines(code.co_filename) if code else []

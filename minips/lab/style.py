@@ -1,4 +1,4 @@
-"""The style sheet in each panel.
+"""The style sheet that each panel contains.
 
 It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the dark theme inverts their lightness and
 keeps their hues. A panel without its kernel shows a sentence in place of its controls.

@@ -53,7 +53,7 @@ class Workbench(Interactive):
 
     ``problem`` None: softmax regression on the digits. ``configs``: one config with which both columns start, or one
     for each. ``engine`` None: processes. With ``predict``, each run is predicted before it starts, after its stages are
-    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can do the same:
+    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can set controls:
 
     >>> bench = Workbench(engine="threads")
     >>> bench.columns["B"].controls["quantizer"].value = "sign"
@@ -75,7 +75,7 @@ class Workbench(Interactive):
         self.problem = problem or SoftmaxRegression(*datasets.digits())
         self.engine: Engine | str = engine or "processes"
         self._starts = [starts[0], starts[-1]]
-        number = numbered_name("")  # this workbench's number, if another cell has a workbench too
+        number = numbered_name("")  # numbers this workbench if another cell also has one
         self.columns = {
             side: Column(f"{side} {number}".strip(), config) for side, config in zip(SIDES, self._starts, strict=True)
         }
@@ -417,7 +417,7 @@ class Workbench(Interactive):
 
 
 def _each(plot: Callable[..., Any], things: Mapping[str, Any], axes: Any) -> None:
-    """Plot each thing on its own axes, with its column's name beside them."""
+    """Plot each item on its own axes, with the name of its column."""
     for ax, (side, thing) in zip(axes, things.items(), strict=True):
         plot(thing, ax=ax)
         ax.set_ylabel(side, rotation=0, weight="bold", size=12, labelpad=8)

@@ -34,7 +34,7 @@ class TreeInPieces(ps.AllReduce):
         up = [ps.Hop()] * (2 * (levels + self.chunks - 1) if levels else 0)
 
         def turn(child: int, piece: int) -> int:
-            """Return the hop in which a child sends a piece up: an even one for first children, an odd for second."""
+            """Return the hop in which a child sends a piece up: even for a first child, odd for a second."""
             return 2 * (levels - _levels(child + 1) + piece) + (child + 1) % 2
 
         for piece in range(self.chunks):

@@ -37,7 +37,7 @@ def largest(function: Any, rng: np.random.Generator) -> str:
 
 
 def _brackets(function: Any, ends_well: Callable[[float], bool], low: float, high: float) -> None:
-    """Refuse a rate unless it ended well and a tried rate at most 2 % larger ended badly."""
+    """Refuse a rate unless its run ended well, and a run at a rate at most 2 % larger ended badly."""
     seen = {low: True, high: False}
     runs = 0
 

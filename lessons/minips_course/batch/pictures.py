@@ -24,7 +24,7 @@ def draw_clouds(clouds: Mapping[int, Array], full: Array, weights: tuple[int, in
 
 
 def draw_noise(batches: Sequence[int], one: Array, teams: Sequence[int], many: Array, sigma2: float) -> None:
-    """Plot a gradient's variance against its number of rows, measured and by the formula, for one and more workers."""
+    """Plot a gradient's variance against its number of rows, measured and computed, for one and several workers."""
     _, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     dots, line, plain, squares = LOOKS[:4]
     ax.loglog(batches, one[:, 0], color=dots.colour, marker=dots.marker, linestyle="", label="one worker")
@@ -58,8 +58,8 @@ def draw_ends(sent: Mapping[str, float], ended: Mapping[str, Array]) -> None:
 
 
 def draw_steps(rates: Sequence[float], ended: Mapping[str, Array], start: float) -> None:
-    """Plot the final loss against the learning rate: the median of the seeds, and a band from their smallest loss to
-    their largest. ``ended`` maps each name to an array of shape (rates, seeds).
+    """Plot the final loss against the learning rate: the median of the seeds, and a band from the smallest of
+    their losses to the largest. ``ended`` maps each name to an array of shape (rates, seeds).
     """
     _, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     for (name, losses), look in zip(ended.items(), LOOKS, strict=False):

@@ -41,7 +41,7 @@ def draw_before_and_after(x: Array, quantizers: Mapping[str, Quantizer]) -> None
 
 
 def draw_until_90(rows: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
-    """Draw steps and kilobytes of each scheme's runs until they read 90 % of the digits; infinity if they never do."""
+    """Draw steps and kilobytes of each scheme's runs until they read 90 % of the digits; never is infinity."""
     _, axes = pyplot.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained", sharey=True)
     for side, (ax, what) in enumerate(zip(axes, ("steps", "kB sent by the four workers"), strict=True)):
         finite = [number for row in rows.values() for number in row[side] if np.isfinite(number)]

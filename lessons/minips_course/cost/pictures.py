@@ -1,4 +1,4 @@
-"""Pictures of the seconds of calls, lines fitted to them, and a step as predicted and as measured."""
+"""Pictures of the times of calls, of lines fitted to these times, and of a step's predicted and measured times."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

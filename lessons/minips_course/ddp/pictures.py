@@ -10,7 +10,7 @@ from minips.lab.plots import LOOKS
 
 
 def draw_steps(ladder: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw, for each way, the times in one step at which gradients were ready and all-reduces ran."""
+    """Draw, for each way, one step: the times at which gradients became ready, and those at which all-reduces ran."""
     _, ax = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
     for row, seen in enumerate(ladder.values()):
         for begin, end, _ in seen["calls_ms"]:

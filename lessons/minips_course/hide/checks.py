@@ -43,7 +43,7 @@ def call_again(function: Any, rng: np.random.Generator) -> str:
 
 
 def _breaks(function: Callable[..., Any], fates: list[str], attempts: int, rng: np.random.Generator) -> list[float]:
-    """Make one call over successive channels that end as ``fates`` say; return each wait as a share of its bound."""
+    """Make one call over successive channels that end as ``fates`` says; return each wait divided by its bound."""
     made: list[_Fated] = []
     shares: list[float] = []
 

@@ -53,8 +53,8 @@ def draw_answered(answered: Mapping[str, Array], until_ms: float) -> None:
 
 
 def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str:
-    """Return a table of the time of the last answer and the number of calls that the server handles, for each way to
-    wait, with and without deadlines sent to the server. A storm consists of its answers' times (ms) and its calls.
+    """Return a table with a row for each way to wait, with or without deadlines sent to the server. It shows when the
+    last answer arrives, and the number of calls handled. A storm is a pair: its answers' times (ms), and that number.
     """
     lines = [f"{'wait':16} {'deadline':10} {'last answer after':>18} {'calls worked on':>16}"]
     for (name, told), some in storms.items():

@@ -19,7 +19,7 @@ def serve(values: int) -> ps.Server:
 
 def race(reference: Any, address: str, gradients: Any, turns: int = 5, calls: int = 40) -> list[float]:
     """Return, for each turn, torch's shortest time of a call divided by that of minips' push_pull. Both push gradients
-    and return the new parameters. The shortest time counts, since other programs can only add to a time.
+    and return the new parameters. It compares shortest times, since other programs can only add to a time.
     """
     ratios, arrays = [], {"w": np.asarray(gradients)}
     with ps.connect(address, CONFIG, worker=0, token=TOKEN) as client:

@@ -130,8 +130,8 @@ class _CountedCalls:
             return self.times[-1]
 
     def ask(self, caller: int) -> None:
-        """Answer one call. The first counted calls are answered once all callers have one under way; but that of one
-        random caller is answered only after all calls of the other callers.
+        """Answer one call. The first counted calls are answered once each caller has one under way. One randomly
+        chosen caller is an exception: its first counted call is answered after all calls of the others.
         """
         with self._lock:
             if caller in self._busy:
@@ -163,7 +163,7 @@ class _CountedCalls:
         self._free.set()
 
     def look_through(self) -> None:
-        """Refuse calls that were not made as the exercise asks."""
+        """Refuse the answer if it did not make its calls as the exercise asks."""
         refuse_if(self.wrong, self.wrong)
         refuse_if(len(self._read) < 2, f"it read the clock {len(self._read)} times.")
         first = self._read[0]

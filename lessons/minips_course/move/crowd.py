@@ -1,4 +1,4 @@
-"""Times calls over several contenders, by one caller and by a crowd. One process serves all contenders; others call.
+"""Times the calls of one caller, and of many, for each contender. One process serves all contenders; others call.
 
 In each round, every contender has one turn, which is a single call. In a burst, many callers at the same time make as
 many calls as they can in a given time; each caller has its own connection and its own thread, and the threads are
@@ -36,7 +36,7 @@ CALLING = 4
 """The number of calling processes."""
 BURST_S = 0.08
 TEXT, TEXT_BYTES = ("aiohttp-json", "pyro-serpent"), 2_000_000
-"""Contenders that write numbers or bytes as text, and the frame size in bytes from which they are left out."""
+"""Contenders that write numbers or bytes as text, and the smallest frame, in bytes, for which they are skipped."""
 
 
 def alone(

@@ -1,4 +1,4 @@
-"""A transport over queues between threads, without the two methods that its exercise asks for."""
+"""A transport over queues between threads. It lacks two methods, which the exercise asks for."""
 
 import queue
 import threading

@@ -81,7 +81,7 @@ def json_server(*, values: int, applies: bool) -> Iterator[int]:
 
 @contextmanager
 def json(port: int, *, values: int, applies: bool) -> Iterator[Trip]:
-    """Yield a function that makes one call to `json_server`, over a connection that stays open."""
+    """Yield a function that makes one call to `json_server`; all its calls share one connection."""
     import aiohttp
 
     x = numbers(values)

@@ -73,4 +73,4 @@ MUTANT = (
     "pulled = nbytes if pulled_nbytes is None else pulled_nbytes",
     "pulled = nbytes",
 )
-"""A step's formula that takes the bytes of a push for the bytes of the answer, too."""
+"""A formula for a step that uses the bytes of a push as the bytes of the answer, too."""

@@ -42,7 +42,7 @@ def mended(memory: Any, rng: np.random.Generator) -> str:
 
 
 def _all_of(memory: ps.Memory, quantizer: ps.Quantizer, gradients: list[Array]) -> tuple[Array, Array]:
-    """Return the sum of what arrives, and what the memory holds in the end: its addition to a zero gradient."""
+    """Return two arrays: the sum of what arrived, and the memory's final content, found from a zero gradient."""
     state: State = {}
     arrived = np.zeros(gradients[0].shape)
     for gradient in gradients:

@@ -1,4 +1,4 @@
-"""Pictures of the contents of a memory, and of the end of a descent."""
+"""Pictures of a memory's contents, and of the path of a descent."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ def draw_sums(meant: Array, arrived: Array) -> None:
 
 
 def draw_held(held: Mapping[str, Array]) -> None:
-    """Plot the length of what a memory holds after each step; ``held`` maps each quantizer's name to these lengths."""
+    """Plot the length of a memory's content after each step; ``held`` maps each quantizer's name to these lengths."""
     ax = _new(6.4, 3.2)
     for (name, lengths), look in zip(held.items(), LOOKS, strict=False):
         ax.semilogy(lengths, markevery=25, label=name, **look.line)
@@ -59,7 +59,7 @@ def draw_paths(paths: Mapping[str, Array]) -> None:
 
 
 def draw_errors(sides: Mapping[str, Mapping[str, Array]]) -> None:
-    """Plot the error of what arrives for each memory, with a panel for each key of ``sides``."""
+    """Plot the error of the arriving gradients for each memory, with a panel for each key of ``sides``."""
     _, axes = pyplot.subplots(1, len(sides), figsize=(9, 3), layout="constrained", sharey=True)
     for ax, (title, curves) in zip(axes, sides.items(), strict=True):
         for (name, errors), look in zip(curves.items(), LOOKS, strict=False):

@@ -11,7 +11,7 @@ from minips.stages.quantizers import Parts
 
 DRAWS, VALUES = 500, 300
 ALLOWED = 0.16
-"""The most steps by which a mean of ``DRAWS`` draws may be off; by Hoeffding's inequality, 1 in 10¹¹ exceeds it."""
+"""The most steps by which a mean of ``DRAWS`` draws may be off; by Hoeffding, at most 1 in 10¹¹ is further off."""
 
 
 @asks(

@@ -1,4 +1,4 @@
-"""Pictures: the bits of floats, what compressors leave, and the bandwidths below which they pay."""
+"""Pictures of the bits of floats, compressed sizes, and the bandwidths below which compressors pay."""
 
 from collections.abc import Mapping, Sequence
 

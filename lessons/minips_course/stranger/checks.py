@@ -83,7 +83,7 @@ def _refuses(cls: Any, module: str, name: str, texts: tuple[str, ...]) -> None:
 
 
 def present(module: str, name: str, *texts: str) -> bytes:
-    """Return a pickle of ``{"W": …}`` that calls a module's function with texts; an empty one becomes a dict."""
+    """Return a pickle of ``{"W": …}`` that calls a module's function with texts; a dict replaces an empty text."""
     arguments = b"".join(b"}" if not text else _text(text) for text in texts)
     return b"\x80\x04}" + _text("W") + _text(module) + _text(name) + b"\x93(" + arguments + b"tRs."
 

@@ -15,7 +15,7 @@ HIDDEN = "TrimmedMean"
 
 
 def draw_reach(xs: Array, curves: Mapping[str, Sequence[float]], honest: Sequence[float]) -> None:
-    """Plot each rule's combination of the honest values with x, against x."""
+    """Plot each rule's aggregate of the honest values and x, against x."""
     _, ax = pyplot.subplots(figsize=(7, 3.4), layout="constrained")
     for name, curve in curves.items():
         look = LOOK[name]

@@ -82,7 +82,7 @@ def finish_time(function: Any, rng: np.random.Generator) -> str:
 
 
 def _ssp_seconds(times: Array, staleness: int) -> float:
-    """Return when the last worker ends. Before each clock, it waits until it is at most ``staleness`` clocks ahead."""
+    """Return the last worker's end. Before each clock a worker waits until it is at most ``staleness`` clocks ahead."""
     clocks, workers = times.shape
     ends = [[0.0] * workers]
     for clock in range(clocks):

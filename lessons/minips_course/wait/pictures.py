@@ -24,7 +24,7 @@ def draw_timelines(runs: Mapping[str, Run], seconds: tuple[float, float]) -> Non
 
 
 def draw_shares(series: Mapping[str, Mapping[str, ArrayLike]]) -> None:
-    """Draw times as shares of BSP's, from several runs, with a bar for each rule and each kind of slowness."""
+    """Draw a bar for each rule and each kind of slowness: times of several runs, as shares of BSP's time."""
     _, ax = pyplot.subplots(figsize=(7.2, 1.2 + 1.1 * len(series)), layout="constrained")
     height = 0.8 / len(series)
     for turn, (look, (label, shares)) in enumerate(zip(LOOKS, series.items(), strict=False)):
@@ -40,7 +40,7 @@ def draw_shares(series: Mapping[str, Mapping[str, ArrayLike]]) -> None:
 
 
 def draw_lags(lags: Mapping[str, NDArray[np.int64]]) -> None:
-    """Draw, for each rule, a histogram of the updates by which reads lagged."""
+    """Draw, for each rule, a histogram of the reads' lags, in updates."""
     _, axes = pyplot.subplots(1, len(lags), figsize=(9, 2.6), layout="constrained", sharex=True, sharey=True)
     for ax, look, (name, found) in zip(axes, LOOKS, lags.items(), strict=False):
         ax.bar(*np.unique(found, return_counts=True), **look.area)

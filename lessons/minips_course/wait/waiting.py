@@ -11,7 +11,7 @@ DELAYS = ps.Delays(seconds=0.008, slow={3: 4.0})
 
 
 class Log(ps.Problem):
-    """A problem with two parameters: ``count`` has each worker's updates, and ``seen`` the counts read at each clock.
+    """A problem with two parameters: ``count``, each worker's updates, and ``seen``, the counts read at each clock.
 
     A gradient adds one to its worker's count, and records in ``seen`` the counts that the worker has just read.
     """
@@ -52,8 +52,8 @@ def lags(rule: ps.Consistency) -> NDArray[np.int64]:
 def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, abandon: bool = False) -> float:
     """Return the seconds that four workers need for ``steps`` updates each if only computing takes time.
 
-    A worker whose round has ended without it finishes its step, as a real worker does; with ``abandon``, it drops that
-    step and starts the next one.
+    If a round ends without a worker, that worker finishes its step, as a real worker does; with ``abandon``, it drops
+    the step and starts the next one.
 
     >>> virtual_s(ps.BSP(), ps.Delays(0.5, slow={3: 4.0}), steps=10, seed=0)
     20.0

@@ -56,7 +56,7 @@ def header(server: Any, rng: np.random.Generator) -> str:
 
 
 def _comes_back(words: str, server: Any, tensors: Tensors) -> None:
-    """Refuse a server unless these arrays come back exactly, and its message is only slightly longer than they are."""
+    """Refuse a server unless these arrays come back exactly, and its message is only slightly longer."""
     told = ", ".join(f"{name} {described(x)}" for name, x in tensors.items())
     before = {name: x.copy() for name, x in tensors.items()}
     with case(f"{words}: for {told}"):
@@ -114,7 +114,7 @@ def receive(function: Any, rng: np.random.Generator) -> str:
 
 
 def _received(function: Any, pieces: list[bytes], count: int) -> list[Any]:
-    """Call ``function`` ``count`` times on a connection that delivers these pieces and ends; return the results."""
+    """Call ``function`` ``count`` times on a connection that delivers these pieces, then ends; return the results."""
     ours, theirs = socket.socketpair()
 
     def send() -> None:

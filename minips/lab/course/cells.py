@@ -5,8 +5,8 @@
     lab.quiz("trust")                       # asks five questions, and explains every answer
 
 The lesson's folder in its course contains the sentences, tasks and questions. If a run contradicts a sentence, the
-cell says so, shows the measured and the expected figure, and the lesson continues. In an unattended run, an answer is
-an example that is labelled as one, and the quiz is text.
+cell says so, shows the measured and the expected figure, and the lesson continues. In an unattended run, a
+labelled example replaces the learner's answer, and the quiz is plain text.
 """
 
 import re
@@ -40,7 +40,7 @@ def say(key: str, **values: Any) -> None:
 
 
 class Answer:
-    """The box for an answer in words. The last text counts, and is stored for the report."""
+    """The box for an answer in words. Only the last text is stored for the report."""
 
     def __init__(self, prompt: Prompt, table: str) -> None:
         self.prompt, self.table = prompt, table
@@ -87,8 +87,8 @@ def answer(key: str, table: Any) -> None:
 
 
 class Quiz:
-    """The questions of a lesson. ``first`` maps a question's number, from 0, to the first answer, which counts. The
-    other options can be read afterwards.
+    """The questions of a lesson. ``first`` maps a question's number, from 0, to its first answer; only that is
+    scored. Afterwards, the other options' explanations can be read.
     """
 
     def __init__(self, lesson: str, items: tuple[Item, ...]) -> None:

@@ -40,8 +40,8 @@ _added: list[tuple[dict[str, Any], str]] = []
 class Course:
     """A course: its name, its title, the folder of its notebooks, and the names of its lessons in their order.
 
-    A lesson's name is one word, that of its folder in the course's package. The file name of its notebook begins with
-    the lesson's index in two digits: ``00_votes.ipynb`` for ``lessons[0]``. TypeError and ValueError for other values.
+    A lesson's name is one word, that of its folder in the course's package. Its notebook's file name begins with the
+    lesson's two-digit index: ``00_votes.ipynb`` for ``lessons[0]``. TypeError and ValueError for other values.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Course:
     lessons: tuple[str, ...]
     numbered: Mapping[str, str] = field(default_factory=dict)
     """Maps notebooks' file names in an earlier edition to lessons. That edition's keys began with a notebook's number:
-    14.1 is still found, and a learner's progress under it counts. Only minips' own course had such an edition.
+    14.1 is still found, and a learner's progress under it still counts. Only minips' own course had such an edition.
     """
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Course:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The lessons' names with the prefix, in order: ``mine:votes``."""
+        """The lessons' names, each with the prefix, in order; for example ``mine:votes``."""
         return tuple(self.prefix + word for word in self.lessons)
 
     def paths(self) -> dict[str, Path]:
@@ -94,11 +94,11 @@ class Course:
 @cache
 def installed() -> dict[str, Course]:
     """Import the lessons of all courses, and map each package to its course, minips' own first. Warns about a course
-    that fails to load. ImportError if there is none, or if none loads.
+    that fails to load. ImportError if no course is installed, or if none loads.
     """
     found: dict[str, Course] = {}
     for entry in sorted(dict.fromkeys(entry_points(group=GROUP)), key=_is_anothers):
-        if entry.name in FAILED:  # its modules would not be run again
+        if entry.name in FAILED:  # importing again would not run its modules again
             continue
         before = len(_added)
         try:
@@ -123,7 +123,7 @@ def installed() -> dict[str, Course]:
 
 
 def _is_anothers(entry: EntryPoint) -> bool:
-    """False for the course that comes with minips."""
+    """Return False for the course that comes with minips."""
     return entry.dist is None or entry.dist.name != FIRST
 
 
@@ -151,7 +151,7 @@ def _check_keys(course: Course, keys: list[str]) -> None:
 
 
 def _place(error: BaseException, entry: EntryPoint) -> str:
-    """The line of the course's own code that raised an error, in brackets."""
+    """Return, in brackets, the line of the course's code that raised the error."""
     package = entry.module.partition(".")[0]
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if package in Path(frame.filename).with_suffix("").parts]
@@ -161,7 +161,7 @@ def _place(error: BaseException, entry: EntryPoint) -> str:
 def add(kind: str, known: dict[str, T], key: str, thing: T) -> None:
     """Add an entry to the table of its kind. ValueError if the table already has this key."""
     if key in known:
-        raise ValueError(f"There are two of the {kind} {key}. Give one of them another number.")
+        raise ValueError(f"The {kind} {key} is defined twice. Give one of them another number.")
     known[key] = thing
     _added.append((known, key))
 
@@ -174,7 +174,7 @@ def chosen() -> Course:
 def named(name: str) -> Course:
     """Return the course with this name. ValueError if it is not installed, ImportError if it fails to load."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the error says it
+        warnings.simplefilter("ignore")  # the error contains the warning's text
         found = {course.name: course for course in installed().values()}
     if name in found:
         return found[name]
@@ -190,7 +190,7 @@ def course_of(key: str) -> Course:
 
 
 def numbers() -> dict[int, str]:
-    """Map lessons' numbers in the earlier edition to the lessons."""
+    """Map each lesson's number in the earlier edition to the lesson's name."""
     return {int(name[:2]): word for name, word in chosen().numbered.items()}
 
 

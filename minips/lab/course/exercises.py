@@ -81,7 +81,7 @@ VERDICTS: dict[str, Verdict] = {}
 
 
 def check(key: str, thing: Any) -> Verdict:
-    """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or names failure and input."""
+    """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or why and where it fails."""
     asked = exercise(key)
     VERDICTS[asked.key] = verdict = _verdict(asked, thing)
     return verdict
@@ -113,7 +113,7 @@ def done(key: str, words: str) -> Verdict:
 
 
 class TooLong(BaseException):
-    """Raised after `LIMIT_S`. It is not an `Exception`, so an answer's own ``except Exception`` does not catch it."""
+    """Raised in a check after `LIMIT_S`. Not an `Exception`, so that an answer's ``except Exception`` misses it."""
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def refuse_if(failed: Any, words: str) -> None:
 
 @contextmanager
 def case(what: str) -> Iterator[None]:
-    """Name the input that a ``with`` block tries: its refusals begin with ``what``, and its errors become refusals."""
+    """Name the input that a ``with`` block tries. Refusals in the block begin with ``what``; errors become refusals."""
     try:
         yield
     except Refused as refusal:
@@ -199,7 +199,7 @@ def case(what: str) -> Iterator[None]:
 
 @contextmanager
 def raising(kind: type[Exception]) -> Iterator[None]:
-    """Raise `Refused`, in a ``with``, unless the code inside raises an error of this ``kind``."""
+    """Raise `Refused` unless the code in the ``with`` block raises an error of this ``kind``."""
     try:
         yield
     except kind:
@@ -250,7 +250,7 @@ def are_two(pair: Any, first: str, second: str) -> None:
 
 
 def round_trip(pair: Any, name: str, array: Array) -> int:
-    """Return how many bytes ``pair[0]``, called ``name``, makes from an array; ``pair[1]`` must restore the array."""
+    """Return the number of bytes that ``pair[0]``, named ``name``, makes of an array; ``pair[1]`` must restore it."""
     before = array.copy()
     data = pair[0](array)
     refuse_if(not isinstance(data, bytes | bytearray), f"{name} returned a {type(data).__name__}, not bytes.")

@@ -90,7 +90,7 @@ def grade(key: str, path: Path) -> Verdict:
     environment = {**os.environ, "MINIPS_AUTOPLAY": "1"}
     try:
         with handling(None, *SIGNALS):
-            # a kernel that is stopped in a cell prints complaints
+            # a kernel that is stopped in a cell prints errors
             with_a_kernel(client.execute, env=environment, stderr=subprocess.DEVNULL)
     except CellTimeoutError:
         raise RuntimeError(f"A cell of {path} took longer than {CELL_S} s.") from None

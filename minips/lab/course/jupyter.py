@@ -20,7 +20,7 @@ it. The question would cover the lesson, and JupyterLab asks it even if ``LabApp
 
 
 def checked(options: Sequence[str]) -> list[str]:
-    """Return the options. ValueError if one is not ``--option=value``: its value would be taken for the folder."""
+    """Return the options. ValueError if one is not ``--option=value``: JupyterLab would open its value as a folder."""
     for option in options:
         if not (option in FLAGS or (option.startswith("--") and "=" in option)):
             raise ValueError(
@@ -30,7 +30,7 @@ def checked(options: Sequence[str]) -> list[str]:
 
 
 def free_port(wanted: int | None) -> int:
-    """Return the wanted port, or else the first free one. OSError if it is taken, or this user may not use it."""
+    """Return the wanted port or, if None, the first free one. OSError if this user cannot use it, or none is free."""
     why = ""
     for port in [wanted] if wanted is not None else range(FIRST_PORT, FIRST_PORT + PORTS):
         with socket.socket() as probe:
@@ -68,9 +68,7 @@ def start(folder: Path, first: str, port: int | None, options: Sequence[str]) ->
     port = free_port(port)
     token = os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
     if getattr(os, "geteuid", lambda: 1)() == 0 and "--allow-root" not in options:
-        print(
-            "You are root, as whom JupyterLab starts only where it is told to: minips lab --allow-root", file=sys.stderr
-        )
+        print("You are root. JupyterLab starts as root only with this option: minips lab --allow-root", file=sys.stderr)
     else:
         print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
         print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The lessons of a course: where they are, what each one asks, and copies for the learner."""
+"""The lessons of a course: their notebooks, their questions and exercises, and copies for the learner."""
 
 import ast
 import hashlib
@@ -13,9 +13,9 @@ from minips.lab.course.courses import Course, chosen, lesson_of
 from minips.lab.course.exercises import EXERCISES
 
 LEDGER = ".minips-lessons.json"
-"""In a learner's folder: a hash of each copy as it was made, so that a copy that was changed can be told."""
+"""A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
 GLOSSARY = "GLOSSARY.md"
-"""The page that lessons link to for what a word means."""
+"""The page of terms and their meanings, to which the lessons link."""
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
     "file_extension": ".py",
@@ -25,7 +25,7 @@ LANGUAGE = {
     "pygments_lexer": f"ipython{sys.version_info.major}",
     "version": platform.python_version(),
 }
-"""What a kernel says of itself, as notebooks keep it; to ask ipykernel would change how all widgets are connected."""
+"""The kernel's description of its language, as notebooks store it. Asking ipykernel for it would affect all widgets."""
 
 
 class Lesson(NamedTuple):
@@ -33,9 +33,9 @@ class Lesson(NamedTuple):
 
     path: Path
     word: str
-    """The beginning of its keys, see `Course.words`."""
+    """The text with which its keys begin, see `Course.words`."""
     number: str
-    """Two digits."""
+    """The lesson's two-digit index."""
     title: str
     questions: list[str]
     """The keys of its predictions."""
@@ -44,7 +44,7 @@ class Lesson(NamedTuple):
 
 
 def lessons(course: Course | None = None) -> list[Lesson]:
-    """All the lessons of a course in order: of minips' own, where none is given."""
+    """Return the lessons of a course, in order. If no course is given, use the default one, see `chosen`."""
     found = []
     for word, path in (course or chosen()).paths().items():
         cells = read(path)["cells"]
@@ -56,7 +56,7 @@ def lessons(course: Course | None = None) -> list[Lesson]:
 
 
 class Copied(NamedTuple):
-    """File names: ``kept`` are those that the learner has changed and that would come out differently today."""
+    """File names. ``kept`` lists files that the learner changed and that differ from what would be copied today."""
 
     new: list[str]
     renewed: list[str]
@@ -64,10 +64,10 @@ class Copied(NamedTuple):
 
 
 def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False) -> Copied:
-    """Copies of a course's lessons for a learner, without the ``outputs``, which would tell the answers.
+    """Copy a course's lessons for a learner, by default without ``outputs``, since these would reveal the answers.
 
-    What the learner has changed stays as it is; a copy that is as it was made may be renewed. OSError where the folder
-    cannot be written.
+    A copy that the learner has changed stays as it is; an unchanged copy is renewed if its original has changed.
+    OSError if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     copied, shelf = Copied([], [], []), (course or chosen()).notebooks
@@ -77,7 +77,7 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
     try:
         made = dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
     except (ValueError, TypeError):
-        made = {}  # then nothing is known of the copies, and all of them stay
+        made = {}  # without a record, treat every copy as changed, and keep it
     for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY)]:
         name = path.name
         fresh = path.read_bytes() if outputs or name == GLOSSARY else blanked(path)
@@ -94,7 +94,7 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
 
 
 def blanked(path: Path) -> bytes:
-    """A notebook without outputs, as JupyterLab would save it: a copy that was not changed stays as it was made."""
+    """Return a notebook without outputs, formatted as JupyterLab does, so that saving alone changes no copy."""
     book = read(path)
     book["metadata"]["language_info"] = LANGUAGE
     for cell in book["cells"]:
@@ -108,7 +108,7 @@ def _hash(content: bytes) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A notebook as the dict that it is. ValueError where it is none."""
+    """Return the notebook's JSON as a dict. ValueError if the file is not a notebook."""
     try:
         book: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         book["cells"][0]["source"]
@@ -118,12 +118,12 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def source(cell: Any) -> str:
-    """The text of a cell."""
+    """Return the text of a cell."""
     return "".join(cell["source"])
 
 
 def arguments(cell: Any, function: str) -> list[str]:
-    """The first arguments of the calls of ``lab.<function>("…")`` in a code cell; half-written code has none."""
+    """Return the first argument of each call ``lab.<function>("…")`` in a code cell; none if its syntax is invalid."""
     if cell["cell_type"] != "code":
         return []
     lines = [line for line in source(cell).splitlines() if not line.lstrip().startswith(("%", "!"))]

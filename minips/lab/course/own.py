@@ -106,10 +106,10 @@ class OwnRun:
 
 def own(name: str, lesson: str) -> type:
     """Return the learner's class from ``server.py``, as the lessons before this one left it, if it passes their checks;
-    otherwise the given class. Prints which one it is. ValueError for another name or an unknown lesson.
+    otherwise the given class. Prints which it returns. ValueError for another name or an unknown lesson.
     """
     if name != "server":
-        raise ValueError(f'There is no {name!r} of your own; there is "server".')
+        raise ValueError(f'There is no server named {name!r}; the only name is "server".')
     path, other, place = Path(FILE), given(), _place(lesson)
     if state.autoplay() or not path.exists():
         print(f'The given server, as of the lessons before "{full_key(lesson)}".')
@@ -252,7 +252,7 @@ def train_own(
     Each worker makes ``steps`` steps; ``delays`` sets the least time that each step computes. RuntimeError if the
     server or a worker stops with an error, or an answer takes longer than 20 seconds.
     """
-    from multiprocessing import Pipe  # it does not work on every system
+    from multiprocessing import Pipe  # not every system supports it
 
     server, sent = cls(problem.init(np.random.default_rng(seed)), workers, lr), [0] * workers
     log: list[tuple[int, str]] = []
@@ -260,7 +260,7 @@ def train_own(
     at_server, at_workers = zip(*(Pipe() for _ in range(workers)), strict=True)
 
     def carry(ends: "tuple[Connection, ...]", role: Callable[..., None], *given: Any) -> None:
-        """Run a role, and then close only its own ends of the pipes, so that the thread at the other end notices."""
+        """Run a role, then close only its own ends of the pipes, so that the threads at the other ends see the end."""
         try:
             role(*given)
         except Exception as error:
@@ -300,7 +300,7 @@ def _serve(server: Any, pipes: "tuple[Connection, ...]", log: list[tuple[int, st
             try:
                 kind, data = pipe.recv_bytes().decode(), pipe.recv_bytes()
             except (EOFError, OSError):
-                if failed:  # the other workers' round can never be complete
+                if failed:  # without this worker, the others' round would never be complete
                     return
                 open_pipes.remove(pipe)
                 continue

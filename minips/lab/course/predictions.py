@@ -46,7 +46,7 @@ class PredictFirstError(Exception):
 
 
 class Guess:
-    """A question, and the reader's answer: an option, or a number as text."""
+    """A question, and the reader's answer: an option, or a number, stored as text."""
 
     def __init__(self, question: Question | Estimate) -> None:
         self.question = question
@@ -95,7 +95,7 @@ class Guess:
                 choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
                 raise ValueError(f"{choose} first.")
             _kept[self.question.key] = chosen
-            with self.button.hold_sync():  # if it were disabled in between, the page would lose the keyboard's focus
+            with self.button.hold_sync():  # a button disabled even briefly would lose the keyboard's focus
                 self._show(state.note("question", self.question.key, predicted=chosen))
                 self.button.disabled = False
                 self.button.description = MADE
@@ -161,7 +161,7 @@ class GuessedAndMeasured:
         return "" if self.predicted is None else self.question.score(self.predicted, self.outcome.measured)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return rows for the question, the prediction, the measurement and the conclusion."""
+        """Return a row each for the question, the prediction, the measurement and the conclusion."""
         unit = "" if isinstance(self.question, Question) else f" {self.question.unit}"
         rows = [("Question", self.question.text)]
         if self.predicted is not None:
@@ -223,7 +223,7 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
     reads: set[str] = set()
     binds: set[str] = set()
     codes: list[CodeType] = []
-    with suppress(SyntaxError):  # IPython will report it
+    with suppress(SyntaxError):  # IPython reports the syntax error
         codes.append(compile(cell, "a cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
     for code in codes:  # the loop appends the code of functions and classes in it
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
@@ -239,7 +239,7 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
 
 
 def predict(key: str) -> Guess:
-    """Ask the question with this key, and show its options. The module explains `Guess.require` and `Guess.compare`."""
+    """Ask the question with this key, and show its options. See the module for `Guess.require` and `Guess.compare`."""
     guess = Guess(find("question", QUESTIONS, key))
     shell: Any = get_ipython()
     if shell and not any(isinstance(one, _Lock) for one in shell.ast_transformers):

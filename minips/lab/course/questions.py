@@ -1,10 +1,10 @@
 """Questions and sentences of the lessons, by key: ``question("trust.1", …)`` in a course's package is
 ``lab.predict("trust.1")`` in the notebook, ``sentence("trust.3", …)`` is ``lab.say("trust.3", …)``, and so on.
 
-A notebook hands measured values over, by name; what they mean is decided here. An option has a rule over the values,
-by which the run says which one came true, and a reason of its own. The `Expected` one is that from which the lesson's
-text goes on. Where a run on somebody's machine comes out otherwise, the lesson shows both and goes on; an unattended
-run ends with a `Disagreement`, unless the question is timed: seconds are the machine's affair.
+A notebook passes measured values by name. Each option has a reason, and a rule that decides from these values whether
+the option came true. The lesson's text continues from the `Expected` option. If a run has another outcome, the lesson
+shows both and continues. An unattended run then ends with a `Disagreement`, unless the question is ``timed``, since
+times depend on the machine.
 """
 
 import html
@@ -21,19 +21,19 @@ from minips.lab.course.courses import add, course_of, numbers
 from minips.words import suggestion
 
 NONE = "none of these"
-"""The outcome where no rule holds, or where a value is NaN."""
+"""The outcome if no rule holds, or if a value is NaN."""
 RIGHT, NEAR = 1.25, 2.0
-"""A number that was predicted is right, or near, up to this ratio of the larger to the smaller."""
+"""A prediction is right, or near, up to this ratio of the larger to the smaller of predicted and measured number."""
 
 T = TypeVar("T")
 
 
-class Disagreement(AssertionError):  # noqa: N818, it is what came of a run
-    """An unattended run came out otherwise than the lesson expects."""
+class Disagreement(AssertionError):  # noqa: N818, it is the outcome of a run
+    """Raised if an unattended run has another outcome than the lesson expects."""
 
 
 class Outcome(NamedTuple):
-    """The answer of a run to a question. ``expected`` is the outcome from which the text goes on, if it is another."""
+    """A run's answer to a question. ``expected`` is the outcome that the lesson's text assumes, if it differs."""
 
     measured: str
     because: str
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One that can be predicted, the rule over the measured values by which it comes true, and why it would."""
+    """A possible answer, the rule that decides from the measured values whether it came true, and the reason for it."""
 
     text: str
     rule: Callable[..., Any]
@@ -49,12 +49,12 @@ class Option(NamedTuple):
 
 
 class Expected(Option):
-    """The option from which the lesson's text goes on."""
+    """The option that the lesson's text assumes."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One with options. ``otherwise`` is said where none comes true."""
+    """A question with options. The text ``otherwise`` is shown if none of them comes true."""
 
     key: str
     text: str
@@ -66,15 +66,15 @@ class Question:
     def __post_init__(self) -> None:
         texts = [choice.text for choice in self.choices]
         if len(set(texts)) < max(2, len(texts)) or self.expected not in texts:
-            raise ValueError(f"{self.key}: expected two different options or more, {self.expected!r} among them.")
+            raise ValueError(f"{self.key}: expected at least two options, all different, including {self.expected!r}.")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The texts of the options, in an order that follows from the question alone."""
+        """The texts of the options, in a random order that depends only on the question's text."""
         return tuple(seeds.options(self.text).permutation([choice.text for choice in self.choices]).tolist())
 
     def outcome(self, **values: Any) -> Outcome:
-        """The option that came true. ValueError where two did, unless somebody is there, who sees the first."""
+        """Return the option that came true. If several did, return the first; unattended runs raise ValueError."""
         true = [] if _has_nan(values) else [choice for choice in self.choices if choice.rule(**values)]
         if len(true) > 1 and state.autoplay():
             raise ValueError(f"{self.key}: {', '.join(repr(one.text) for one in true)} are all true of {values}.")
@@ -82,18 +82,18 @@ class Question:
         return Outcome(measured, because, None if measured == self.expected else self.expected)
 
     def agrees(self, predicted: str, measured: str) -> bool:
-        """True where the prediction came true."""
+        """Return True if the prediction came true."""
         return predicted == measured
 
     def score(self, predicted: str, measured: str) -> str:
-        """The verdict on a prediction, in words."""
+        """Return the verdict on a prediction, in words."""
         return "They agree." if self.agrees(predicted, measured) else "They differ."
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One that is answered with a number and scored by its ratio to the measured one. The text goes on from a
-    measurement within ``expected``, the least and the largest.
+    """A question that is answered with a number, and scored by its ratio to the measured number. The lesson's text
+    assumes a measurement between the two limits in ``expected``.
     """
 
     key: str
@@ -105,7 +105,7 @@ class Estimate:
     timed: bool = False
 
     def outcome(self, **values: float) -> Outcome:
-        """The one value that was measured. ValueError where there is not one."""
+        """Return the measured value as an outcome. ValueError unless exactly one value is given."""
         if len(values) != 1:
             raise ValueError(f"{self.key} is compared with one value; got {', '.join(values) or 'none'}.")
         (value,), (least, largest) = values.values(), self.expected
@@ -117,11 +117,11 @@ class Estimate:
         return Outcome(measured, self.otherwise, f"{least:g} to {largest:g} {self.unit}")
 
     def agrees(self, predicted: str, measured: str) -> bool:
-        """True where the prediction is right by its ratio."""
+        """Return True if the prediction's ratio to the measured number makes it right."""
         return measured != NONE and _ratio(predicted, measured) <= RIGHT
 
     def score(self, predicted: str, measured: str) -> str:
-        """The verdict on a prediction, in words, by the ratio: the larger over the smaller of the two."""
+        """Return the verdict in words. It depends on the larger of the two numbers divided by the smaller."""
         if measured == NONE:
             return "They cannot be compared."
         ratio = _ratio(predicted, measured)
@@ -130,8 +130,8 @@ class Estimate:
 
 
 class Sentence(NamedTuple):
-    """One that a run completes. ``expect`` is a Python expression over the values, on which the lesson goes on to
-    build; of a ``card`` the verdict is said as well: pass or fail.
+    """A sentence that a run completes. ``expect`` is a Python expression over the values, which the lesson assumes to
+    be true; for a ``card``, the sentence also says whether it is: pass or fail.
     """
 
     key: str
@@ -150,7 +150,7 @@ class Prompt(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A question of a quiz, and its options, each with an explanation; the first one is right."""
+    """A question of a quiz. ``explained`` maps each option to its explanation; the first option is right."""
 
     text: str
     explained: Mapping[str, str]
@@ -168,7 +168,7 @@ QUIZZES: dict[str, tuple[Item, ...]] = {}
 
 
 def question(key: str, text: str, *choices: Option, otherwise: str, timed: bool = False) -> None:
-    """Add a question with options, one of which is `Expected`; ``otherwise`` is said where none comes true."""
+    """Add a question with options, one of which is `Expected`; ``otherwise`` is shown if none comes true."""
     expected = [choice.text for choice in choices if isinstance(choice, Expected)]
     if len(expected) != 1:
         raise ValueError(f"{key}: expected one option that is Expected(…), got {len(expected)}.")
@@ -201,7 +201,7 @@ def quiz(lesson: str, *items: Item) -> None:
 
 timed_question, timed_estimate = partial(question, timed=True), partial(estimate, timed=True)
 timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=True)
-"""Add one that is timed, and a sentence that says pass or fail."""
+"""These add timed questions and sentences; `card` adds a sentence that says pass or fail."""
 
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
@@ -209,7 +209,7 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
     course, it considers only that course's keys.
     """
     full = full_key(key)
-    prefix = course_of(full).prefix  # the courses, once they are asked for, fill the tables
+    prefix = course_of(full).prefix  # importing the courses fills the tables
     if full not in known:
         alike = [one for one in known if one.startswith(prefix)]
         raise ValueError(f"There is no {what} {key!r}. {suggestion(full, alike)}")
@@ -217,7 +217,7 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
 
 
 def full_key(key: Any) -> str:
-    """The key with the lesson's word, where it has the lesson's number in an earlier edition.
+    """Return the key with the lesson's name in place of its number in an earlier edition, if it has one.
 
     >>> full_key("wait.1"), full_key("14.1"), full_key("8.2")
     ('wait.1', 'wait.1', 'bits.2')
@@ -228,7 +228,7 @@ def full_key(key: Any) -> str:
 
 
 def settled(asked: Question | Estimate, **values: Any) -> Outcome:
-    """The outcome of a run. Disagreement where an unattended one comes out otherwise than expected and is not timed."""
+    """Return a run's outcome. Disagreement if an unattended run of an untimed question has another than expected."""
     outcome = asked.outcome(**values)
     if outcome.expected is not None and not asked.timed and state.autoplay():
         raise Disagreement(f"{asked.key}: expected {outcome.expected!r}, got {outcome.measured!r} of {_told(values)}.")
@@ -236,7 +236,7 @@ def settled(asked: Question | Estimate, **values: Any) -> Outcome:
 
 
 def completed(key: str, **values: Any) -> tuple[str, bool]:
-    """A sentence with the values in it, and whether what it expects holds; Disagreement as in `settled`."""
+    """Return a sentence with its values, and whether its ``expect`` is true. `Disagreement` as in `settled`."""
     said = find("sentence", SENTENCES, key)
     names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
     holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
@@ -249,12 +249,12 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
 
 
 def as_html(text: str) -> str:
-    """Text in HTML, its line ends kept."""
+    """Return a text as HTML that keeps its line breaks."""
     return html.escape(text).replace("\n", "<br>")
 
 
 def _ratio(predicted: str, measured: str) -> float:
-    """The larger over the smaller of two numbers, each at the beginning of its text; infinite where one is none."""
+    """Return the larger divided by the smaller of two texts' first words; infinity if one is not a number."""
     try:
         one, other = (float(text.split()[0]) for text in (predicted, measured))
         return max(one / other, other / one)

@@ -1,4 +1,4 @@
-"""Values that need a library which a machine may lack. They were recorded, with machine and date, in a lesson's run.
+"""Values that only a library can compute. For machines without it, a lesson's run recorded them, with machine and date.
 
 values = lab.recorded("lecture.torch")       # if torch is missing
 lab.record("lecture.torch", values)          # if torch is installed; only `tests/execute_lessons.py` writes
@@ -31,7 +31,7 @@ def record(key: str, values: dict[str, Any]) -> None:
 
 
 def recorded(key: str) -> dict[str, Any]:
-    """Return the recorded values; print which library is missing, and their origin. ValueError if there are none."""
+    """Return the recorded values; print their origin, and which library is missing. ValueError if there are none."""
     try:
         kept = json.loads(_file(key).read_text())
     except FileNotFoundError:

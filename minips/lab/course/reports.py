@@ -1,5 +1,5 @@
-"""The learner's progress through the lessons: a table of it; and a page, one file of HTML, of all that was predicted,
-measured and answered.
+"""The learner's progress through the lessons: a table, and a page (one HTML file) of all predictions, measurements and
+answers.
 """
 
 import datetime
@@ -41,12 +41,12 @@ class Written:
         return f"Your report is in {self.path}."
 
     def _repr_html_(self) -> str:
-        way = quote(Path(os.path.relpath(self.path)).as_posix())  # as the notebook goes to it
+        way = quote(Path(os.path.relpath(self.path)).as_posix())  # the path relative to the notebook
         return f"<p>Your report is in <a href='{way}' target='_blank'>{html.escape(str(self.path))}</a>.</p>"
 
 
 def report(folder: str | Path = ".") -> Written:
-    """Write ``report.html`` into a folder, a page of all that was predicted, measured and answered so far."""
+    """Write ``report.html``, a page of all predictions, measurements and answers so far, into a folder."""
     path = Path(folder) / FILE
     files.write(path, "\n".join(_page()))
     return Written(path)
@@ -75,7 +75,7 @@ def _page() -> Iterator[str]:
 
 
 def _aside() -> list[str]:
-    """A sentence on the notes that belong to no lesson, if there are any."""
+    """Return a sentence that counts the notes of no installed lesson; an empty list if every note has a lesson."""
     count = state.set_aside()
     notes = "1 note belongs" if count == 1 else f"{count} notes belong"
     return [f"{notes} to no lesson of a course that is installed, and is left out here."] if count else []
@@ -111,15 +111,15 @@ class Row(NamedTuple):
 
 
 class Transcript:
-    """A table by lesson: exercises passed, predictions made and how many came true. Several courses have their titles
-    above their lessons.
+    """A table with a row for each lesson: the exercises passed, the predictions made, and how many came true. If there
+    are several courses, each course's title is above its lessons.
     """
 
     def __init__(self) -> None:
         passed, guessed = state.noted("exercise"), state.noted("question")
         self.set_aside = state.set_aside()
         self.courses: list[tuple[str, list[Row]]] = []
-        """The titles of the courses, and their lessons."""
+        """Each course's title, and the rows of its lessons."""
         for course in state.begun():
             rows: list[Row] = []
             self.courses.append((course.title, rows))
@@ -130,7 +130,7 @@ class Transcript:
                 rows.append(Row(lesson, done, len(guesses), right))
 
     def table(self) -> list[tuple[str, str, str]]:
-        """The rows as text, under their headings."""
+        """Return the rows as text, under their headings."""
         rows = [("lesson", "exercises", "predictions")]
         for title, of_course in self.courses:
             rows += [(title, "", "")] if len(self.courses) > 1 else []
@@ -156,11 +156,11 @@ def _as_text(row: Row) -> tuple[str, str, str]:
 
 
 def came_true(guess: dict[str, str]) -> bool:
-    """True where what was noted of a prediction says that it came true."""
+    """Return True if the note of a prediction says that it came true."""
     asked = QUESTIONS.get(guess["question"])
     return asked is not None and asked.agrees(guess.get("predicted", ""), guess.get("measured", NONE))
 
 
 def progress() -> Transcript:
-    """The progress through each lesson."""
+    """Return the progress through each lesson."""
     return Transcript()

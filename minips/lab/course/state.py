@@ -2,7 +2,7 @@
 
 Each note is a line of JSON in the user's state folder, with its key. Notes from an edition whose keys had numbers also
 contain the notebook's file name, which shows the lesson that they belong to today. Unattended runs
-(``MINIPS_AUTOPLAY=1``) note nothing. A folder that is not writable gives a sentence, never an error.
+(``MINIPS_AUTOPLAY=1``) note nothing. If the folder is not writable, the learner sees a sentence, never an error.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from minips.lab.course import courses
 from minips.lab.course.courses import Course, chosen, lesson_of
 
 KINDS = ("exercise", "question", "answer", "quiz")
-"""The kinds of notes. A note has its key under its kind."""
+"""The kinds of notes. In a note, the kind is the name under which the key is stored."""
 
 
 def state_file() -> Path:
@@ -59,7 +59,7 @@ def note(kind: str, key: str, **said: str) -> str:
 
 def facts() -> list[dict[str, str]]:
     """Return all notes, the oldest first, without lines that cannot be read."""
-    if not state_file().is_file():  # nor a pipe, which is only written to
+    if not state_file().is_file():  # false for a pipe too, which is only written to
         return []
     try:
         lines = state_file().read_text(encoding="utf-8", errors="replace").splitlines()
@@ -74,7 +74,7 @@ def facts() -> list[dict[str, str]]:
 
 
 def _by_word(fact: dict[str, str]) -> dict[str, str]:
-    """Return a note as it would be written today, if it is from an edition whose keys had numbers."""
+    """Convert a note from an edition whose keys had numbers into today's form; return other notes unchanged."""
     name = str(fact.get("notebook"))
     if (word := chosen().numbered.get(name)) is None:
         return fact
@@ -94,7 +94,7 @@ def set_aside() -> int:
 
 
 def begun() -> list[Course]:
-    """Return the courses with notes, or all installed ones if none has any."""
+    """Return the courses that have notes, or all installed courses if none has notes."""
     there = [*courses.installed().values()]
     return [course for course in there if any(_is_on(fact, course.words) for fact in facts())] or there
 
@@ -104,7 +104,7 @@ def _words() -> set[str]:
 
 
 def _is_on(fact: dict[str, str], lessons: Collection[str]) -> bool:
-    """True for a note on one of these lessons."""
+    """Return True for a note on one of these lessons."""
     return any(_lesson(fact, kind) in lessons for kind in KINDS)
 
 
@@ -119,7 +119,7 @@ def reset(course: Course | None = None) -> Path | None:
     folder; None if there was no file. OSError if renaming is not possible.
     """
     others = [fact for fact in facts() if course and not _is_on(fact, course.words)]
-    path = state_file().resolve()  # a symbolic link to it stays
+    path = state_file().resolve()  # if the file is a symbolic link, the link stays
     if not path.is_file():
         return None
     names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(1))

@@ -1,6 +1,6 @@
 """Contenders that make round trips. Each has a process that calls, and most also have a process that serves.
 
-A way is a pair of context managers. ``serve(…)`` opens the serving side and yields its address; ``trip(address, …)``
+A way is two context managers. ``serve(…)`` opens the serving side and yields its address; ``trip(address, …)``
 opens the calling side and yields a function that makes one round trip and returns the answer. Both accept ``values``,
 the number of float32 values in a message. A way that can either echo a message or push and pull also accepts
 ``applies``: if true, the server subtracts ``LR`` times the message from its parameters and answers with them.
@@ -38,10 +38,10 @@ Way = Callable[..., AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A contender: its two sides, the keywords that both accept, and the reason if it is skipped.
+    """A contender's two sides, the keywords that both accept, and the reason if the contender is skipped.
 
     With ``applies`` it pushes and pulls, so the first answer is minus the learning rate times the first gradient.
-    Without ``applies``, the answer is the message itself.
+    Without ``applies``, the server answers with the message itself.
     """
 
     name: str
@@ -140,7 +140,7 @@ def answering(values: int, applies: bool) -> Callable[[Array], Array]:
 
 
 def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
-    """Open the serving side until the supervisor says stop."""
+    """Open the serving side, and keep it open until the supervisor says stop."""
     silence()
     with serve(**parts) as address:
         control.send("ready", address)
@@ -148,7 +148,7 @@ def attend(control: ControlPipe, *, serve: Way, parts: dict[str, Any]) -> None:
 
 
 def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, parts: dict[str, Any]) -> None:
-    """Open the calling side, check the answer to a first trip, and make another whenever the supervisor says so."""
+    """Open the calling side, check the answer to a first trip, and make another trip when the supervisor says so."""
     silence()
     x = numbers(parts["values"])
     with trip(address, **parts) as make:
@@ -168,7 +168,7 @@ def travel(control: ControlPipe, *, trip: Way, address: Any, applies: bool, part
 
 
 def silence() -> None:
-    """Suppress what libraries write to the terminal's file descriptors; errors are raised all the same."""
+    """Suppress the text that libraries write to the terminal's file descriptors. Errors are still raised."""
     with open(os.devnull, "wb") as nowhere:
         for descriptor in (1, 2):
             os.dup2(nowhere.fileno(), descriptor)

@@ -42,7 +42,7 @@ class Rounds:
         self.apply([self._waiting.pop(worker) for worker in range(self._config.workers)])
 
     def report(self) -> dict[str, Any]:
-        """The parameters at the end of the run, and the time of the last change."""
+        """Return the parameters at the end of the run, and the time of their last change."""
         return {"params": self.params, "changed_at": self.changed_at}
 
 

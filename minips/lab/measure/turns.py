@@ -1,4 +1,4 @@
-"""Turns and spreads: contenders take turns, and their ratios are computed round by round."""
+"""Turns and spreads: contenders take turns, and the ratios of their times are computed for each round."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Self
@@ -14,7 +14,7 @@ least ``LEAST_TURNS``."""
 Watch = Callable[[str, float], None]
 """A function called with a text on the current work, and the share of the work that is done."""
 Turn = Callable[[], float]
-"""Makes one call and returns its seconds. The others have turns in between, as a worker has gradients to compute."""
+"""Makes one call and returns its seconds. Between two calls the others have turns, as a worker computes gradients."""
 
 
 class Spread(NamedTuple):
@@ -54,7 +54,7 @@ def take_turns(
 ) -> dict[str, dict[int, float]]:
     """Return the seconds of one call by contender and round, for at most ``rounds`` rounds.
 
-    ``first_s`` has the seconds of first calls, which do not count; nor does a quick contender's second call.
+    ``first_s`` contains the seconds of first calls. These are not measured, nor is a quick contender's second call.
     """
     wanted = dict[str, int]()
     for name, turn in turns.items():
@@ -67,7 +67,7 @@ def take_turns(
 
 
 def over(figures: Mapping[str, Mapping[int, float]], name: str, reference: str) -> Spread | None:
-    """Return the spread, over common rounds, of the figures divided by the reference's; None if that has none."""
+    """Return the spread, over common rounds, of the ratios to the reference's figures; None if it has no figures."""
     theirs = figures.get(reference)
     if theirs is None:
         return None

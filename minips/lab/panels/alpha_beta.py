@@ -1,4 +1,4 @@
-"""Predict the cost: fit a transport's α and β to a few sizes, and predict the time of another size."""
+"""Predict the cost: fit α and β to a transport's times for a few sizes, and predict its time for another size."""
 
 import time
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from minips.stages.transports import Link, Tcp, Transport
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 """The sizes, in bytes, that the line is fitted to."""
 CALLS, ENOUGH_S = 9, 0.4
-"""The calls of each size; fewer, but at least three, if they take longer than ``ENOUGH_S`` seconds."""
+"""The number of calls of each size. If they take over ``ENOUGH_S`` seconds, fewer are made, but at least three."""
 
 
 @dataclass(frozen=True)

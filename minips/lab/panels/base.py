@@ -84,9 +84,9 @@ class Picture:
         self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
-        """Show another picture and text. Of two ``sizes``, the first is for wide pages, the second for narrow ones."""
+        """Show another picture and text. Two ``sizes``: the first is for wide pages, the second for narrow ones."""
         forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
-        pictures = [png(draw, size, alpha=0) for size in sizes]  # on the page's own colour
+        pictures = [png(draw, size, alpha=0) for size in sizes]  # drawn on the page's background colour
         alt = html.escape(words, quote=True)
         shown = "".join(
             f"<img class='{form}' alt='{alt}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
@@ -121,7 +121,7 @@ def show_still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
 
 
 class Job:
-    """Work in a thread, one piece at a time, with its controls: Run, Stop, a bar, a message.
+    """Runs work in a thread, one piece at a time. Its controls are Run, Stop, a progress bar and a message.
 
     The work checks ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job replaces an
     earlier one with the same name, whose work is stopped; if its cell was run again, its widgets are closed. In a
@@ -137,7 +137,7 @@ class Job:
         self._made = _cell()
         if before := _jobs.get(name):
             before.stop()
-            if self._made[0] and before._made[1] != self._made[1]:  # two jobs from one run of a cell coexist
+            if self._made[0] and before._made[1] != self._made[1]:  # two jobs from the same run of a cell can coexist
                 before.close()
         _jobs[name] = self
         self.lock = threading.RLock()
@@ -164,7 +164,7 @@ class Job:
 
     @property
     def busy(self) -> bool:
-        """True while work is unfinished."""
+        """True if work is unfinished."""
         with self.lock:
             return self._thread is not None
 
@@ -238,7 +238,7 @@ class Job:
                 self.fail(error)
             with self.lock:
                 following, self._next = self._next, None
-                self.stopping.clear()  # it concerned the work that has ended, since `stop` leaves no work waiting
+                self.stopping.clear()  # it was meant for the work that has ended: `stop` leaves no work waiting
                 if following is None:
                     self._thread = None
                     self.run_button.disabled, self.stop_button.button_style = False, ""
@@ -261,7 +261,7 @@ class Interactive(ABC):
 
     @abstractmethod
     def refresh(self) -> None:
-        """Offer stages registered since; called automatically after each notebook cell."""
+        """Offer stages registered since the last call; a notebook calls this after each cell."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: it needs a running kernel>"
@@ -327,7 +327,7 @@ class Panel(Interactive, Generic[Asked, Found]):
         return self.form.controls
 
     def run(self) -> None:
-        """Call `find` in a thread, and show the finding. If a call is already running, another one follows it."""
+        """Call `find` in a thread, and show the finding. If `find` is running, call it again after that."""
         self.job.start(self._find)
 
     def refresh(self) -> None:
@@ -402,7 +402,7 @@ def _stop_on_interrupt() -> None:
 def _stop_on_reload() -> None:
     """Stop a run when a page is loaded again from a saved notebook that does not have its panel."""
     manager: Any = comm.get_comm_manager()
-    channel_name = "jupyter.widget.control"  # a loading page opens it to ask for the widgets' state
+    channel_name = "jupyter.widget.control"  # a page that is loading opens this channel to ask for the widgets' state
     if (before := manager.targets.get(channel_name)) is None:
         return
 
@@ -416,7 +416,7 @@ def _stop_on_reload() -> None:
 
 
 def _saved(panel: Any) -> bool:
-    """True if the notebook's file has the panel, or if that is not known."""
+    """Return True if the notebook's file contains the panel, or if that is unknown."""
     try:
         book = Path(os.environ["JPY_SESSION_NAME"]).read_text(encoding="utf-8")
     except (KeyError, OSError, ValueError):

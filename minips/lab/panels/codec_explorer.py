@@ -128,7 +128,7 @@ def relative(arrived: Array, meant: Array) -> float:
 
 @cache
 def training() -> list[Tensors]:
-    """Return the gradients of one worker's plain descent on the digits, step by step; do not change them."""
+    """Return the gradient of each step of one worker's plain descent on the digits. Do not change the arrays."""
     problem, rng, gradients = MLP(*datasets.digits()), np.random.default_rng(0), []
     params = problem.init(rng)
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""Do without a server: draws the network under an exchange, with links as thick as their traffic."""
+"""Do without a server: draws the network that an exchange uses; thicker links carry more traffic."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling", "twosho
 
 @dataclass(frozen=True)
 class Meeting(Value):
-    """An exchange of gradients, and the network under it."""
+    """An exchange of gradients, and the network that it uses."""
 
     topology: Topology = option(Star(1e8, 1e-3), "the network")
     exchange: Exchange = option(RingAllReduce(), "servers, or an all-reduce among the workers")

@@ -1,4 +1,4 @@
-"""Squeeze bytes: compares the seconds that a compressor saves on real messages with the seconds that it takes."""
+"""Squeeze bytes: compares the time that a compressor saves on the wire with the time that it takes."""
 
 import json
 import timeit
@@ -46,7 +46,7 @@ class Squeezed(Value):
 
 
 class Delivery(NamedTuple):
-    """The same bytes with and without the compressor. Times are in seconds, the best of a few."""
+    """The same bytes with and without the compressor. Each time is the shortest of a few, in seconds."""
 
     asked: Squeezed
     before: int

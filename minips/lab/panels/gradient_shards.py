@@ -16,7 +16,7 @@ from minips.stage import Array, Value, option
 
 @dataclass(frozen=True)
 class Sharing(Value):
-    """The division of the rows among the workers."""
+    """The numbers of rows and workers."""
 
     workers: int = option(4, "workers, each with a shard of the rows", minimum=1, maximum=12, step=1)
     rows: int = option(96, "training rows", minimum=12, maximum=353, step=1)

@@ -46,7 +46,7 @@ class Landed(NamedTuple):
 
 
 class RobustAggregation(Panel[Round, Landed]):
-    """Shows gradients of two numbers, some of which are lies, their aggregate, and its shift by stronger lies.
+    """Shows gradients of two numbers, some of which are lies, their aggregate, and how far stronger lies shift it.
 
     >>> panel = RobustAggregation()
     >>> landed = panel.find(Round(liars=0))
@@ -121,6 +121,6 @@ def make_lies(asked: Round, honest: Array) -> Array:
 
 
 def combine(aggregator: Aggregator, honest: Array, lies: Array) -> Array:
-    """Return the aggregate of these gradients, shape (2,). The last workers are the faulty ones."""
+    """Return the aggregate of these gradients, shape (2,). The last workers are faulty."""
     pushed = [Contribution(worker, 0, 0, {"w": g}) for worker, g in enumerate(np.concatenate([honest, lies]))]
     return aggregator.combine(pushed)["w"]

@@ -1,4 +1,4 @@
-"""Wait, or don't: shows timeline and staleness of a short run with a straggler, under any consistency rule."""
+"""Wait, or don't: shows a short run with a straggler, its timeline and staleness, under any consistency rule."""
 
 from dataclasses import dataclass
 

@@ -98,7 +98,7 @@ def _echo_server(transport: Transport) -> Iterator[tuple[str, str]]:
 
 
 def _call_s(channel: Channel, frame: Buffer, at_once: int) -> float:
-    """Return the median seconds of a call when this many run at the same time; the first turn does not count."""
+    """Return the median seconds of a call while this many calls run at the same time. The first turn is ignored."""
     took: list[float] = []
     while sum(took[1:]) < ENOUGH_S or len(took) <= LEAST_TURNS:
         began = time.perf_counter()
