@@ -33,7 +33,7 @@ __all__ = ["CodecHook", "TorchProblem", "codec_hook"]
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in one thread, so that every engine gives sums that are equal to the bit."""
+    """Compute in one thread, so that all engines give sums that are equal to the bit."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -65,8 +65,8 @@ class TorchProblem(Problem):
 
     Random layers, such as dropout, draw the same values on every engine, and each time these statistics are computed.
     If ``rng`` is None, the gradient is computed without dropout. Each thread computes on its own network. Raises
-    ValueError for a parameter whose type NumPy lacks, and for rows that PyTorch cannot convert to a tensor. Raises
-    TypeError if ``make_net`` is a network.
+    ValueError for a parameter whose type does not exist in NumPy, and for rows that PyTorch cannot convert to a tensor.
+    Raises TypeError if ``make_net`` is a network.
     """
 
     def __init__(

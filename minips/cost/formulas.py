@@ -52,8 +52,8 @@ from numpy.typing import ArrayLike
 def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Ring: n − 1 steps of reduce-scatter and n − 1 of all-gather, S/n bytes each: ``2(n−1)α + 2(n−1)/n · S/B``.
 
-    The bandwidth term is nearly the least possible; the latency term grows with n.
-    Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
+    The bandwidth term is close to the minimum possible; the latency term grows with n. Source: Patarasuk and Yuan 2009,
+    "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
     """
     _check(workers, nbytes, bytes_per_s, latency)
     return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
@@ -62,8 +62,8 @@ def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: f
 def tree_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Binomial tree: reduce everything to one root, then broadcast: ``2⌈log₂n⌉(α + S/B)``.
 
-    Few successive messages, but each carries everything.
-    Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
+    Only a few messages follow one another, but each carries the whole gradient. Source: Thakur, Rabenseifner and Gropp
+    2005, "Optimization of Collective Communication Operations in MPICH".
     """
     _check(workers, nbytes, bytes_per_s, latency)
     return 2 * ceil(log2(workers)) * (latency + nbytes / bytes_per_s)
@@ -255,8 +255,8 @@ def crossover_nbytes(
     """The bytes at which two exchanges cost the same. With fewer bytes, the exchange with less latency is faster.
 
     ``first`` and ``second`` are formulas of (workers, nbytes, bytes_per_s, latency) that grow linearly with the bytes,
-    as all exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None if
-    no size above 0 has equal costs: one exchange is at least as good for every size.
+    as all exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. Returns None if the
+    costs are equal at no size above 0: then one exchange is at least as good for every size.
 
     >>> from functools import partial
     >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bytes_per_s=12.5e6, latency=1e-3))

@@ -1,6 +1,6 @@
 """Count the bytes that a run will send, in simulated runs of one and two steps with fixed gradients.
 
-The difference of the two is a step's bytes; the shorter run has all messages before and after the steps.
+The difference between the two is one step's bytes. The shorter run includes all messages outside the steps.
 """
 
 from collections.abc import Callable, Collection
@@ -45,7 +45,7 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     bsp = BSP()  # other consistencies send the same messages, in another order
     plain = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
     if not isinstance(config.exchange, AllReduce):  # two workers represent all: each sends the same messages to servers
-        mean = config.aggregator if config.aggregator.weighs else Mean()  # if it weighs, hello has another field
+        mean = config.aggregator if config.aggregator.weighs else Mean()  # with weights, hello has another field
         plain = replace(plain, workers=min(config.workers, 2), aggregator=mean, shards=Contiguous())
     problem = FixedGradients(params, gradients, plain.workers)
     runs = [train(problem, replace(plain, steps=steps), engine=Simulated()) for steps in (1, 2)]

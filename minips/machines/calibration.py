@@ -59,7 +59,7 @@ class Calibration(Value):
         return self.next_gradient or self.gradient if step % config.local_steps else self.gradient
 
     def bound(self, which: Bound) -> Self:
-        """Return the calibration with all lower quartiles, or all upper quartiles."""
+        """Return the calibration with every line at its lower quartile, or every line at its upper quartile."""
         lines = ["transfer", "worker_rest", "server_rest", "idle", "hop_rest", "hop_idle", "message"]
         lines += ["gradient", "next_gradient"]
         return replace(

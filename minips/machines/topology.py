@@ -1,6 +1,6 @@
 """Networks and machines for the simulated engine: nodes, links, routes, fair shares, and placement of processes.
 
-A topology is a value that draws a networkx graph for given numbers of workers and servers. Its nodes are the hosts,
+A topology is an object that builds a networkx graph for a given number of workers and servers. Its nodes are the hosts,
 named as in a trace ("worker 0", "server 0"), and the switches between them. Its edges are the links. Each has
 ``bandwidth_bps`` (bits per second each way: links are full duplex), ``latency_s`` and perhaps ``loss`` (the share of
 packets dropped). A message takes the path with the fewest links (or with the least ``weight``, if edges have one).
@@ -98,7 +98,7 @@ class Ring(_Alike):
 @register
 @dataclass(frozen=True)
 class Tree(_Alike):
-    """A tree of switches with the hosts as leaves. All links are alike, so those near the root are bottlenecks."""
+    """A tree of switches with the hosts as leaves. All links are alike, so the links near the root are bottlenecks."""
 
     name = "tree"
     fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
@@ -194,7 +194,7 @@ def check_one_network(config: Config, cluster: Machines | None) -> None:
 
 @dataclass(frozen=True)
 class Own(Topology):
-    """A graph of your own: `Simulated` accepts a ``networkx.Graph`` and wraps it in this topology."""
+    """A topology that wraps a graph which the user made: `Simulated` accepts a ``networkx.Graph`` and wraps it."""
 
     name = "own"
     drawn: object = option(None, "a networkx.Graph")

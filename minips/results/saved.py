@@ -52,7 +52,7 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
 
 @contextmanager
 def restoring(what: str) -> Iterator[None]:
-    """Turn errors while restoring ``what`` into a ValueError that says that it is not part of a saved run."""
+    """Turn errors while restoring ``what`` into a ValueError: ``what`` is not part of a saved run."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:

@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
 
 def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -> list[Step]:
-    """One worker's steps, except the last, from its spans. ``totals`` maps span names to seconds."""
+    """One worker's steps, made from its spans, without the last step. ``totals`` maps span names to seconds."""
     trips = sorted(
         (first.start, then.start + then.seconds)  # from the message's departure to the end of the wait for its answer
         for first, then in pairwise(mine)

@@ -43,8 +43,8 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list[list[str]], list[list[str]]]:
-    """The rows of the headings and the other rows, with at most ``most`` characters in a cell: an ellipsis replaces the
-    middle of a longer text. Headings are split as in `_headings`.
+    """The heading rows and the other rows, with at most ``most`` characters in a cell: an ellipsis replaces the middle
+    of a longer text. Headings are split as in `_headings`.
     """
     ends = most // 2, most - most // 2 - 1
     cut = [[x if len(x) <= most else f"{x[: ends[0]]}…{x[-ends[1] :]}" for x in row] for row in rows]

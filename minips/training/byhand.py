@@ -182,8 +182,8 @@ class Served:
             server.wait(progress=progress if server is self.servers[0] else None)
 
     def end(self) -> Run:
-        """End the run if it is not over, and return it with the state that the workers leave. All servers end at the
-        same clock, unless the workers take too long to reach it.
+        """End the run if it is not over, and return it with the state that the workers send as they leave. All servers
+        end at the same clock, unless the workers take too long to reach it.
         """
         at = max(server.pause() for server in self.servers)
         for server in self.servers:
@@ -317,8 +317,8 @@ def _check_own_rows(config: Config, epochs: str | None) -> None:
 
 
 def _retry(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSError]) -> T:
-    """The result of ``call``, retried after each error of the types ``late`` until the wait is over: the server may not
-    have started yet, or may be stopped for a while. A function ``stop`` is not called here: it may need the client.
+    """Return the result of ``call``. Retry it after errors of the types ``late`` until the wait is over: the server may
+    not have started yet, or may be stopped for a while. A function ``stop`` is not called here: it may need the client.
     """
     said = ""
     while True:
@@ -350,8 +350,8 @@ def _await_others(client: Client, token: str, timeout: float, stop: Event, start
 
 
 def _absent(status: Header, resumed_at: int) -> list[int]:
-    """The workers that the run waits for before it begins. If the server's status does not list them, they are the
-    workers that have neither connected yet nor left.
+    """The workers that the run waits for before it begins. If the server's status does not list them, these are the
+    workers that have not connected yet and have not left.
     """
     if status["done"] or status["applied"] > resumed_at:
         return []

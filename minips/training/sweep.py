@@ -71,7 +71,7 @@ def sweep(
 def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
     """Train once for each tensor, with only that tensor's gradient quantized by ``config.push.quantizer``.
 
-    Maps tensors' names to runs, with two more: ``none`` (no gradient is quantized) and ``all``. Compare their
+    Maps tensors' names to runs. Two more runs are called ``none`` (no gradient is quantized) and ``all``. Compare their
     ``validation_loss``. It does not depend on the network, so the runs use threads without a network unless an
     ``engine`` is given; under BSP they repeat to the bit. Raises ValueError for tensors named ``none`` or ``all``.
     """
