@@ -1,6 +1,6 @@
 """Data sets: three small bundled ones, two synthetic ones, and random features for larger problems.
 
-Each is shuffled, is standardised by its training rows, and includes held-out rows: ``SoftmaxRegression(*digits())``.
+Each set is shuffled, standardised by its training rows, and has held-out rows: ``SoftmaxRegression(*digits())``.
 """
 
 from functools import cache
@@ -59,7 +59,7 @@ def synthetic(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Normal features, and targets from a linear model with normal noise: numbers or, with ``classes``, classes."""
+    """Normal features; targets from a linear model with normal noise: numbers, or classes if ``classes`` is given."""
     check_type("synthetic", classes, int | None, "a number of classes")
     rng = seeds.synthetic(seed)
     X = rng.normal(size=(rows, features))

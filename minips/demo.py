@@ -150,7 +150,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _accuracy(rows: list[Row]) -> str:
-    """Sentences on the prediction errors: the worst noted row's note, then the largest error in rows without a note."""
+    """Sentences on the prediction errors: the note of the worst row with a note, then the largest error without one."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
     which = " of the other rows" if busy else ""

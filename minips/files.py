@@ -206,7 +206,7 @@ def _pipe(place: str) -> int:
 
 @contextmanager
 def _part_file(place: str, mode: int) -> Iterator[tuple[BinaryIO, str]]:
-    """A new file beside this path, and the new file's path. When the block ends, a file not renamed is removed."""
+    """A new file beside this path, and the new file's path. If it was not renamed, it is removed at the end."""
     folder, name = os.path.split(place)
     part = os.path.join(folder, f"{name[:30]}.{os.urandom(8).hex()}.part")  # short enough for every file system
     try:

@@ -57,7 +57,7 @@ def _holds(given: Any, kind: type) -> bool:
 
 
 def as_number(given: Any, what: str) -> float:
-    """A number, or an array of one number, as a float. Raises ValueError for masked arrays, else TypeError."""
+    """Convert a number, or an array of one, to a float. ValueError for masked arrays, TypeError for other values."""
     if type(given) is float:
         return given
     check_unmasked(given, what)
@@ -140,7 +140,7 @@ def as_count(given: Any, what: str) -> int:
 
 
 def check_alike(name: str, held_out: Array, trained: Array) -> None:
-    """Raise ValueError if held-out rows and training rows differ in shape, or only one of the two holds numbers."""
+    """Raise ValueError if held-out and training rows differ in shape, or if only one of the two contains numbers."""
     if held_out.shape[1:] != trained.shape[1:]:
         raise ValueError(
             f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "

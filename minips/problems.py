@@ -91,7 +91,7 @@ class Problem(ABC):
         """
 
     def rows_needed(self, rows: Any = None) -> dict[str, Array]:
-        """The rows of each table that ``loss_and_gradient`` reads for these training rows; it gets only these."""
+        """The rows of each table that ``loss_and_gradient`` needs for these training rows; it gets no others."""
         raise NotImplementedError(f"{type(self).__name__} has tables; override rows_needed(rows).")
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
@@ -128,7 +128,7 @@ class Problem(ABC):
         return problem
 
     def fingerprint(self) -> str:
-        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text if one is not an array, or holds objects."""
+        """The SHA-256 of X and y: shapes, dtypes and bytes. Empty if X or y is not an array, or holds objects."""
         digest = hashlib.sha256()
         for name in ("X", "y"):
             rows: Any = getattr(self, name, None)
@@ -148,7 +148,7 @@ class Problem(ABC):
         return self.subset(slice(start, start + least + (worker < more)))
 
     def subset(self, rows: Any) -> Self:
-        """This problem on some of its rows (indices or a slice), without held-out rows. Shards are made this way."""
+        """This problem with only these rows (indices or a slice), without held-out rows. Shards are made this way."""
         part = copy.copy(self)
         (part.X, part.y), part.weights, part.validation = self._select(rows), self._weights_of(rows), None
         return part

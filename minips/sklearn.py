@@ -150,7 +150,7 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return X
 
     def _read(self, *rows: Any, **options: Any) -> Any:
-        """Let scikit-learn validate the rows. Overflow is ignored: its check computes their sum, which may overflow."""
+        """Let scikit-learn validate the rows. It computes their sum, so an overflow of this sum is ignored."""
         with np.errstate(over="ignore", invalid="ignore"):
             return validate_data(self, *rows, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
 
@@ -233,7 +233,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
     column.
 
     ``class_weight`` multiplies each row's weight by a weight for its class. It is a dict of weights by class (default
-    1), or ``"balanced"`` for ``n / (classes · n_c)``: n_c is the weight of the class's rows, n that of all rows.
+    1), or ``"balanced"`` for ``n / (classes · n_c)``: n_c is the class's total weight, n the total weight of all rows.
 
     A fitted classifier has ``coef_``, ``intercept_``, ``n_iter_`` (the number of steps), and ``history_`` (rows of
     seconds, step, training loss). Warns with ConvergenceWarning if the run diverged.

@@ -135,7 +135,7 @@ class TorchProblem(Problem):
             return _number(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
 
     def accuracy(self, params: Tensors) -> float | None:
-        """The share of rows whose class has the largest output; None unless y holds class numbers."""
+        """The share of rows whose class has the largest output; None if y does not hold class numbers."""
         if self.y.dtype.kind not in "iu" or self.y.ndim != 1:
             return None
         return float((self.predict(params, self.X).argmax(axis=1) == self.y).mean())

@@ -72,7 +72,7 @@ class Cluster(Machines):
         simulation runs minips' own protocol sessions in virtual time, with sizes in place of arrays.
 
         Without a calibration, codecs and updates take no time. With one, they take its seconds, but only in the
-        simulation. With several, each codec's row uses the calibration made with that codec, or has no codec time.
+        simulation. With several, a codec's row uses the calibration made with it, if there is one.
 
         Closed form and simulation agree for an exact codec, except in a tree whose number of machines is not a power
         of two: there, machines that finish early begin the next step. If pushes to several servers are smaller than

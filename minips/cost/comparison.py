@@ -73,7 +73,7 @@ class Comparison:
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
     """Compare predicted and measured seconds, by span name, for one update or, with local steps, one gradient step;
-    ``total`` is for a step. If the run had more spans than a trace keeps, those before the first missing one count.
+    ``total`` is for a step. If the trace lacks later spans, only those before the first missing span count.
 
     A figure that only one side counts is None on the other, and `Comparison.reasons` say why. Spans that the run does
     not count, such as those of a `Simulated` run without a calibration, are left out of the other predicted rows and of

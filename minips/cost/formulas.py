@@ -76,7 +76,7 @@ def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency:
     """
     _check(workers, nbytes, bytes_per_s, latency)
     if workers & (workers - 1):
-        raise ValueError(f"Recursive halving-doubling needs a power of two of workers, got {workers}.")
+        raise ValueError(f"Recursive halving-doubling needs a number of workers that is a power of two; got {workers}.")
     return 2 * log2(workers) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
 
 
@@ -326,7 +326,7 @@ def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float, serv
 def _samples(times: Sequence[ArrayLike]) -> "list[np.ndarray[tuple[int], np.dtype[np.float64]]]":
     samples = [np.sort(np.asarray(x, float).reshape(-1)) for x in times]
     if not samples or any(len(x) == 0 or not np.isfinite(x).all() or x[0] < 0 for x in samples):
-        raise ValueError("Expected the compute times of at least one worker: a number of seconds for each, or several.")
+        raise ValueError("Expected at least one worker, with one or more finite, non-negative compute times for each.")
     return samples
 
 

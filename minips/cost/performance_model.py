@@ -176,7 +176,7 @@ class PerformanceModel(VirtualCluster):
             self._applied = min(self._progress)
 
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
-        """Return the end of each step, and the totals by then. Once steps repeat, all but the last ones are skipped."""
+        """Return each step's end and the totals by then. Once steps repeat, all but the last few are extrapolated."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
         delays, kind = self.config.delays, type(self.config.consistency)
         # If nothing depends on the clock, steps that have repeated will always repeat.

@@ -233,7 +233,7 @@ class Route(NamedTuple):
 class Network:
     """The numbered links of a graph, one for each direction, and the routes over them.
 
-    ``capacity`` contains the bytes per second of each link. ValueError for an edge that lacks a link's attributes.
+    ``capacity`` contains each link's bytes per second. Raises ValueError for an edge that lacks a link's attributes.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -297,8 +297,8 @@ def fair_shares(routes: Edges, capacity: Array) -> Array:
 
     ``routes`` of shape (hops, flows) holds each flow's links, padded with the number of a link of infinite
     ``capacity``. Progressive filling: a link that is the narrowest for all its flows is divided equally among them;
-    their rates are subtracted from their other links. This repeats for the flows that have no rate yet. Source:
-    Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
+    their rates are subtracted from their other links. This step is repeated for the flows that have no rate yet.
+    Source: Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
 
     Three flows share a link of 6 bytes per second, and one of them also passes a link of 1:
 

@@ -224,7 +224,7 @@ class Run:
         return run
 
     def after(self, before: "Run") -> "Run":
-        """Join this run and the run ``before`` it, which it resumed, into one run."""
+        """Join this run and the run ``before``, from which it resumed, into one run."""
         began, config = before.seconds, self.config
         remembers = config.local or not (config.push.lossless and config.pull.lossless)
         workers = before.state["workers"] if before.state and remembers and before.updates else ()
@@ -252,7 +252,7 @@ class Run:
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """The summary as pairs: a name, and a value with its unit."""
+        """The summary as pairs of a name and a value with its unit."""
         from statistics import fmean  # slow to import
 
         config, losses = self.config, [loss for _, _, loss in self.losses] or [nan]

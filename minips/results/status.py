@@ -1,4 +1,4 @@
-"""A server's status as a value that it can send: the run's progress and its workers."""
+"""A server's status, as a value that the server can send: the run's progress and its workers."""
 
 import dataclasses
 import math
@@ -151,7 +151,7 @@ class Status:
 
 def expected(shard: Any) -> int | None:
     """The number of applied pushes at which this shard's run ends if no worker leaves or joins; None if it has no end.
-    With rounds, the number is less than ``updates`` once a worker has left.
+    With rounds, it falls below ``updates`` once a worker has left.
     """
     updates: int | None = shard.updates
     if updates is None or shard.quorum is None:

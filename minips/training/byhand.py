@@ -267,7 +267,7 @@ def serving(
 
 
 def _next(address: str | None, place: int) -> str | None:
-    """The address ``place`` ports after the first server's, or a free one. Raises ValueError if that has no port."""
+    """The address ``place`` ports after the first server's, or a free one. ValueError if the first has no port."""
     if address is None or place == 0:
         return address
     head, _, port = address.rpartition(":")
