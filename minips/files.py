@@ -77,7 +77,7 @@ def stream(path: str | os.PathLike[str]) -> BinaryIO | None:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """True if `write` would write into an existing pipe, device or descriptor instead of replacing a file."""
+    """True if the path is a pipe, a device or a descriptor, which `write` writes into and does not replace."""
     return _target(path).is_stream
 
 

@@ -336,7 +336,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
 
 
 def _most(dtype: Any) -> float:
-    """A value x such that x² and 1/x² are well within the range of this dtype."""
+    """A large value x such that x² and 1/x² are well within the range of this dtype."""
     return math.sqrt(math.sqrt(np.finfo(dtype).max))
 
 

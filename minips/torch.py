@@ -191,7 +191,7 @@ def _check_numbers(name: str, rows: Any) -> None:
         )
     try:
         torch.from_numpy(rows[:0].copy())
-    except (TypeError, ValueError) as error:  # such as longdouble
+    except (TypeError, ValueError) as error:  # a type such as longdouble
         raise ValueError(f"PyTorch has no tensor type for {name}, which is {rows.dtype}: {error}") from error
 
 
@@ -283,7 +283,7 @@ codec_hook = CodecHook
 
 
 def _gather(body: bytes, ranks: int) -> list[memoryview]:
-    """The bodies of all ranks, in rank order."""
+    """Gather the message bodies of all ranks, in rank order."""
     lengths = [torch.empty(1, dtype=torch.int64) for _ in range(ranks)]
     dist.all_gather(lengths, torch.tensor([len(body)]))
     longest = max(int(length) for length in lengths)

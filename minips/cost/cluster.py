@@ -135,7 +135,7 @@ class Cluster(Machines):
 
 @dataclass(frozen=True)
 class ClusterTable(Table):
-    """A table with a row for each way and codec. "MB sent" is per step, by the worker that sends most. "MB busiest" is
+    """A table with a row for each way and codec. "MB sent" is per step, for the worker that sends most. "MB busiest" is
     the traffic on the busiest machine's link, in its busier direction.
     """
 

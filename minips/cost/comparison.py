@@ -38,7 +38,7 @@ class Comparison:
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """Predicted over measured time, by name; None if one of them is None or the measured time is negligible."""
+        """Predicted divided by measured time, by name; None if either is None or the measured time is negligible."""
         least = NEGLIGIBLE * (self.rows[-1][2] or 0.0)
         return {
             name: predicted / measured if predicted is not None and measured and measured >= least else None

@@ -173,7 +173,7 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
 
 
 def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
-    """Push and pull, as one worker of the crowd, until told to stop or the server has ended."""
+    """Push and pull as one worker of the crowd, until asked to stop or until the server has ended."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
         control.send("ready")
         with suppress(ConnectionError, TimeoutError):

@@ -123,8 +123,8 @@ def predict(
     seconds.
 
     All workers and servers share the cores of the calibrated machine, like processes on one machine. On a ``cluster``
-    they are placed one after another, servers first, as the engine `Ray` places them. Those on one machine share its
-    cores and link, and each core is as fast as a calibrated one. In `Cluster.compare`, each has its own machine.
+    they are placed one after another, servers first, as the engine `Ray` places them. Processes on one machine share
+    its cores and link. Each core is as fast as a calibrated core. In `Cluster.compare`, each has its own machine.
 
     An ``engine`` of hosts adds its network: packets with headers that wait in queues, and a latency that two hosts
     first measure, which takes two seconds. The prediction assumes that TCP is warm and loses no packets, and that they

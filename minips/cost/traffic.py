@@ -100,7 +100,7 @@ def _parts(config: Config, gradients: Tensors) -> tuple[Declared, ...]:
 
 
 class FixedGradients(Problem):
-    """A problem with given gradients: always the same, whatever the parameters."""
+    """A problem with given gradients, which do not depend on the parameters."""
 
     def __init__(self, params: Tensors, gradients: Tensors, rows: int) -> None:
         super().__init__(np.zeros((rows, 1)), np.zeros(rows))
@@ -154,7 +154,7 @@ def _header_growth(config: Config) -> tuple[int, int]:
 
 
 def _growth(serializer: Serializer, numbers: Collection[int], least: int, *names: str) -> int:
-    """Return the extra bytes in headers of these numbers under these names, compared with ``least`` for each number."""
+    """Return how many more bytes these numbers take in headers, under these names, than ``least`` for each number."""
     size = {number: _size(serializer, Packet(dict.fromkeys(names, number), {})) for number in {*numbers, least}}
     return sum(size[number] - size[least] for number in numbers)
 

@@ -36,7 +36,7 @@ PROBE_STEPS, TRIED = 300, 3
 
 @dataclass(frozen=True)
 class Choice:
-    """One candidate. Its seconds are from the first step until it reaches the accuracy; None if it never does."""
+    """One candidate. Its seconds run from the first step until it reaches the accuracy; None if it never does."""
 
     config: Config
     """The config, with as many steps as it needs."""

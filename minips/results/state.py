@@ -32,7 +32,7 @@ class ShardState(TypedDict):
     version: int
     rounds: int
     applied: int
-    made: NotRequired[int]  # equal to ``applied`` in earlier files, which lack it
+    made: NotRequired[int]  # earlier files lack it; there it equals ``applied``
     clocks: list[int]
     recent_losses: list[float]
     policy_state: dict[str, Any]

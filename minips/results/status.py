@@ -118,7 +118,7 @@ class Status:
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in omitted}
 
     def since(self, earlier: "Status", seconds: float) -> Self:
-        """This status, with rates over the ``seconds`` that have passed since the ``earlier`` status."""
+        """This status, with rates computed over the ``seconds`` since the ``earlier`` status."""
         pushes, nbytes = self.applied + self.late - earlier.applied - earlier.late, self._nbytes() - earlier._nbytes()
         return dataclasses.replace(self, pushes_per_s=pushes / seconds, bytes_per_s=nbytes / seconds)
 

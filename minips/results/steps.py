@@ -41,7 +41,7 @@ def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -
 
 
 def covered_s(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
-    """The seconds between ``start`` and ``stop`` that are in at least one of the intervals ``stretches``."""
+    """The seconds between ``start`` and ``stop`` that at least one of the intervals ``stretches`` covers."""
     total, end = 0.0, start
     for begin, over in sorted(stretches):
         total += max(0.0, min(over, stop) - max(begin, end))

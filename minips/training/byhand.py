@@ -1,7 +1,7 @@
 """Servers and workers started by hand, on one machine or several.
 
-Nothing supervises them: the servers detect the end of the run and tell the workers. A config gives the same parameters
-as with `train`; under BSP, they are equal to the bit.
+No supervisor watches these processes: the servers detect the end of the run and inform the workers. A config gives the
+same parameters as with `train`; under BSP, they are equal to the bit.
 """
 
 import os
@@ -204,7 +204,7 @@ class Served:
         if len(self.servers) == config.servers:
             try:
                 run.judge(self._problem)
-            except Exception as error:  # the trained parameters must not be lost
+            except Exception as error:  # the trained parameters must be kept in any case
                 run.events.append((run.seconds, f"the held-out rows could not be evaluated: {_words(error)}"))
         return run.after(self._before) if self._before else run
 
