@@ -150,7 +150,7 @@ def parameter_server_step_s(
 
 
 def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) -> float:
-    """Seconds that a gradient needs to pass ``stages`` in k successive chunks. ``stages`` are seconds for all chunks.
+    """Seconds for a gradient to pass ``stages`` in k successive chunks. A stage's seconds are for the whole gradient.
 
     A chunk takes a k-th of a stage's time plus ``fixed`` seconds: ``Σtᵢ/k + (k−1)·max(tᵢ)/k + (m+k−1)·fixed`` for m
     stages. The formula assumes that the stages work in parallel, each on one chunk at a time. Source: the arithmetic of

@@ -215,7 +215,7 @@ class PerformanceModel(VirtualCluster):
 
 @dataclass(slots=True)
 class _Trip:
-    """The step of a message's trip: since when it is under way or, at the server, since when that does its last work.
+    """The current stage of a message's trip. ``since`` is when the message left or, at the server, the last work began.
     Its spans are counted when the answer has arrived.
     """
 

@@ -143,11 +143,11 @@ class TouchedRows(Problem):
 def _header_growth(config: Config) -> tuple[int, int]:
     """Return the bytes that growing clocks and versions add to headers over all steps: sent and received."""
     push, steps = config.push.serializer, range(config.steps)
-    if isinstance(config.exchange, AllReduce):  # a hop's header has its step
+    if isinstance(config.exchange, AllReduce):  # a hop's header contains its step
         schedules = [config.exchange.schedule(rank, config.workers) for rank in range(config.workers)]
         grown = _growth(push, steps, 1, "version") * sum(hop.to is not None for hops in schedules for hop in hops)
         return grown, grown
-    clocks = [*range(1, config.steps + 1), config.steps]  # the last one answers the goodbye
+    clocks = [*range(1, config.steps + 1), config.steps]  # the last answer is to the goodbye
     answers = _growth(config.pull.serializer, clocks, 1, "version") + _growth(MsgPack(), clocks, 1, "clock")
     pairs = config.workers * config.servers
     return pairs * _growth(push, steps, 1, "version", "clock"), pairs * answers
