@@ -8,8 +8,8 @@ from typing import Any
 class _OneBlasThread(ContextDecorator):
     """A context manager or decorator that limits BLAS to one thread in the whole process, and then restores it.
 
-    Blocks may nest and may run in several threads: the first to begin sets the limit, the last to end removes it. If
-    threadpoolctl finds no BLAS, nothing happens. An OpenBLAS built on OpenMP is limited only in the calling thread.
+    Blocks may nest and may run in several threads. The first block to begin sets the limit; the last to end lifts it.
+    If threadpoolctl finds no BLAS, nothing happens. An OpenBLAS built on OpenMP is limited only in the calling thread.
     """
 
     def __init__(self) -> None:

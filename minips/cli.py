@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser
             print(f"{prog}: {error}", file=sys.stderr)
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
-            os.dup2(null, stream.fileno())  # otherwise Python, which flushes the stream at exit, reports an error
+            os.dup2(null, stream.fileno())  # Python flushes the stream at exit, and would report an error
         return 141 if closed else 1
 
 
@@ -165,7 +165,7 @@ def _file_errors(what: str, advice: str) -> Iterator[None]:
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised when the process gets SIGTERM, which must end everything that Ctrl-C ends."""
+    """Raised when the process receives SIGTERM, which must end everything that Ctrl-C ends."""
 
 
 def _terminate(number: int, frame: object) -> None:
@@ -174,7 +174,7 @@ def _terminate(number: int, frame: object) -> None:
 
 @wrong_values()
 def check_files(*paths: str | None) -> None:
-    """Raise OSError if a file cannot be written, as far as that is known before the work."""
+    """Raise OSError if a file cannot be written, as far as this can be known before the work begins."""
     for path in filter(None, paths):
         if path != "-":
             files.check(path)
@@ -472,7 +472,7 @@ def _hosts() -> str:
 
 
 def _ray() -> str:
-    """A sentence on the state of Ray on this machine."""
+    """A sentence that describes the state of Ray on this machine."""
     from minips.engines.on_ray import found_cluster
 
     if absent := missing(stage_class("engine", "ray")):
@@ -484,7 +484,7 @@ def _ray() -> str:
 
 
 def _packages() -> dict[str, list[str]]:
-    """Maps each extra to the packages that it installs on this Python, by the installed metadata; "" is the core."""
+    """Maps each extra to the packages that it installs on this Python, read from minips' metadata; "" is the core."""
     packages: dict[str, list[str]] = {}
     for line in requires("minips") or []:
         package, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"](\w+)", line)
@@ -528,7 +528,7 @@ def lab(options: argparse.Namespace) -> None:
 
 
 def _reset(sure: bool, course: "Course | None") -> None:
-    """Reset the learner's progress in all courses or in this one; unless ``sure``, ask first."""
+    """Reset the learner's progress in all courses or in this course. Ask first, unless ``sure`` is True."""
     from minips.lab.course import state
 
     file = state.state_file()
@@ -711,7 +711,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Add ``--load``, which `main` accepts with any parser."""
+    """Add ``--load``, an option that `main` accepts with any parser."""
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
 
 

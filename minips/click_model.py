@@ -18,10 +18,10 @@ class ClickModel(Problem):
 
     Parameters, zero at first: the table ``E`` (items, width), and ``w`` (width,) and ``b`` (), shared by all items.
     With ``r = (σ(s) − y)/n`` the gradients are ``r·x`` for row i of E, ``Xᵀr`` and ``Σr``. ``items`` None: the largest
-    in X, plus 1. With ``rows=False``, E is sent whole: a dense run, with the same numbers. Source: Bishop 2006,
+    in X, plus 1. With ``rows=False``, all of E is sent: a dense run, with the same numbers. Source: Bishop 2006,
     "Pattern Recognition and Machine Learning", 4.3.2. On 100,000 clicks on a million items, 300 steps of four workers
-    with batches of 100 and ``Adagrad(0.3)`` reach an `auc` of 0.84; with each of five seeds, it is from 0.82 to 0.88.
-    Raises ValueError for items that are not whole numbers, classes other than 0 and 1, NaN and infinity.
+    with batches of 100 and ``Adagrad(0.3)`` reach an `auc` of 0.84; for each of five seeds, the `auc` is from 0.82 to
+    0.88. Raises ValueError for items that are not whole numbers, classes other than 0 and 1, NaN and infinity.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Data sets: three small bundled ones, two synthetic ones, and random features for larger problems.
 
-Each is shuffled, is standardised by its training rows, and includes held-out rows: ``SoftmaxRegression(*digits())``.
+Each set is shuffled, standardised by its training rows, and has held-out rows: ``SoftmaxRegression(*digits())``.
 """
 
 from functools import cache
@@ -59,7 +59,7 @@ def synthetic(
     seed: int = 0,
     dtype: DTypeLike = "float32",
 ) -> Dataset:
-    """Normal features, and targets from a linear model with normal noise: numbers or, with ``classes``, classes."""
+    """Normal features; targets from a linear model with normal noise: numbers, or classes if ``classes`` is given."""
     check_type("synthetic", classes, int | None, "a number of classes")
     rng = seeds.synthetic(seed)
     X = rng.normal(size=(rows, features))
@@ -104,11 +104,11 @@ def fourier(X: Dataset, features: int, seed: int = 0, *, scale: float | None = N
 def fourier(X: Array | Dataset, features: int, seed: int = 0, *, scale: float | None = None) -> Array | Dataset:
     """Random Fourier features: ``√(2/features) · cos(XΩ + φ)``, Ω normal, φ uniform; (n, d) becomes (n, features).
 
-    A linear model on them approximates one on a Gaussian kernel of width ``scale`` (None: √d, the typical length of a
-    standardised row). The same seed gives the same features, so you may convert training rows and held-out rows
-    separately, or a whole `Dataset` in one call. The new rows have a length near 1, so learning rates of a few units
-    suit them. Raises ValueError if ``features`` is less than 1. Source: Rahimi and Recht 2007, "Random Features for
-    Large-Scale Kernel Machines", algorithm 1.
+    A linear model on these features approximates a model with a Gaussian kernel of width ``scale`` (None: √d, the
+    typical length of a standardised row). The same seed gives the same features, so you may convert training rows and
+    held-out rows separately, or a whole `Dataset` in one call. The new rows have a length near 1, so learning rates of
+    a few units suit them. Raises ValueError if ``features`` is less than 1. Source: Rahimi and Recht 2007, "Random
+    Features for Large-Scale Kernel Machines", algorithm 1.
     """
     if features < 1:
         raise ValueError(f"features must be at least 1; got {features}.")

@@ -1,7 +1,7 @@
 """``minips demo``: seven short runs in real processes, and a table of them.
 
 The first three runs compare consistency rules while one of four workers computes five times slower. The other four
-compare codecs over a link of 100 Mbit/s. Within each part, rows differ in one thing only.
+compare codecs over a link of 100 Mbit/s. Within each part, the rows differ in only one setting.
 """
 
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ class Row:
 
 
 def experiments() -> Iterator[tuple[str, str, ps.Problem, ps.Config]]:
-    """For each row, its part, name, problem and config."""
+    """The part, the name, the problem and the config of each row."""
     data = ps.datasets.digits()
     small = ps.Config(workers=4, steps=100, optimizer=ps.SGD(lr=0.1), delays=ps.Delays(seconds=0.01, slow={1: 5.0}))
     for name, consistency in {"BSP": ps.BSP(), "SSP(2)": ps.SSP(staleness=2), "ASP": ps.ASP()}.items():
@@ -132,7 +132,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def verdict(rows: list[Row]) -> str:
-    """The table's conclusion, as text. Every number in it comes from the rows."""
+    """The table's conclusion, as text. Every number in the text is computed from the rows."""
     if diverged := [f"{row.name} diverged. {row.run.diverged}" for row in rows if row.run.diverged]:
         return " ".join(diverged)
     by_name = {row.name: row.run for row in rows}
@@ -150,7 +150,7 @@ def verdict(rows: list[Row]) -> str:
 
 
 def _accuracy(rows: list[Row]) -> str:
-    """Sentences on the prediction errors: the worst noted row's note, then the largest error in rows without a note."""
+    """Sentences on the prediction errors: the note of the worst row with a note, then the largest error without one."""
     off = [abs(row.predicted_s / row.run.seconds_per_step - 1) for row in rows if not row.note]
     busy = [row for row in rows if row.note]
     which = " of the other rows" if busy else ""

@@ -1,9 +1,9 @@
 """Atomic writes: a file is written whole or not at all, and a replaced file keeps its path and its mode.
 
-A new file is made beside the old one, synced, and renamed to its name. So a write that fails or is interrupted leaves
-the old file unchanged, and two concurrent writes leave one whole file. A symbolic link stays, and its target is
-written. The new file gets the old file's mode and, if permitted, its owner. The old file's other hard links, access
-control lists and extended attributes are lost.
+A new file is made beside the old file, synced, and renamed to the old file's name. So a write that fails or is
+interrupted leaves the old file unchanged, and two concurrent writes leave one whole file. A symbolic link stays, and
+its target is written. The new file gets the old file's mode and, if permitted, its owner. The old file's other hard
+links, access control lists and extended attributes are lost.
 
 Pipes, character devices and open descriptors, such as ``/dev/stdout``, are written to and never replaced. Writing to a
 folder, a socket, a block device, a file without write permission, or a file in a folder without write permission raises
@@ -77,7 +77,7 @@ def stream(path: str | os.PathLike[str]) -> BinaryIO | None:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """True if `write` would write into an existing pipe, device or descriptor instead of replacing a file."""
+    """True if the path is a pipe, a device or a descriptor, which `write` writes into and does not replace."""
     return _target(path).is_stream
 
 
@@ -165,8 +165,8 @@ def _descriptor(place: str) -> int | None:
 
 
 class _Stream(io.FileIO):
-    """A stream that cannot seek, even if its descriptor leads to a file: that file may be open for appending, so a
-    writer of archives must not go back in it.
+    """A stream that cannot seek, even if its descriptor leads to a file. That file may be open for appending, so a
+    writer of archives must not move backwards in it.
     """
 
     def seekable(self) -> bool:
@@ -206,7 +206,7 @@ def _pipe(place: str) -> int:
 
 @contextmanager
 def _part_file(place: str, mode: int) -> Iterator[tuple[BinaryIO, str]]:
-    """A new file beside this path, and the new file's path. When the block ends, a file not renamed is removed."""
+    """A new file beside this path, and the new file's path. If it was not renamed, it is removed at the end."""
     folder, name = os.path.split(place)
     part = os.path.join(folder, f"{name[:30]}.{os.urandom(8).hex()}.part")  # short enough for every file system
     try:
@@ -218,7 +218,7 @@ def _part_file(place: str, mode: int) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _copy_ownership(file: BinaryIO, old: os.stat_result) -> None:
-    """Give a file the group, the owner and the mode of the old one, as far as the system permits."""
+    """Give a file the old file's group, owner and mode, as far as the system permits."""
     if os.name != "posix":
         return
     for owner, group in (-1, old.st_gid), (old.st_uid, -1):
@@ -251,7 +251,7 @@ def _sync(folder: str) -> None:
 
 @contextmanager
 def _as_sentences(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an operating-system error into one whose text is a sentence."""
+    """Turn an operating-system error into an error whose text is a sentence."""
     try:
         yield
     except OSError as error:

@@ -12,7 +12,7 @@ def widen(x: Any) -> Any:
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:
-    """``x`` in this dtype. If the dtypes are equal, ``x`` is returned: pickle distinguishes equal dtype objects."""
+    """``x`` in this dtype. If the dtypes are equal, ``x`` itself: pickle distinguishes equal dtype objects."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 

@@ -20,9 +20,9 @@ EXACT = 2**53
 
 
 def as_array(given: Any, what: str) -> Array:
-    """``given`` as an array of the same values. Raises ValueError for a masked array: its hidden values would count.
+    """``given`` as an array of the same values. Raises ValueError for a masked array: its hidden values would be used.
 
-    A list becomes an array of objects if NumPy would change its values: numbers beside a text, NULs that end a text.
+    A list becomes an array of objects if NumPy would change values: numbers in a list with texts, NULs ending a text.
     """
     if type(given) is np.ndarray:
         return given
@@ -31,7 +31,7 @@ def as_array(given: Any, what: str) -> Array:
         array = np.asanyarray(given)
     except ValueError as error:  # such as rows of unequal length
         raise ValueError(f"{what} cannot be made an array: {error}") from error
-    check_unmasked(array, what)  # another library's object may convert to one
+    check_unmasked(array, what)  # another library's object may convert to a masked array
     array = np.asarray(array)
     if array.dtype.kind in "SU" and isinstance(given, list | tuple):
         objects = np.array(given, object)
@@ -57,7 +57,7 @@ def _holds(given: Any, kind: type) -> bool:
 
 
 def as_number(given: Any, what: str) -> float:
-    """A number, or an array of one number, as a float. Raises ValueError for masked arrays, else TypeError."""
+    """Convert a number, or an array of one, to a float. ValueError for masked arrays, TypeError for other values."""
     if type(given) is float:
         return given
     check_unmasked(given, what)
@@ -87,7 +87,7 @@ def is_missing(x: Any) -> bool:
 
 
 def as_rows(X: Any, y: Any, suffix: str = "") -> tuple[Array, Array]:
-    """X (an array or a CSR matrix) and y as an array. Raises ValueError if one is missing or their lengths differ."""
+    """X as an array or a CSR matrix, and y as an array. Raises ValueError if one is missing or their lengths differ."""
     names = f"X{suffix}", f"y{suffix}"
     if X is None or y is None:
         given, missing = names if y is None else names[::-1]
@@ -140,7 +140,7 @@ def as_count(given: Any, what: str) -> int:
 
 
 def check_alike(name: str, held_out: Array, trained: Array) -> None:
-    """Raise ValueError if held-out rows and training rows differ in shape, or only one of the two holds numbers."""
+    """Raise ValueError if held-out and training rows differ in shape, or if only one of the two contains numbers."""
     if held_out.shape[1:] != trained.shape[1:]:
         raise ValueError(
             f"{name}_validation has the shape {held_out.shape}, {name} has {trained.shape}. Reshape one of them, so "
@@ -169,7 +169,7 @@ def _plain_name(name: Any) -> Any:
 def check_columns(given: Any, trained: Sequence[Any] | None, what: str) -> None:
     """Raise ValueError if a data frame's columns, or their order, differ from those of the ``trained`` rows.
 
-    Names are never compared with column numbers, which a frame without names has.
+    A frame without names has column numbers, which are never compared with names.
     """
     names = column_names(given)
     if not names or not trained or names == list(trained) or are_numbers(names) != are_numbers(trained):
@@ -192,12 +192,12 @@ def _first_names(names: Sequence[Any]) -> str:
 
 
 def are_numbers(names: Iterable[Any]) -> bool:
-    """True if all columns are numbered, as in a frame without names."""
+    """True if all column names are numbers, as in a frame without names."""
     return all(isinstance(name, int) for name in names)
 
 
 def as_features(X: Any, what: str, names: Sequence[Any] | None) -> Any:
-    """Rows as finite floats, shape (n, d). Raises ValueError, naming the column, if a value is anything else."""
+    """Rows as finite floats, shape (n, d). Raises ValueError, naming the column, if a value is not a finite number."""
     if X.dtype.kind not in NUMBERS:
         raise ValueError(f"A linear model takes numbers; got {what} of {X.dtype}. Convert them first.")
     if X.dtype.kind == "O":
@@ -354,7 +354,7 @@ KINDS: tuple[tuple[Any, Any], ...] = (
 
 
 def _kind(label: Any) -> Any:
-    """The type that stands for this label's kind."""
+    """The type that represents this label's kind."""
     return next((kind for kind, types in KINDS if isinstance(label, types)), object)
 
 

@@ -8,8 +8,8 @@ _PORT = re.compile(r"=\s*((?:[\w.-]+|\[[\da-fA-F:.]+\]):\d+)\s*(?=[,)]|$)")
 
 
 def read_fields(text: str) -> dict[str, Any]:
-    """Parse ``field=value,…`` like the arguments of a Python call. A bare word is read as a text, a call as a stage (a
-    dict for `build`), and ``host:port`` needs no quotes.
+    """Parse ``field=value,…`` like the arguments of a Python call. A bare word becomes a text, a call becomes a stage
+    (a dict for `build`), and ``host:port`` needs no quotes.
 
     >>> read_fields("address=10.0.0.1:6379, tls=False, then=cosine(steps=20)")
     {'address': '10.0.0.1:6379', 'tls': False, 'then': {'name': 'cosine', 'steps': 20}}

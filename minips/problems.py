@@ -20,11 +20,11 @@ PLAUSIBLE_CLASSES = 1_000
 class Problem(ABC):
     """Subclass this: define the first parameters, the loss and its gradient. ``X`` and ``y`` hold the training rows.
 
-    ``X`` may be a data frame or a SciPy sparse matrix, which is kept as CSR. ``validation`` is ``(X, y)`` of held-out
-    rows, shaped like training rows, or None. Raises ValueError if X or y is missing from a pair or their lengths
-    differ, for masked arrays, and for frames whose columns, or their order, differ from those of the training rows.
-    Every term that depends on the rows must be an average over them, so that the average of equal shards' gradients is
-    the gradient of the whole. ``weights`` are the rows' weights in that average, scaled to a mean of 1.
+    ``X`` may be a data frame or a SciPy sparse matrix, which is kept as CSR. ``validation`` is None, or ``(X, y)`` with
+    held-out rows that are shaped like training rows. Raises ValueError if X or y is missing from a pair or their
+    lengths differ, for masked arrays, and for frames whose columns, or their order, differ from those of the training
+    rows. Every term that depends on the rows must be an average over them, so that the average of equal shards'
+    gradients is the gradient of the whole. ``weights`` are the rows' weights in that average, scaled to a mean of 1.
 
     If ``loss_and_gradient`` accepts ``rng=None``, each step of a training run passes a generator for random draws, such
     as dropout, seeded by the run's seed, the worker and its clock. All other calls leave ``rng`` as None.
@@ -67,7 +67,7 @@ class Problem(ABC):
 
     @property
     def rows(self) -> int:
-        """The number of training rows. Raises ValueError for a problem restored from a saved run: it has no rows."""
+        """The number of training rows. Raises ValueError for a problem restored from a saved run, which has no rows."""
         if not hasattr(self, "X"):
             raise ValueError("This problem was loaded without its rows. Make a problem with rows to train on.")
         return int(self.X.shape[0])
@@ -91,7 +91,7 @@ class Problem(ABC):
         """
 
     def rows_needed(self, rows: Any = None) -> dict[str, Array]:
-        """The rows of each table that ``loss_and_gradient`` reads for these training rows; it gets only these."""
+        """The rows of each table that ``loss_and_gradient`` needs for these training rows; it gets no others."""
         raise NotImplementedError(f"{type(self).__name__} has tables; override rows_needed(rows).")
 
     def loss(self, params: Tensors, rows: Any = None) -> float:
@@ -116,7 +116,7 @@ class Problem(ABC):
 
     def kept(self) -> dict[str, Any]:
         """The attributes that predictions need: all except rows and weights. `Run.save` can write numbers, texts,
-        arrays, and lists, tuples and dicts of them.
+        arrays, and lists, tuples and dicts that contain these.
         """
         return {name: x for name, x in vars(self).items() if name not in ("X", "y", "validation", "weights")}
 
@@ -128,7 +128,7 @@ class Problem(ABC):
         return problem
 
     def fingerprint(self) -> str:
-        """The SHA-256 of X and y: shapes, dtypes and bytes. An empty text if one is not an array, or holds objects."""
+        """The SHA-256 of X and y: shapes, dtypes and bytes. Empty if X or y is not an array, or holds objects."""
         digest = hashlib.sha256()
         for name in ("X", "y"):
             rows: Any = getattr(self, name, None)
@@ -143,12 +143,12 @@ class Problem(ABC):
         """One worker's part of this problem, without held-out rows. Parts are contiguous and of nearly equal size."""
         if self.rows < workers:
             raise ValueError(f"{self.rows} training rows cannot be shared among {workers} workers; use fewer workers.")
-        least, more = divmod(self.rows, workers)  # the first `more` shards have one row more
+        least, more = divmod(self.rows, workers)  # the first `more` shards have one extra row
         start = worker * least + min(worker, more)
         return self.subset(slice(start, start + least + (worker < more)))
 
     def subset(self, rows: Any) -> Self:
-        """This problem on some of its rows (indices or a slice), without held-out rows. Shards are made this way."""
+        """This problem with only these rows (indices or a slice), without held-out rows. Shards are made this way."""
         part = copy.copy(self)
         (part.X, part.y), part.weights, part.validation = self._select(rows), self._weights_of(rows), None
         return part
@@ -168,7 +168,7 @@ class Problem(ABC):
         return self.weights if rows is None or self.weights is None else self.weights[rows]
 
     def _weigh(self, values: Array, rows: Any) -> Array:
-        """Multiply the values, one for each row, by the rows' weights."""
+        """Multiply each row's value by the row's weight."""
         weights = self._weights_of(rows)
         return values if weights is None else values * weights.astype(values.dtype)
 
@@ -331,7 +331,7 @@ class MLP(SoftmaxRegression):
 
     Parameters: ``U`` (d, hidden), ``a`` (hidden,), ``W`` (hidden, classes), ``b`` (classes,). U and W start normal with
     variance 2/d and 1/hidden (He et al. 2015, "Delving Deep into Rectifiers", section 2.2), a and b zero. The gradient
-    is computed by back-propagation (Rumelhart, Hinton and Williams 1986). The tensors tolerate different bit widths.
+    is computed by back-propagation (Rumelhart, Hinton and Williams 1986). Each tensor tolerates a different bit width.
     """
 
     def __init__(

@@ -150,12 +150,12 @@ class _Trained(_Named, BaseEstimator):  # type: ignore[misc]
         return X
 
     def _read(self, *rows: Any, **options: Any) -> Any:
-        """Let scikit-learn validate the rows. Overflow is ignored: its check computes their sum, which may overflow."""
+        """Let scikit-learn validate the rows. It computes their sum, so an overflow of this sum is ignored."""
         with np.errstate(over="ignore", invalid="ignore"):
             return validate_data(self, *rows, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
 
     def _check_range(self, X: Any, dtype: Any, learned: bool = False) -> None:
-        """Raise ValueError, naming the column of X, if squares or their sums could overflow. For rows to be trained on
+        """Raise ValueError, naming the column of X, if squares or their sums could overflow. For training rows
         (``learned``), also raise it if all columns are so small that their gradients vanish.
         """
         high, low = (end.toarray()[0] if hasattr(end, "toarray") else end for end in (X.max(axis=0), X.min(axis=0)))
@@ -227,13 +227,13 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
 
     A stage is given as a value, a name, or a name with fields: ``"topk:fraction=0.01"``. ``quantizer``, ``memory``,
     ``serializer`` and ``compressor`` apply to the pushed gradients. ``steps`` is the number of clocks; in each clock,
-    every worker uses ``batch_size`` rows. ``engine`` is where workers run; ``"threads"`` starts no process. The default
-    ``transport`` suits the engine. The default ``optimizer`` is gradient descent, with one over the largest curvature
-    of the loss as its learning rate. Values in X above 1e77, or above 4e9 in float32, raise a ValueError that names
-    their column.
+    every worker uses ``batch_size`` rows. ``engine`` runs the workers; ``"threads"`` starts no process. The default
+    ``transport`` suits the engine. The default ``optimizer`` is gradient descent; its learning rate is 1 divided by the
+    loss's largest curvature. Values in X above 1e77, or above 4e9 in float32, raise a ValueError that names their
+    column.
 
     ``class_weight`` multiplies each row's weight by a weight for its class. It is a dict of weights by class (default
-    1), or ``"balanced"`` for ``n / (classes · n_c)``: n_c is the weight of the class's rows, n that of all rows.
+    1), or ``"balanced"`` for ``n / (classes · n_c)``: n_c is the class's total weight, n the total weight of all rows.
 
     A fitted classifier has ``coef_``, ``intercept_``, ``n_iter_`` (the number of steps), and ``history_`` (rows of
     seconds, step, training loss). Warns with ConvergenceWarning if the run diverged.
@@ -277,7 +277,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
         return self._fit(X, y, weights, before, None)
 
     def decision_function(self, X: Any) -> Array:
-        """A score for each row and class. With two classes: one score for each row, above 0 for the second class."""
+        """A score for each row and class. With two classes, one score for each row; above 0 means the second class."""
         X = self._features(X)
         scores = np.asarray(X @ self.coef_.T + self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -336,7 +336,7 @@ class PSClassifier(_Scored, ClassifierMixin, _Trained):  # type: ignore[misc]
 
 
 def _most(dtype: Any) -> float:
-    """A value x such that x² and 1/x² are well within the range of this dtype."""
+    """A large value x such that x² and 1/x² are well within the range of this dtype."""
     return math.sqrt(math.sqrt(np.finfo(dtype).max))
 
 

@@ -33,7 +33,7 @@ __all__ = ["CodecHook", "TorchProblem", "codec_hook"]
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in one thread, so that every engine gives sums that are equal to the bit."""
+    """Compute in one thread, so that all engines give sums that are equal to the bit."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -65,8 +65,8 @@ class TorchProblem(Problem):
 
     Random layers, such as dropout, draw the same values on every engine, and each time these statistics are computed.
     If ``rng`` is None, the gradient is computed without dropout. Each thread computes on its own network. Raises
-    ValueError for a parameter whose type NumPy lacks, and for rows that PyTorch cannot convert to a tensor. Raises
-    TypeError if ``make_net`` is a network.
+    ValueError for a parameter whose type does not exist in NumPy, and for rows that PyTorch cannot convert to a tensor.
+    Raises TypeError if ``make_net`` is a network.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class TorchProblem(Problem):
             return _number(self.criterion(self.module(params)(torch.from_numpy(X)), torch.from_numpy(y)))
 
     def accuracy(self, params: Tensors) -> float | None:
-        """The share of rows whose class has the largest output; None unless y holds class numbers."""
+        """The share of rows whose class has the largest output; None if y does not hold class numbers."""
         if self.y.dtype.kind not in "iu" or self.y.ndim != 1:
             return None
         return float((self.predict(params, self.X).argmax(axis=1) == self.y).mean())
@@ -191,7 +191,7 @@ def _check_numbers(name: str, rows: Any) -> None:
         )
     try:
         torch.from_numpy(rows[:0].copy())
-    except (TypeError, ValueError) as error:  # such as longdouble
+    except (TypeError, ValueError) as error:  # a type such as longdouble
         raise ValueError(f"PyTorch has no tensor type for {name}, which is {rows.dtype}: {error}") from error
 
 
@@ -283,7 +283,7 @@ codec_hook = CodecHook
 
 
 def _gather(body: bytes, ranks: int) -> list[memoryview]:
-    """The bodies of all ranks, in rank order."""
+    """Gather the message bodies of all ranks, in rank order."""
     lengths = [torch.empty(1, dtype=torch.int64) for _ in range(ranks)]
     dist.all_gather(lengths, torch.tensor([len(body)]))
     longest = max(int(length) for length in lengths)

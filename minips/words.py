@@ -15,7 +15,7 @@ BOUNDS = {"minimum": ("at least", ge), "above": ("above", gt), "maximum": ("at m
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The end of an error sentence: the known names, and the one that ``word`` was probably meant to be.
+    """The end of an error sentence: the known names, and the name that ``word`` was probably meant to be.
 
     >>> suggestion("topkk", ["exact", "topk"])
     'Known: exact, topk. Did you mean topk?'
@@ -28,7 +28,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """The names as a sentence lists them.
+    """The names as a list in a sentence, with "and" before the last.
 
     >>> join_names(["compute"]), join_names(["stages", "calls", "waits"])
     ('compute', 'stages, calls and waits')
@@ -38,7 +38,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """An error's text, for the end of a sentence; if a library's error has no text, its type.
+    """An error's text, for the end of a sentence; if the error has no text, its type.
 
     >>> message_of(ValueError("too large")), message_of(TimeoutError())
     ('too large', 'a TimeoutError without a text')
@@ -58,7 +58,7 @@ def as_error(raised: BaseException) -> Exception:
 
 
 def public_message(error: BaseException, otherwise: str) -> str:
-    """The text to send to a peer for an error: the error's own text if that is a sentence, else ``otherwise``.
+    """The text that tells a peer about an error: the error's own text if that is a sentence, else ``otherwise``.
 
     >>> public_message(ValueError("There is no worker 5."), ""), public_message(KeyError("w"), "It has no w.")
     ('There is no worker 5.', 'It has no w.')
@@ -95,7 +95,7 @@ def check_seed(taker: str, seed: Any) -> None:
 
 
 def workers_of(ranks: Iterable[int]) -> str:
-    """The words for these workers, with their numbers.
+    """A phrase that names these workers by their numbers.
 
     >>> workers_of([2]), workers_of([0, 1, 3])
     ('worker 2', 'workers 0, 1 and 3')
@@ -160,7 +160,7 @@ def default_of(field: Any) -> Any:
 
 def field_line(field: Any, hint: Any) -> str:
     """A field's line in the docstring of a value: ``name: type (unit) = default, limits: help``."""
-    of_type = re.sub(r"\b[a-z_]\w*\.", "", inspect.formatannotation(hint))  # a class without its module
+    of_type = re.sub(r"\b[a-z_]\w*\.", "", inspect.formatannotation(hint))  # a class: its name without its module
     try:
         default = default_of(field)
     except ModuleNotFoundError:  # a stage whose library is not installed

@@ -171,7 +171,7 @@ def test_a_cache_that_cannot_be_read_is_measured_anew_and_a_file_that_was_named_
 ):
     path = tmp_path / "here.json"
     path.write_bytes(spoilt)
-    with pytest.raises(ValueError, match=r"here\.json holds no calibration that can be read.*measure again with"):
+    with pytest.raises(ValueError, match=r"here\.json does not contain a valid calibration.*measure again with"):
         Calibration.load(path)
     measured = Calibration(late_s=1.0, cores=calibrate._cores(ps.Config()))
     monkeypatch.setattr(calibrate, "_measure", lambda *_: (measured, 1.0))

@@ -68,7 +68,7 @@ def test_nobody_is_beyond_the_last_rank(exchange):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"exchange": HALVING, "workers": 6}, "needs a power of two of workers, got 6"),
+        ({"exchange": HALVING, "workers": 6}, "needs a number of workers that is a power of two; got 6"),
         ({"consistency": ps.SSP()}, r"takes consistency=BSP\(backup=0\) only, got SSP"),
         ({"consistency": ps.ASP()}, r"consistency=BSP\(backup=0\) only, got ASP"),
         ({"consistency": ps.BSP(backup=1)}, r"only, got BSP\(backup=1\)"),

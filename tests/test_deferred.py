@@ -250,19 +250,17 @@ def test_a_worker_that_is_gone_while_its_request_waits_no_longer_counts(name):
 
 
 @pytest.mark.usefixtures("registry")
-def test_a_rule_that_sees_time_is_asked_again_though_nothing_changes():
+def test_a_start_that_fails_ends_the_waits_at_once(monkeypatch):
     @ps.register
     @dataclass(frozen=True)
     class Never(ps.ASP):
-    """No worker may pull."""
+        """No worker may pull."""
 
-    name = "never"
+        name = "never"
 
-    def may_pull(self, clock, slowest):
-        return False
+        def may_pull(self, clock, slowest):
+            return False
 
-
-def test_a_start_that_fails_ends_the_waits_at_once(monkeypatch):
     """The watcher would look only after minutes."""
     monkeypatch.setattr(driver, "TURN_S", 1e3)
     config = dataclasses.replace(BSP, consistency=Never(), timeout_s=1e4)
@@ -310,9 +308,11 @@ def test_a_change_that_raises_lets_the_server_go_on(monkeypatch):
         assert future.result(WAIT_S)
 
 
-@ps.register
-@dataclass(frozen=True)
-class AfterAWhile(ps.ASP):
+@pytest.mark.usefixtures("registry")
+def test_a_rule_that_sees_time_is_asked_again_though_nothing_changes():
+    @ps.register
+    @dataclass(frozen=True)
+    class AfterAWhile(ps.ASP):
         """A pull may return 0.3 seconds after its worker's last push."""
 
         name = "afterawhile"

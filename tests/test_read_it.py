@@ -153,7 +153,7 @@ def test_a_gradient_enters_no_file_that_is_not_listed(serializer):
     planned = serializer == "msgpack"
     assert ("minips/stages/serializers/base.py" in entered) == (not planned)
     assert "minips/core/plan.py" in entered or not planned
-    (also,) = re.findall(r"On the general way a gradient also enters\s+([^.]+(?:\.py[^.]+)+), or", PAGE)
+    (also,) = re.findall(r"On the general path a gradient also enters\s+([^.]+(?:\.py[^.]+)+), or", PAGE)
     general = {f"minips/{name}" for name in re.findall(r"`(.+?)`", also)}
     assert general <= {*left_out()}
     assert entered - {*LISTED.all} == (set() if planned else general)

@@ -79,7 +79,7 @@ class HalvingDoubling(AllReduce):
         _check(rank, workers)
         if workers & (workers - 1):
             raise ValueError(
-                f"Recursive halving-doubling needs a power of two of workers, got {workers}. "
+                f"Recursive halving-doubling needs a number of workers that is a power of two; got {workers}. "
                 "Take another number, or a ring or a tree."
             )
         halving = []

@@ -2,8 +2,8 @@
 
 Two processes exchange bare calls of several sizes, and pushes and pulls of several models. The spans of these give each
 stage's share (`minips.cost.microbenchmarks`). A `Line` is fitted to each set of timings. Processor time is measured in
-addition to wall time, since many workers share the cores. Contention is the ratio of a push's processor time in a crowd
-to that of a push without others. The prediction adds the link, the delays, and the other workers and servers.
+addition to wall time, since many workers share the cores. Contention is the processor time of a push among many others,
+divided by that of a push without others. The prediction adds the link, the delays, and the other workers and servers.
 """
 
 import json
@@ -74,16 +74,16 @@ def calibrate(
     """Measure pushes and pulls with ``config``'s stages and transport in child processes; it takes a few seconds.
 
     With a ``problem``, the stages process its gradients, cut for several numbers of servers, and computing a gradient
-    is timed too. Without one, they process normal float32 values. ``progress`` shows a bar, or is called with the share
-    done. ``cache`` is a JSON file. Its calibration is reused if it was made on a quiet machine for the same stages,
-    transport, problem and number of cores; otherwise the file is overwritten. RuntimeError if ``stop()`` ends the
-    calibration early or a stage fails; OSError if the cache cannot be written.
+    is timed too. Without one, they process normal float32 values. ``progress=True`` shows a bar; a function is called
+    with the share done. ``cache`` is a JSON file. Its calibration is reused if it was made on a quiet machine for the
+    same stages, transport, problem and number of cores; otherwise the file is overwritten. RuntimeError if ``stop()``
+    ends the calibration early or a stage fails; OSError if the cache cannot be written.
 
     The measurement is repeated, twice at most, if other programs took more than a fifth of the cores, or if its second
     half took 1.5 times as long as its first. The quietest attempt counts; if even that one was disturbed, its ``note``
     says so.
     """
-    if cache and Path(cache).is_dir():  # raised before the measurement, not after it
+    if cache and Path(cache).is_dir():  # check before the measurement, not after it
         raise OSError(f"The cache {cache} is a folder. Name a file in it, such as {Path(cache) / 'calibration.json'}.")
     if cache and not Path(cache).absolute().parent.is_dir():
         raise OSError(f"The folder of the cache {cache} does not exist. Make {Path(cache).parent}, or choose another.")
@@ -131,7 +131,7 @@ def _measure(
 
     def check() -> None:
         if stop():
-            if not one_process:  # a measuring child reads no messages, but a process can be killed
+            if not one_process:  # a child that is measuring reads no messages, but it can be killed
                 supervisor.farewell_s = STOPPED_S
             raise RuntimeError("The calibration was stopped.")
 
@@ -174,7 +174,7 @@ def _drift(blocks: list[Block]) -> float:
 
 
 def _pair(single: Config) -> Config | None:
-    """Return a config of two workers with an all-reduce; None if the codec does not allow one."""
+    """Return a config of two workers with an all-reduce; None if the codec does not allow an all-reduce."""
     try:
         return replace(single, workers=2, pull=Codec(), exchange=RingAllReduce())
     except ValueError:
@@ -233,7 +233,7 @@ def _spans(blocks: list[Block]) -> dict[str, Line]:
 def _hop(hops: list[Block], one_process: bool) -> tuple[Line, Line]:
     """Fit lines, over the values of a hop's message, to its processor time outside all spans and to its idle time.
 
-    An exchange has two hops, each with half of the values. Both peers do the same work at the same time.
+    An exchange has two hops, each with half of the values. The two peers do the same work at the same time.
     """
     cpu, spans = _line(hops, "asker_s"), _spans(hops)
     rest = cpu.times(1 / 2 if one_process else 1).less(
@@ -254,7 +254,7 @@ def _worker_crowd(crowd: list[Block], spans: list[Line], rest: Line) -> float:
 
 
 def _server_crowd(rows: Sequence[tuple[Any, ...]], found: Calibration, config: Config) -> float:
-    """The factor of a server's time outside all spans in a crowd: with it, a predicted crowd takes as long as the
+    """The factor for a server's time outside all spans in a crowd. It makes a predicted crowd take as long as the
     measured one. The factor covers processor time and threads' waits for the interpreter.
     """
     config, load = replace(config, steps=EVEN_STEPS), Workload(rows[0][0], 0.0)

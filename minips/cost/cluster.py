@@ -65,14 +65,14 @@ class Cluster(Machines):
         *,
         calibration: Calibration | Iterable[Calibration] | None = None,
     ) -> "ClusterTable":
-        """Compare ways and push codecs by the seconds of one of many BSP steps; a gradient has ``nbytes`` as float32.
+        """Compare ways and push codecs by the seconds per BSP step in a long run; gradients have ``nbytes`` as float32.
 
         A way is an exchange or its name; ``"ps:servers=2"`` has two servers. A codec is a `Codec`, a quantizer, or the
         name of a quantizer: ``"topk:fraction=0.01"``. The closed form is ``compute_s`` plus the exchange's formula. The
         simulation runs minips' own protocol sessions in virtual time, with sizes in place of arrays.
 
         Without a calibration, codecs and updates take no time. With one, they take its seconds, but only in the
-        simulation. With several, each codec's row uses the calibration made with that codec, or has no codec time.
+        simulation. With several, a codec's row uses the calibration made with it, if there is one.
 
         Closed form and simulation agree for an exact codec, except in a tree whose number of machines is not a power
         of two: there, machines that finish early begin the next step. If pushes to several servers are smaller than
@@ -114,8 +114,8 @@ class Cluster(Machines):
         }
 
     def _closed_forms(self, config: Config, load: Workload) -> tuple[float | None, float | None]:
-        """Return the seconds if a link carries one message after another, and if messages share it; None if the
-        exchange has no formula.
+        """Return two times in seconds: if a link carries one message after another, and if messages share it. None if
+        the exchange has no formula.
         """
         n, rate, latency, servers = self.machines, self.bandwidth_bps / 8, self.latency_s, config.servers
         if load.parts:
@@ -135,8 +135,8 @@ class Cluster(Machines):
 
 @dataclass(frozen=True)
 class ClusterTable(Table):
-    """A table with a row for each way and codec. "MB sent" is per step, by the worker that sends most. "MB busiest" is
-    what crosses the busiest machine's link in its busier direction.
+    """A table with a row for each way and codec. "MB sent" is per step, for the worker that sends most. "MB busiest" is
+    the traffic on the busiest machine's link, in its busier direction.
     """
 
     cluster: Cluster
@@ -235,7 +235,7 @@ def all_reduce_load(exchange: AllReduce, config: Config, values: float) -> tuple
 
 
 def _nbytes(codec: Codec, values: float) -> float:
-    """Return the encoded bytes of a flat float32 tensor of this size; if they had to be counted, header included."""
+    """Return the encoded bytes of a flat float32 tensor of this size; a count from an encoding includes the header."""
     size = max(1, round(values))
     plain = codec == Codec(codec.quantizer, codec.memory)
     known = codec.quantizer_of("w").nbytes((size,), np.float32) if plain else None
@@ -246,7 +246,7 @@ def _nbytes(codec: Codec, values: float) -> float:
 
 
 def _words(stage: Any) -> str:
-    """Return a stage as it is written on the command line."""
+    """Return a stage's text in the form used on the command line."""
     given = {field.name: value for field in fields(stage) if (value := getattr(stage, field.name)) != default_of(field)}
     return f"{stage.name}:{','.join(f'{name}={value}' for name, value in given.items())}".rstrip(":")
 

@@ -38,7 +38,7 @@ class Comparison:
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """Predicted over measured time, by name; None if one of them is None or the measured time is negligible."""
+        """Predicted divided by measured time, by name; None if either is None or the measured time is negligible."""
         least = NEGLIGIBLE * (self.rows[-1][2] or 0.0)
         return {
             name: predicted / measured if predicted is not None and measured and measured >= least else None
@@ -55,7 +55,7 @@ class Comparison:
         return html_table(html_rows([head], len(head)) + html_rows(body), caption)
 
     def _words(self) -> Iterator[str]:
-        """Sentences on missing figures."""
+        """Return sentences that explain missing figures."""
         yield from self.reasons
         ratios = self.ratios
         if any(said and ratios[name] is None for name, said, _ in self.counted):
@@ -72,12 +72,12 @@ class Comparison:
 
 
 def compare(prediction: Prediction, run: Run) -> Comparison:
-    """Compare predicted and measured seconds of one update (with local steps: of one gradient step), by span name;
-    ``total`` is for a step. If the run had more spans than a trace keeps, those before the first missing one count.
+    """Compare predicted and measured seconds, by span name, for one update or, with local steps, one gradient step;
+    ``total`` is for a step. If the trace lacks later spans, only those before the first missing span count.
 
-    Both sides count the same things; otherwise a figure is None, and `Comparison.reasons` say why. Spans that the run
-    does not count, such as those of a `Simulated` run without a calibration, are left out of the other predicted rows
-    and of the total. If workers were started by hand, the run's trace contains only the servers' spans.
+    A figure that only one side counts is None on the other, and `Comparison.reasons` say why. Spans that the run does
+    not count, such as those of a `Simulated` run without a calibration, are left out of the other predicted rows and of
+    the total. If workers were started by hand, the run's trace contains only the servers' spans.
     """
     check_type("compare", prediction, Prediction, "a prediction, which ps.cost.predict makes, and then a run")
     check_type("compare", run, Run, "a prediction, and then the run that ps.train returns")

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Ring: n − 1 steps of reduce-scatter and n − 1 of all-gather, S/n bytes each: ``2(n−1)α + 2(n−1)/n · S/B``.
 
-    The bandwidth term is nearly the least possible; the latency term grows with n.
-    Source: Patarasuk and Yuan 2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
+    The bandwidth term is close to the minimum possible; the latency term grows with n. Source: Patarasuk and Yuan 2009,
+    "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations".
     """
     _check(workers, nbytes, bytes_per_s, latency)
     return 2 * (workers - 1) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
@@ -30,8 +30,8 @@ def ring_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: f
 def tree_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latency: float = 0.0) -> float:
     """Binomial tree: reduce everything to one root, then broadcast: ``2⌈log₂n⌉(α + S/B)``.
 
-    Few successive messages, but each carries everything.
-    Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH".
+    Only a few messages follow one another, but each carries the whole gradient. Source: Thakur, Rabenseifner and Gropp
+    2005, "Optimization of Collective Communication Operations in MPICH".
     """
     _check(workers, nbytes, bytes_per_s, latency)
     return 2 * ceil(log2(workers)) * (latency + nbytes / bytes_per_s)
@@ -44,7 +44,7 @@ def halving_doubling_s(workers: int, nbytes: float, bytes_per_s: float, latency:
     """
     _check(workers, nbytes, bytes_per_s, latency)
     if workers & (workers - 1):
-        raise ValueError(f"Recursive halving-doubling needs a power of two of workers, got {workers}.")
+        raise ValueError(f"Recursive halving-doubling needs a number of workers that is a power of two; got {workers}.")
     return 2 * log2(workers) * latency + 2 * (workers - 1) / workers * nbytes / bytes_per_s
 
 
@@ -52,9 +52,9 @@ def two_shot_allreduce_s(workers: int, nbytes: float, bytes_per_s: float, latenc
     """Direct reduce-scatter and all-gather, each with all messages in parallel: ``2α + 2(n−1)/n · S/B``; 0 for one
     worker.
 
-    It has the ring's bandwidth term and the latency of two messages; it is longer if messages wait in switches.
-    Source: Wang et al. 2023, "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", and
-    arithmetic: in turn k, rank r sends to rank r + k, so that no two messages reach one receiver at the same time.
+    It has the ring's bandwidth term and the latency of two messages; it is longer if messages wait in switches. Source:
+    Wang et al. 2023, "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", and arithmetic:
+    rank r sends its k-th message to rank r + k, so no two messages reach one receiver at the same time.
 
     >>> [round(formula(8, 80_000, 12.5e6, 1e-3), 4) for formula in (ring_allreduce_s, two_shot_allreduce_s)]
     [0.0252, 0.0132]
@@ -72,9 +72,9 @@ def parameter_server_s(
     workers than servers, the workers' own links are the bottleneck. The formula assumes that the workers begin with
     different servers (if all begin with the same one, the last server waits: ``2(α + (n+s−1)S/(sB))``), and phases: no
     worker pulls before all have pushed, and none pushes before all have pulled. With phases it does not matter whether
-    the links are full duplex. Links that are shared fairly make phases, as in `Simulated`; links that carry one message
-    after another do not: see `parameter_server_step_s`.
-    Source: Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server", and arithmetic.
+    the links are full duplex. Links that messages share fairly, as in `Simulated`, lead to phases. Links that carry one
+    message after another do not: see `parameter_server_step_s`. Source: Li et al. 2014, "Scaling Distributed Machine
+    Learning with the Parameter Server", and arithmetic.
 
     >>> round(parameter_server_s(4, 80_000, 12.5e6, latency=1e-3), 4)
     0.0532
@@ -95,8 +95,8 @@ def parameter_server_step_s(
 ) -> float:
     """The least communication time of one of many BSP steps, in seconds. Add a worker's compute time.
 
-    Each worker pushes S bytes and pulls P (None: P = S) over full-duplex links: ``2α + max(nS/s + P, S + nP/s) / B``.
-    A gradient that takes t seconds makes each step t longer, since it delays every worker's next push equally.
+    Each worker pushes S bytes and pulls P (None: P = S) over full-duplex links: ``2α + max(nS/s + P, S + nP/s) / B``. A
+    gradient that takes t seconds adds t to each step, since it delays every worker's next push equally.
 
     A server answers the workers one after another, and the first worker with all its answers pushes again while others
     still pull. No order can do better. After the first server begins to answer, no worker has all its answers, and
@@ -118,12 +118,12 @@ def parameter_server_step_s(
 
 
 def pipelined_s(stages: Sequence[float], chunks: int = 1, fixed: float = 0.0) -> float:
-    """Seconds that a gradient needs to pass ``stages`` in k successive chunks; each stage's seconds are for all of it.
+    """Seconds for a gradient to pass ``stages`` in k successive chunks. A stage's seconds are for the whole gradient.
 
     A chunk takes a k-th of a stage's time plus ``fixed`` seconds: ``Σtᵢ/k + (k−1)·max(tᵢ)/k + (m+k−1)·fixed`` for m
-    stages. It assumes that the stages work in parallel, each on one chunk at a time.
-    Source: the arithmetic of an assembly line. Forwarding a message along a chain of n nodes is such a line: m = n − 1
-    links of S/B seconds, ``fixed`` = α.
+    stages. The formula assumes that the stages work in parallel, each on one chunk at a time. Source: the arithmetic of
+    an assembly line. Forwarding a message along a chain of n nodes is such a line: m = n − 1 links of S/B seconds,
+    ``fixed`` = α.
 
     Encode 8 ms, send 10 ms, decode 6 ms: in one piece, and in eight chunks.
 
@@ -141,7 +141,7 @@ def synchronous_round_s(times: Sequence[ArrayLike], backup: int = 0) -> float:
     """The mean seconds of a BSP round that waits for all but ``backup`` workers: E of the (n−b)-th smallest time.
 
     ``times`` holds, for each worker, the equally likely seconds of a step: one number for a worker of constant speed,
-    or measured samples. All workers begin each round together; a late worker drops its gradient. The result is exact
+    or measured samples. All workers begin each round together; a late worker abandons its gradient. The result is exact
     for the samples' distributions: ``Σ t·(P(T ≤ t) − P(T < t))``, where the number of workers done at t is a sum of
     independent coin flips. Source: David and Nagaraja 2003, "Order Statistics", chapter 5; for backups Chen et al.
     2016, "Revisiting Distributed Synchronous SGD".
@@ -223,8 +223,8 @@ def crossover_nbytes(
     """The bytes at which two exchanges cost the same. With fewer bytes, the exchange with less latency is faster.
 
     ``first`` and ``second`` are formulas of (workers, nbytes, bytes_per_s, latency) that grow linearly with the bytes,
-    as all exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. None if
-    no size above 0 has equal costs: one exchange is at least as good for every size.
+    as all exchanges here do: ``a₁α + b₁S/B = a₂α + b₂S/B`` at ``S = αB (a₁ − a₂) / (b₂ − b₁)``. Returns None if the
+    costs are equal at no size above 0: then one exchange is at least as good for every size.
 
     >>> from functools import partial
     >>> round(crossover_nbytes(ring_allreduce_s, tree_allreduce_s, 8, bytes_per_s=12.5e6, latency=1e-3))
@@ -294,7 +294,7 @@ def _check(workers: int, nbytes: float, bytes_per_s: float, latency: float, serv
 def _samples(times: Sequence[ArrayLike]) -> "list[np.ndarray[tuple[int], np.dtype[np.float64]]]":
     samples = [np.sort(np.asarray(x, float).reshape(-1)) for x in times]
     if not samples or any(len(x) == 0 or not np.isfinite(x).all() or x[0] < 0 for x in samples):
-        raise ValueError("Expected the compute times of at least one worker: a number of seconds for each, or several.")
+        raise ValueError("Expected at least one worker, with one or more finite, non-negative compute times for each.")
     return samples
 
 

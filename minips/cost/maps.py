@@ -70,8 +70,8 @@ class CodecMap:
 
     @property
     def regret(self) -> float:
-        """The largest share, over the samples, by which the predicted codec is slower than the fastest measured one.
-        0 if the two always agree, or without samples.
+        """The largest share, in any sample, by which the predicted codec is slower than the fastest measured codec. 0
+        if the two codecs are always the same, or without samples.
         """
         over = (sample.seconds[self._predicted_codec(sample)] / min(sample.seconds.values()) for sample in self.samples)
         return max(over, default=1.0) - 1
@@ -128,7 +128,7 @@ def codec_map(
             behind = [replace(config, link=Link(float(bandwidth), latency_s)) for bandwidth in bandwidths]
             calibration = replace(known[name], gradient=None)
             for row, share in enumerate(shares):
-                # one server's share only; a run's headers are a few bytes longer
+                # only one server's share; a run's headers are a few bytes longer
                 if isinstance(config.exchange, AllReduce):
                     load, *_ = all_reduce_load(config.exchange, config, int(sizes[row]))
                 else:

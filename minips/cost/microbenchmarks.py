@@ -1,6 +1,6 @@
 """Microbenchmarks in a calibration's child processes: one asks like a worker, and one answers like a server.
 
-The measurements take turns, so that a disturbance of the machine affects all of them:
+The measurements are made in rotation, so that a disturbance of the machine affects all of them:
 
 - bare calls of several sizes,
 - calls over a shaped link, to measure how late it delivers,
@@ -55,7 +55,7 @@ class Assignment:
     """The configs of the measurements, and ``pieces``: gradients of several sizes.
 
     ``single`` has one worker, ``crowd`` has several that push at the same time. ``pair`` has two workers of an
-    all-reduce, or is None if the codec does not allow one.
+    all-reduce; it is None if the codec does not allow an all-reduce.
     """
 
     single: Config
@@ -68,7 +68,7 @@ class Assignment:
     token: str
 
     def peers(self, rank: int, stack: ExitStack) -> list[Peer]:
-        """Return a peer for each size; none without a ``pair``."""
+        """Return a peer for each size, or an empty list if ``pair`` is None."""
         if not self.pair:
             return []
         return [stack.enter_context(Peer(self.pair, rank, piece, self.token)) for piece in self.pieces]
@@ -136,7 +136,7 @@ def answer(control: ControlPipe, *, plan: Assignment) -> dict[str, Any]:
 
 
 def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addresses: Addresses) -> dict[str, Any]:
-    """Call, push and pull, exchange and compute, and report ``progress``. Returns the timings of all these."""
+    """Time calls, pushes and pulls, exchanges and gradients, and report ``progress``. Returns all timings."""
     with ExitStack() as stack:
         peers = plan.peers(0, stack)
         control.send("ready", [peer.address for peer in peers])
@@ -173,7 +173,7 @@ def ask(control: ControlPipe, *, plan: Assignment, problem: Problem | None, addr
 
 
 def load_generator(control: ControlPipe, *, plan: Assignment, address: str, worker: int) -> None:
-    """Push and pull, as one worker of the crowd, until told to stop or the server has ended."""
+    """Push and pull as one worker of the crowd, until asked to stop or until the server has ended."""
     with connect(address, plan.crowd, worker=worker, token=plan.token) as client:
         control.send("ready")
         with suppress(ConnectionError, TimeoutError):

@@ -51,7 +51,7 @@ def measure_quietly(
     measure: Callable[[], T], attempts: int, drift: Callable[[T], float] = lambda result: 1.0
 ) -> tuple[T, str]:
     """Measure until the machine is quiet, at most ``attempts`` times. Returns the quietest result and its note.
-    ``drift`` takes a result and gives the ratio of its second half's seconds to its first half's.
+    ``drift(result)`` returns the seconds of the result's second half divided by those of its first half.
     """
     found: list[tuple[Disturbance, T]] = []
     while len(found) < attempts and all(disturbance.note for disturbance, _ in found):
@@ -78,7 +78,7 @@ class NoiseMeter:
 
 
 def usable_cores() -> set[int]:
-    """Return the numbers of the cores that this process may use."""
+    """Return the indices of the cores that this process may use."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 

@@ -29,7 +29,7 @@ PARTS = 64
 
 class Links(Interconnect):
     """Equal links to one switch, one for each machine: first come, first served in each direction. ``places`` maps
-    processes to machines; another process has its own machine. Messages within a machine do not use its link.
+    processes to machines; any other process has its own machine. Messages within a machine do not use its link.
 
     A link delays messages as `minips.stages.transports.link` does, and by another ``late_s`` seconds if a message had
     to wait.
@@ -55,7 +55,7 @@ class Links(Interconnect):
             yield arrival - events.now + self._late_s
 
     def _pass(self, free: dict[object, float], machine: object, earliest: float, seconds: float) -> float:
-        """Return the time from which a message of so many seconds occupies a machine's link, one way."""
+        """Return when a message that needs this many seconds begins to occupy a machine's link in one direction."""
         start = self._events.later(free[machine], earliest)
         if seconds:
             free[machine] = start + seconds
@@ -66,9 +66,9 @@ class Links(Interconnect):
 
 
 class Queues(Interconnect):
-    """The links of a graph, with a queue in each direction. ``deepest`` is the most bytes that have waited in one.
+    """The links of a graph, with a queue in each direction. ``deepest`` is the most bytes that waited in a queue.
 
-    A message keeps ``ahead`` bursts in its sender's queue: 1 if others are sent with it, 2 if it is a rank's only one.
+    A message keeps ``ahead`` bursts in its sender's queue: 1 if others are sent with it, 2 if a rank sends only it.
     """
 
     def __init__(self, events: EventLoop, graph: Any, ahead: int) -> None:

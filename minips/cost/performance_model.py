@@ -1,9 +1,9 @@
 """Model a run's time without its arithmetic: every worker's cycle, step by step, in virtual time.
 
-A cycle is compute, encode, the link, the server or the next worker, the link again, decode. The calibration gives its
-seconds. A real run's `Shard`, or its schedule, decides which party waits for which. A process does one thing at a time,
-but computes while messages travel. Processes share the cores, and messages queue on the nodes' links in the order in
-which they are sent.
+A cycle is: compute, encode, cross the link, server or next worker, cross the link again, decode. The calibration gives
+its seconds. A real run's `Shard`, or its schedule, decides which party waits for which. A process does one thing at a
+time, but computes while messages travel. Processes share the cores, and messages queue on the nodes' links in the order
+in which they are sent.
 """
 
 from abc import abstractmethod
@@ -48,7 +48,7 @@ LONGEST, ALIKE, KEPT = 24, 4, 2
 
 @dataclass(frozen=True)
 class Declared:
-    """A rank's part of an all-reduce in sizes only: the bytes sent at each hop, and each piece's number of values."""
+    """A rank's part in an all-reduce, as sizes: bytes sent at each hop, and the number of values in each piece."""
 
     hops: Sequence[Hop]
     nbytes: Sequence[float]
@@ -80,7 +80,7 @@ class Workload:
 
 
 def _period(states: list[list[float]]) -> int:
-    """Return the number of steps after which the last ``ALIKE`` states repeated; 0 if they did not."""
+    """Return the period, in steps, with which the last ``ALIKE`` states repeat; 0 if they do not."""
     near = partial(isclose, rel_tol=1e-9, abs_tol=1e-15)
     for period in range(1, min(len(states) - ALIKE, LONGEST + 1)):
         pairs = [(states[-back], states[-back - period]) for back in range(1, ALIKE + 1)]
@@ -163,7 +163,7 @@ class PerformanceModel(VirtualCluster):
             step.wait += self.events.now - start
 
     def contention(self, factor: float, worker: str = "") -> float:
-        """Return the crowd's factor for all workers, or for those on one ``worker``'s machine."""
+        """Return the crowd's factor for all workers, or for the workers on the machine of ``worker``."""
         crowd, places = self.config.workers, self.places
         if worker and places:
             crowd = sum(place == places[worker] for who, place in places.items() if who.startswith("worker"))
@@ -176,7 +176,7 @@ class PerformanceModel(VirtualCluster):
             self._applied = min(self._progress)
 
     def _ends(self) -> tuple[list[float], list[dict[str, float]]]:
-        """Return the end of each step, and the totals by then. Once steps repeat, all but the last ones are skipped."""
+        """Return each step's end and the totals by then. Once steps repeat, all but the last few are extrapolated."""
         ends, skipped, skipped_s = [0.0], 0, 0.0
         delays, kind = self.config.delays, type(self.config.consistency)
         # If nothing depends on the clock, steps that have repeated will always repeat.
@@ -215,8 +215,8 @@ class PerformanceModel(VirtualCluster):
 
 @dataclass(slots=True)
 class _Trip:
-    """The step of a message's trip: since when it is under way or, at the server, since when that does its last work.
-    Its spans count when the answer has arrived.
+    """The current stage of a message's trip. ``since`` is when the message left or, at the server, the last work began.
+    Its spans are counted when the answer has arrived.
     """
 
     since: float
@@ -253,7 +253,7 @@ class _SizedNode(Node):
         for transfer, names in groupby(spans, lambda name: name == "transfer"):
             times = {name: self.times[name].at(values) for name in names if name in self.times}
             if transfer and not isinstance(self, RankNode):
-                yield times["transfer"] * self.crowd, unrecorded  # the trip's span has it
+                yield times["transfer"] * self.crowd, unrecorded  # the trip's span includes it
             elif seconds := sum(times.values()):
                 yield seconds, partial(self._record, times, seconds)
 

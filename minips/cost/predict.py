@@ -103,7 +103,7 @@ def milliseconds(seconds: float, note: str) -> str:
 
 
 def check_network(config: Config, cluster: Machines | None, engine: object = None) -> None:
-    """Raise ValueError if a run would have two networks, or its transport none; TypeError for a wrong type."""
+    """Raise ValueError if a run would have two networks or a transport without one, TypeError for a wrong type."""
     check_type("predict", cluster, Machines | None, "a cluster, such as ps.cost.Cluster(machines=8)")
     check_type("predict", engine, Hosts | None, "ps.Hosts(…) as its engine, to predict with its network")
     check_one_network(config, cluster)
@@ -123,8 +123,8 @@ def predict(
     seconds.
 
     All workers and servers share the cores of the calibrated machine, like processes on one machine. On a ``cluster``
-    they are placed one after another, servers first, as the engine `Ray` places them. Those on one machine share its
-    cores and link, and each core is as fast as a calibrated one. In `Cluster.compare`, each has its own machine.
+    they are placed one after another, servers first, as the engine `Ray` places them. Processes on one machine share
+    its cores and link. Each core is as fast as a calibrated core. In `Cluster.compare`, each has its own machine.
 
     An ``engine`` of hosts adds its network: packets with headers that wait in queues, and a latency that two hosts
     first measure, which takes two seconds. The prediction assumes that TCP is warm and loses no packets, and that they
@@ -145,7 +145,7 @@ def predict_on(
     engine: Hosts | None,
     network: Hosts | Topology | None,
 ) -> Prediction:
-    """Like `predict`. ``network`` draws the engine's graph: the engine, or `Hosts.measured_topology`'s result."""
+    """Like `predict`. ``network`` builds the graph: it is the engine, or `Hosts.measured_topology`'s result."""
     check_network(config, cluster, engine)
     servers = 0 if isinstance(config.exchange, AllReduce) else config.servers
     graph = network.graph(config.workers, servers) if network else None
@@ -222,8 +222,8 @@ def against_measured(
     BSP with a backup worker.
 
     ``config`` gives the other fields (None: 20 steps of four workers, one of which computes four times slower). Real
-    stragglers cannot abandon a gradient, so the simulated ones do not either. ``report`` is called after each row; with
-    the default config, a row takes a few seconds.
+    stragglers cannot abandon a gradient, so simulated stragglers do not either. ``report`` is called after each row;
+    with the default config, a row takes a few seconds.
     """
     config = config or Config(workers=4, steps=20, delays=SLOW)
     engine = engine_for(engine, [config])
@@ -257,6 +257,6 @@ def message_nbytes(codec: Codec, tensors: Tensors, *, stream: bool = False) -> i
 
 
 def _time_gradient(part: Problem, config: Config, params: Tensors) -> float:
-    """Measure the seconds of one batch's gradient now: the median of nine."""
+    """Measure how many seconds one batch's gradient takes: the median of nine timings."""
     quick = replace(config, delays=None, accumulate=1)
     return statistics.median(timeit(partial(compute, part, quick, params, 0, clock), number=1) for clock in range(9))

@@ -32,7 +32,7 @@ class _EachRound(Evaluation):
 
 
 def rounds(problem: Problem, config: Config) -> Iterator[Tensors]:
-    """Yield the parameters after each BSP round, whatever the config's consistency, while they are finite."""
+    """Yield the parameters after each BSP round while they are finite. The config's consistency is ignored."""
     config = replace(config.for_rows(problem.rows), link=None, delays=None, overlap=False, consistency=BSP())
     one_more = replace(config, steps=config.steps + config.local_steps)  # a run does not pause after its last step
     look, params = _EachRound(), problem.init(seeds.init(config.seed))

@@ -1,6 +1,6 @@
 """Count the bytes that a run will send, in simulated runs of one and two steps with fixed gradients.
 
-The difference of the two is a step's bytes; the shorter run has all messages before and after the steps.
+The difference between the two is one step's bytes. The shorter run includes all messages outside the steps.
 """
 
 from collections.abc import Callable, Collection
@@ -45,7 +45,7 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     bsp = BSP()  # other consistencies send the same messages, in another order
     plain = replace(config, link=None, delays=None, overlap=False, accumulate=1, consistency=bsp)
     if not isinstance(config.exchange, AllReduce):  # two workers represent all: each sends the same messages to servers
-        mean = config.aggregator if config.aggregator.weighs else Mean()  # if it weighs, hello has another field
+        mean = config.aggregator if config.aggregator.weighs else Mean()  # with weights, hello has another field
         plain = replace(plain, workers=min(config.workers, 2), aggregator=mean, shards=Contiguous())
     problem = FixedGradients(params, gradients, plain.workers)
     runs = [train(problem, replace(plain, steps=steps), engine=Simulated()) for steps in (1, 2)]
@@ -100,7 +100,7 @@ def _parts(config: Config, gradients: Tensors) -> tuple[Declared, ...]:
 
 
 class FixedGradients(Problem):
-    """A problem with given gradients: always the same, whatever the parameters."""
+    """A problem with given gradients, which do not depend on the parameters."""
 
     def __init__(self, params: Tensors, gradients: Tensors, rows: int) -> None:
         super().__init__(np.zeros((rows, 1)), np.zeros(rows))
@@ -143,18 +143,18 @@ class TouchedRows(Problem):
 def _header_growth(config: Config) -> tuple[int, int]:
     """Return the bytes that growing clocks and versions add to headers over all steps: sent and received."""
     push, steps = config.push.serializer, range(config.steps)
-    if isinstance(config.exchange, AllReduce):  # a hop's header has its step
+    if isinstance(config.exchange, AllReduce):  # a hop's header contains its step
         schedules = [config.exchange.schedule(rank, config.workers) for rank in range(config.workers)]
         grown = _growth(push, steps, 1, "version") * sum(hop.to is not None for hops in schedules for hop in hops)
         return grown, grown
-    clocks = [*range(1, config.steps + 1), config.steps]  # the last one answers the goodbye
+    clocks = [*range(1, config.steps + 1), config.steps]  # the last answer is to the goodbye
     answers = _growth(config.pull.serializer, clocks, 1, "version") + _growth(MsgPack(), clocks, 1, "clock")
     pairs = config.workers * config.servers
     return pairs * _growth(push, steps, 1, "version", "clock"), pairs * answers
 
 
 def _growth(serializer: Serializer, numbers: Collection[int], least: int, *names: str) -> int:
-    """Return the extra bytes in headers of these numbers under these names, compared with ``least`` for each number."""
+    """Return how many more bytes these numbers take in headers, under these names, than ``least`` for each number."""
     size = {number: _size(serializer, Packet(dict.fromkeys(names, number), {})) for number in {*numbers, least}}
     return sum(size[number] - size[least] for number in numbers)
 

@@ -1,4 +1,4 @@
-"""Search for the config that reaches an accuracy first: rank configs by prediction, and run the best few."""
+"""Search for the config that reaches an accuracy soonest: rank configs by prediction, and run the best few."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ PROBE_STEPS, TRIED = 300, 3
 
 @dataclass(frozen=True)
 class Choice:
-    """One candidate. Its seconds are from the first step until it reaches the accuracy; None if it never does."""
+    """One candidate. Its seconds run from the first step until it reaches the accuracy; None if it never does."""
 
     config: Config
     """The config, with as many steps as it needs."""
@@ -76,13 +76,13 @@ class Tuning:
 
     @property
     def regret(self) -> float:
-        """The share by which the first choice takes longer than the best tried one; 0 if the first is the best."""
+        """The share by which the first choice takes longer than the best tried choice; 0 if the first is the best."""
         times = self._times
         return times[0] / min(times) - 1 if times else 0.0
 
     @property
     def agreement(self) -> float:
-        """The share of tried pairs that came in the predicted order: 1 for all; a guess would have one half."""
+        """The share of tried pairs that finished in the predicted order: at best 1; a guess would average one half."""
         pairs = list(combinations(self._times, 2))
         return statistics.mean(first <= second for first, second in pairs) if pairs else 1.0
 
@@ -122,7 +122,7 @@ def tune(
     Without any of these, it is this machine's bare transport. ValueError for two networks, or no accuracy.
 
     Seconds per step are predicted from one calibration for each codec. Steps are counted in short probing runs, of at
-    most the candidate's steps. Every consistency is probed as BSP, which makes the others look better than they are.
+    most the candidate's steps. Every consistency is probed as BSP, which makes other rules look better than they are.
 
     The best ``tried`` of the ``candidates`` (None: 30 made from ``start`` by `candidates_of`) are run on ``engine``,
     for as many steps as they need. None means `Processes`, or on a cluster `Simulated` with the calibrations; `Ray`

@@ -41,7 +41,7 @@ from minips.stages.transports.patience import Limit, outlasts
 from minips.words import as_error, check_count, check_type
 
 TURN_S, TURNS = 1.0, 20
-"""The watcher checks waiting sessions at least every ``TURN_S`` seconds, and ``TURNS`` times in a time-out."""
+"""The watcher checks waiting sessions at least every ``TURN_S`` seconds, and at least ``TURNS`` times in a time-out."""
 LARGE_BYTES = 2**16
 """A server with more bytes of parameters continues each waiting session in a separate thread."""
 LOOK_S = 0.05

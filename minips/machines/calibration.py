@@ -55,11 +55,11 @@ class Calibration(Value):
         return replace(self, gradient=line, next_gradient=None)
 
     def gradient_of(self, step: int, config: Config) -> Line | None:
-        """The line of a worker's ``step``; with local steps, only the first after an exchange takes ``gradient``."""
+        """The line of a worker's ``step``. With local steps, only the first after an exchange uses ``gradient``."""
         return self.next_gradient or self.gradient if step % config.local_steps else self.gradient
 
     def bound(self, which: Bound) -> Self:
-        """Return the calibration with all lower quartiles, or all upper quartiles."""
+        """Return the calibration with every line at its lower quartile, or every line at its upper quartile."""
         lines = ["transfer", "worker_rest", "server_rest", "idle", "hop_rest", "hop_idle", "message"]
         lines += ["gradient", "next_gradient"]
         return replace(
@@ -86,7 +86,7 @@ class Calibration(Value):
             return cls.from_dict(json.loads(Path(path).read_text()))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{path} holds no calibration that can be read ({message_of(error).rstrip('.')}). Give a file that "
+                f"{path} does not contain a valid calibration ({message_of(error).rstrip('.')}). Give a file that "
                 "Calibration.save wrote, or measure again with calibrate(config, cache=…)."
             ) from error
 

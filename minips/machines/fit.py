@@ -40,7 +40,7 @@ class Line(Value):
         return replace(self, fixed_s=self.fixed_s * factor, each_s=self.each_s * factor)
 
     def less(self, *others: "Line") -> "Line":
-        """Return this line minus the others; neither part is below zero."""
+        """Return this line minus the others; neither of the line's two parts falls below zero."""
         fixed = self.fixed_s - sum(other.fixed_s for other in others)
         each = self.each_s - sum(other.each_s for other in others)
         return replace(self, fixed_s=max(0.0, fixed), each_s=max(0.0, each))
@@ -51,7 +51,7 @@ class Line(Value):
 
         First, take the median m for each x. Then minimize the squared relative errors, ``Σ((fixed + each·x − m)/m)²``,
         with neither part below zero. So one slow timing does not move a median, and small sizes count as much as large
-        ones. For a single x, the whole median is fixed; if all medians are zero, the result is the zero line.
+        ones. With a single x, the fixed part is the whole median; if all medians are zero, the result is the zero line.
         """
         x, y = np.array(timings, float).reshape(-1, 2).T
         sizes = np.unique(x)

@@ -1,6 +1,6 @@
 """Networks and machines for the simulated engine: nodes, links, routes, fair shares, and placement of processes.
 
-A topology is a value that draws a networkx graph for given numbers of workers and servers. Its nodes are the hosts,
+A topology is an object that builds a networkx graph for a given number of workers and servers. Its nodes are the hosts,
 named as in a trace ("worker 0", "server 0"), and the switches between them. Its edges are the links. Each has
 ``bandwidth_bps`` (bits per second each way: links are full duplex), ``latency_s`` and perhaps ``loss`` (the share of
 packets dropped). A message takes the path with the fewest links (or with the least ``weight``, if edges have one).
@@ -98,7 +98,7 @@ class Ring(_Alike):
 @register
 @dataclass(frozen=True)
 class Tree(_Alike):
-    """A tree of switches with the hosts as leaves. All links are alike, so those near the root are bottlenecks."""
+    """A tree of switches with the hosts as leaves. All links are alike, so the links near the root are bottlenecks."""
 
     name = "tree"
     fanout: int = option(4, "nodes below a switch", minimum=2, step=1)
@@ -194,7 +194,7 @@ def check_one_network(config: Config, cluster: Machines | None) -> None:
 
 @dataclass(frozen=True)
 class Own(Topology):
-    """A graph of your own: `Simulated` accepts a ``networkx.Graph`` and wraps it in this topology."""
+    """A topology that wraps a graph which the user made: `Simulated` accepts a ``networkx.Graph`` and wraps it."""
 
     name = "own"
     drawn: object = option(None, "a networkx.Graph")
@@ -233,7 +233,7 @@ class Route(NamedTuple):
 class Network:
     """The numbered links of a graph, one for each direction, and the routes over them.
 
-    ``capacity`` contains the bytes per second of each link. ValueError for an edge that lacks a link's attributes.
+    ``capacity`` contains each link's bytes per second. Raises ValueError for an edge that lacks a link's attributes.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -297,8 +297,8 @@ def fair_shares(routes: Edges, capacity: Array) -> Array:
 
     ``routes`` of shape (hops, flows) holds each flow's links, padded with the number of a link of infinite
     ``capacity``. Progressive filling: a link that is the narrowest for all its flows is divided equally among them;
-    their rates are subtracted from their other links. This repeats for the flows that have no rate yet. Source:
-    Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
+    their rates are subtracted from their other links. This step is repeated for the flows that have no rate yet.
+    Source: Bertsekas and Gallager 1992, "Data Networks", section 6.5.2.
 
     Three flows share a link of 6 bytes per second, and one of them also passes a link of 1:
 

@@ -39,7 +39,7 @@ def _array(name: str, x: Any) -> Array:
 
 
 def restore_problem(origin: Origin | None) -> Problem:
-    """Import the problem's module and construct the problem without its rows. ValueError says why this failed."""
+    """Import the problem's module and construct the problem without its rows. Failures raise ValueError."""
     where = origin["class"] if origin else "that of this run"
     try:
         if origin is None:
@@ -57,7 +57,7 @@ def restore_problem(origin: Origin | None) -> Problem:
 
 
 def check_same(mine: Origin, theirs: Origin, whose: str) -> None:
-    """Raise ValueError if two origins differ in a text. A text missing from either of them is not compared."""
+    """Raise ValueError if two origins differ in a text. A text that one of the origins lacks is not compared."""
     for name in ("class", "labels", "columns", "parameters", "rows"):
         ours, other = mine.get(name, ""), theirs.get(name, "")
         if name == "class" and "__main__:" in ours + other:  # others may import the main program's class

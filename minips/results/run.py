@@ -173,9 +173,9 @@ class Run:
     def save(self, path: str | Path) -> None:
         """Write the run to one file, an .npz archive, with the problem's class and `Problem.kept` but not its rows.
 
-        The file is written whole or not at all. A symbolic link to it stays. An older file keeps its mode, and its
-        other hard links keep the older run. Raises OSError if the file cannot be written, and TypeError if a stage of
-        your own has a state that cannot be saved.
+        The file is written whole or not at all. A symbolic link to the file stays. If the file exists, it keeps its
+        mode, and its other hard links keep the older run. Raises OSError if the file cannot be written, and TypeError
+        if a stage of your own has a state that cannot be saved.
         """
         check_type("save", path, str | Path, "the path of a file")
         spans = list(zip(*self.trace, strict=True)) or [()] * len(Span._fields)
@@ -224,7 +224,7 @@ class Run:
         return run
 
     def after(self, before: "Run") -> "Run":
-        """Join this run and the run ``before`` it, which it resumed, into one run."""
+        """Join this run and the run ``before``, from which it resumed, into one run."""
         began, config = before.seconds, self.config
         remembers = config.local or not (config.push.lossless and config.pull.lossless)
         workers = before.state["workers"] if before.state and remembers and before.updates else ()
@@ -252,7 +252,7 @@ class Run:
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """The summary as pairs: a name, and a value with its unit."""
+        """The summary as pairs of a name and a value with its unit."""
         from statistics import fmean  # slow to import
 
         config, losses = self.config, [loss for _, _, loss in self.losses] or [nan]
@@ -314,7 +314,7 @@ class Run:
 
 def gather_run(config: Config, reports: Sequence[dict[str, Any]]) -> Run:
     """Make the run from the reports of all servers, or from the report of only one of several servers; that run has
-    only its part of the parameters. The run's counts are the first server's: every push has a part for it.
+    only its part of the parameters. The run's counts are those of the first server, since every push sends it a part.
     """
     first, began = reports[0], min(report["began_at"] for report in reports)
     layouts = [report["layout"] for report in reports]
@@ -362,7 +362,7 @@ _FITTING = ("workers", "servers", "placement", "exchange", "optimizer.name", "pu
 
 
 def _differing(before: Run, config: Config, origin: Origin) -> Iterator[str]:
-    """Sentences, each a reason why ``before`` cannot resume with this config and with parameters of this origin."""
+    """The reasons, as sentences, why ``before`` cannot resume with this config and with parameters of this origin."""
     for path in _FITTING:
         kept, value = map(attrgetter(path), (before.config, config))
         if kept != value:
@@ -415,7 +415,7 @@ def _figure(x: float | None, form: str) -> str | None:
 
 
 def _planned(trace: Trace) -> str | None:
-    """The number of messages that a plan wrote, by workers and by servers, and what such messages are."""
+    """The number of messages that a plan wrote, for workers and for servers, and a name for such messages."""
     pushes = sum(count for who, count in trace.planned.items() if who.startswith("worker"))
     if not trace.planned:
         return None

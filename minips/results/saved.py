@@ -2,9 +2,9 @@
 
 The file is an uncompressed .npz archive without pickles, so NumPy can read it without minips. An array's name is its
 path, such as ``params/w``, except for characters that an archive cannot keep. The entry ``minips`` holds everything
-else as JSON in UTF-8: ``{"array": name}`` stands for an array, ``{"scalar": name}`` for a NumPy number,
-``{"tuple": […]}`` for a tuple and ``{"map": [[key, value], …]}`` for a dict. The first key is ``format``, a whole
-number that is raised whenever older readers would misread the file.
+else as JSON in UTF-8: ``{"array": name}`` stands for an array, ``{"scalar": name}`` for a NumPy number, ``{"tuple":
+[…]}`` for a tuple and ``{"map": [[key, value], …]}`` for a dict. The first key is ``format``, a whole number that
+increases with each change that older readers would misread.
 """
 
 import json
@@ -52,7 +52,7 @@ def from_arrays(arrays: Mapping[str, Array], source: str | Path) -> dict[str, An
 
 @contextmanager
 def restoring(what: str) -> Iterator[None]:
-    """Turn errors while restoring ``what`` into a ValueError that says that it is not part of a saved run."""
+    """Turn errors while restoring ``what`` into a ValueError: ``what`` is not part of a saved run."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:

@@ -1,9 +1,9 @@
-"""What a saved run holds besides parameters and results: a `SavedState`, from which it resumes.
+"""The part of a saved run from which it resumes: a `SavedState`. Parameters and results are saved separately.
 
 A state is plain: dicts, lists, numbers and arrays, in a file (`minips.results.saved`), a report or a message. Each dict
-with fixed keys is a part. A class below says which keys, and names the class or function that makes such a part and
-resumes from it. A server's part can be taken and restored alone. A lost worker begins anew: its part and its links at
-the servers are None.
+with fixed keys is a part. A class below lists the keys, and names the class or function that makes such a part and
+resumes from it. A single server's part can be saved and restored. A lost worker begins anew: its part, and the servers'
+links to it, are None.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class ShardState(TypedDict):
     version: int
     rounds: int
     applied: int
-    made: NotRequired[int]  # equal to ``applied`` in earlier files, which lack it
+    made: NotRequired[int]  # earlier files lack it; there it equals ``applied``
     clocks: list[int]
     recent_losses: list[float]
     policy_state: dict[str, Any]
@@ -71,11 +71,11 @@ class SavedState(TypedDict):
 
     servers: list[ServerState]
     workers: list[WorkerState | None]
-    index: NotRequired[int]  # of the only server, if the run is that of one of several
+    index: NotRequired[int]  # of the only server, if the run is that of one server of several
 
 
 def checked(kind: Any, value: Any, where: str) -> Any:
-    """Return this value, a part of this ``kind`` or parts in a list. ValueError, with the place, if one lacks a key."""
+    """Return this value, a part of this ``kind`` or a list of parts. ValueError, with the path, if a key is missing."""
     for key, inner in get_type_hints(kind).items() if is_typeddict(kind) else ():
         if isinstance(value, Mapping) and key in value:
             checked(inner, value[key], f"{where}/{key}")

@@ -1,4 +1,4 @@
-"""A server's status as a value that it can send: the run's progress and its workers."""
+"""A server's status, as a value that the server can send: the run's progress and its workers."""
 
 import dataclasses
 import math
@@ -118,7 +118,7 @@ class Status:
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in omitted}
 
     def since(self, earlier: "Status", seconds: float) -> Self:
-        """This status, with rates over the ``seconds`` that have passed since the ``earlier`` status."""
+        """This status, with rates computed over the ``seconds`` since the ``earlier`` status."""
         pushes, nbytes = self.applied + self.late - earlier.applied - earlier.late, self._nbytes() - earlier._nbytes()
         return dataclasses.replace(self, pushes_per_s=pushes / seconds, bytes_per_s=nbytes / seconds)
 
@@ -151,7 +151,7 @@ class Status:
 
 def expected(shard: Any) -> int | None:
     """The number of applied pushes at which this shard's run ends if no worker leaves or joins; None if it has no end.
-    With rounds, the number is less than ``updates`` once a worker has left.
+    With rounds, it falls below ``updates`` once a worker has left.
     """
     updates: int | None = shard.updates
     if updates is None or shard.quorum is None:

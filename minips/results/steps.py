@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
 
 def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -> list[Step]:
-    """One worker's steps, except the last, from its spans. ``totals`` maps span names to seconds."""
+    """One worker's steps, made from its spans, without the last step. ``totals`` maps span names to seconds."""
     trips = sorted(
         (first.start, then.start + then.seconds)  # from the message's departure to the end of the wait for its answer
         for first, then in pairwise(mine)
@@ -41,7 +41,7 @@ def steps_of(mine: list[Any], totals: Callable[[list[Any]], dict[str, float]]) -
 
 
 def covered_s(stretches: Iterable[tuple[float, float]], start: float, stop: float) -> float:
-    """The seconds between ``start`` and ``stop`` that are in at least one of the intervals ``stretches``."""
+    """The seconds between ``start`` and ``stop`` that at least one of the intervals ``stretches`` covers."""
     total, end = 0.0, start
     for begin, over in sorted(stretches):
         total += max(0.0, min(over, stop) - max(begin, end))

@@ -43,8 +43,8 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list[list[str]], list[list[str]]]:
-    """The rows of the headings and the other rows, with at most ``most`` characters in a cell: an ellipsis replaces the
-    middle of a longer text. Headings are split as in `_headings`.
+    """The heading rows and the other rows, with at most ``most`` characters in a cell: an ellipsis replaces the middle
+    of a longer text. Headings are split as in `_headings`.
     """
     ends = most // 2, most - most // 2 - 1
     cut = [[x if len(x) <= most else f"{x[: ends[0]]}…{x[-ends[1] :]}" for x in row] for row in rows]
@@ -52,7 +52,7 @@ def _shorter(rows: Sequence[Sequence[str]], most: int, least: int) -> tuple[list
 
 
 def _blocks(heads: list[list[str]], body: list[list[str]]) -> Iterator[list[list[str]]]:
-    """Tables of a few columns each. Each begins with row numbers, or the first columns needed to tell rows apart."""
+    """Tables of a few columns each. Each has row numbers, or the first columns, to tell rows apart."""
     count = len(body[0])
     keys = next((n for n in range(1, count) if len({*map(tuple, pick_columns(body, range(n)))}) == len(body)), count)
     if width(pick_columns([*heads, *body], range(keys))) > WIDTH - CELLS[0] - 2:
@@ -109,7 +109,7 @@ def html_table(rows: str, caption: str) -> str:
 def html_rows(
     rows: Iterable[Sequence[str]], headings: int = 1, style: str = "", cell: Callable[[str], str] = html.escape
 ) -> str:
-    """HTML rows of a table. In each, the first ``headings`` cells are headings; ``cell`` turns a text into HTML."""
+    """The HTML rows of a table. A row's first ``headings`` cells are headings; ``cell`` turns a text into HTML."""
     look = f" style='{style}'" if style else ""
 
     def tagged(number: int, text: str) -> str:

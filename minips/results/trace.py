@@ -110,7 +110,7 @@ class Trace:
             self.until = min(self.until, moments[0])
 
     def add(self, name: str, start: float, seconds: float) -> None:
-        """Record a span that was measured elsewhere. After ``limit`` spans, no further ones are kept."""
+        """Record a span that was measured elsewhere. After ``limit`` spans, no further spans are kept."""
         self.laps((name,), (start, start + seconds))
 
     @property
@@ -139,7 +139,7 @@ class Trace:
         files.write(path, json.dumps({"traceEvents": chrome_events([*self])}))
 
     def since(self, origin: float) -> "Trace":
-        """The same spans, with starts counted from ``origin``."""
+        """The same spans, with starts measured from ``origin``."""
         return Trace._join(self.who, [self], origin)
 
     def __add__(self, other: "Trace") -> "Trace":

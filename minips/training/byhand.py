@@ -1,7 +1,7 @@
 """Servers and workers started by hand, on one machine or several.
 
-Nothing supervises them: the servers detect the end of the run and tell the workers. A config gives the same parameters
-as with `train`; under BSP, they are equal to the bit.
+No supervisor watches these processes: the servers detect the end of the run and inform the workers. A config gives the
+same parameters as with `train`; under BSP, they are equal to the bit.
 """
 
 import os
@@ -182,8 +182,8 @@ class Served:
             server.wait(progress=progress if server is self.servers[0] else None)
 
     def end(self) -> Run:
-        """End the run if it is not over, and return it with the state that the workers leave. All servers end at the
-        same clock, unless the workers take too long to reach it.
+        """End the run if it is not over, and return it with the state that the workers send as they leave. All servers
+        end at the same clock, unless the workers take too long to reach it.
         """
         at = max(server.pause() for server in self.servers)
         for server in self.servers:
@@ -204,7 +204,7 @@ class Served:
         if len(self.servers) == config.servers:
             try:
                 run.judge(self._problem)
-            except Exception as error:  # the trained parameters must not be lost
+            except Exception as error:  # the trained parameters must be kept in any case
                 run.events.append((run.seconds, f"the held-out rows could not be evaluated: {_words(error)}"))
         return run.after(self._before) if self._before else run
 
@@ -267,7 +267,7 @@ def serving(
 
 
 def _next(address: str | None, place: int) -> str | None:
-    """The address ``place`` ports after the first server's, or a free one. Raises ValueError if that has no port."""
+    """The address ``place`` ports after the first server's, or a free one. ValueError if the first has no port."""
     if address is None or place == 0:
         return address
     head, _, port = address.rpartition(":")
@@ -317,8 +317,8 @@ def _check_own_rows(config: Config, epochs: str | None) -> None:
 
 
 def _retry(call: Callable[[], T], stop: Event, start: StartWait, *late: type[OSError]) -> T:
-    """The result of ``call``, retried after each error of the types ``late`` until the wait is over: the server may not
-    have started yet, or may be stopped for a while. A function ``stop`` is not called here: it may need the client.
+    """Return the result of ``call``. Retry it after errors of the types ``late`` until the wait is over: the server may
+    not have started yet, or may be stopped for a while. A function ``stop`` is not called here: it may need the client.
     """
     said = ""
     while True:
@@ -350,8 +350,8 @@ def _await_others(client: Client, token: str, timeout: float, stop: Event, start
 
 
 def _absent(status: Header, resumed_at: int) -> list[int]:
-    """The workers that the run waits for before it begins. If the server's status does not list them, they are the
-    workers that have neither connected yet nor left.
+    """The workers that the run waits for before it begins. If the server's status does not list them, these are the
+    workers that have not connected yet and have not left.
     """
     if status["done"] or status["applied"] > resumed_at:
         return []

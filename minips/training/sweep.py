@@ -1,4 +1,4 @@
-"""Several runs of one problem, with different configs or with one quantized tensor at a time, and a table of runs."""
+"""Several runs of one problem, with different configs or with one tensor quantized at a time; tables of runs."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,7 +71,7 @@ def sweep(
 def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
     """Train once for each tensor, with only that tensor's gradient quantized by ``config.push.quantizer``.
 
-    Maps tensors' names to runs, with two more: ``none`` (no gradient is quantized) and ``all``. Compare their
+    Maps tensors' names to runs. Two more runs are called ``none`` (no gradient is quantized) and ``all``. Compare their
     ``validation_loss``. It does not depend on the network, so the runs use threads without a network unless an
     ``engine`` is given; under BSP they repeat to the bit. Raises ValueError for tensors named ``none`` or ``all``.
     """
@@ -220,7 +220,7 @@ def _together(cells: list[list[str]]) -> list[list[str]]:
 
 
 def _paths(value: Value, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The paths and values of all fields in a value, nested ones included. A stage's path has its class's name."""
+    """The paths and values of all fields in a value, nested ones included. A stage's path includes its class name."""
     for name, inner in vars(value).items():
         if isinstance(inner, Value):
             if hasattr(inner, "name"):

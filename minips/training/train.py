@@ -37,11 +37,11 @@ def train(
 ) -> Run:
     """Train ``problem`` with ``config`` on ``engine`` (None: `Processes`).
 
-    ``progress`` shows a bar (True), or is called with a `Progress` a few times a second. To end the run early and keep
-    its results, set the event ``stop``, or let the function ``stop`` return True. A run that diverges ends with the
-    last finite parameters, and `Run.diverged` gives the reason. If a worker or server fails, raises a RuntimeError that
-    names it and says why. Until `train` returns, BLAS uses one thread in this process too, so that every engine gives
-    the same bits. Output, logs and warnings of the processes go to standard error, with the worker's name.
+    ``progress`` shows a bar (True), or is called with a `Progress` a few times a second. ``stop`` is an event or a
+    function: once it is set or returns True, the run ends early and keeps its results. A run that diverges ends with
+    the last finite parameters, and `Run.diverged` gives the reason. If a worker or server fails, raises a RuntimeError
+    that names it and says why. Until `train` returns, BLAS uses one thread in this process too, so that every engine
+    gives the same bits. Output, logs and warnings of the processes go to standard error, with the worker's name.
 
     The first Ctrl-C ends the run as ``stop`` does, and then raises KeyboardInterrupt; the second ends it immediately.
     The exception's attribute ``run`` is the unfinished run. Exceptions from callbacks also have this attribute; with
@@ -88,7 +88,7 @@ def train(
             run = vars(error).pop("run", run)
             if run and run.config is config:  # not if the run was made in a callback
                 run.evaluations = pauses.rows if pauses else []
-                with suppress(Exception):  # this error may be why the run ended
+                with suppress(Exception):  # this error may be the reason why the run ended
                     run.judge(problem, origin)
                 ended.run = run.after(before) if before else run  # type: ignore[attr-defined]
             if isinstance(ended, KeyboardInterrupt):
