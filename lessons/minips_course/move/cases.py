@@ -56,9 +56,9 @@ BROKEN = {
 MUTANT = (
     "a server handles the calls of all its sockets one after another",
     "minips/stages/transports/endpoints.py",
-    "                answer = answer_of(connection, frames, late.reply)\n",
+    "                answer = answer_of(connection, frames, current.reply)\n",
     "                one = service.__dict__.setdefault('one', threading.Lock())\n"
     "                with one if hasattr(wire, 'framer') else suppress():\n"
-    "                    answer = answer_of(connection, frames, late.reply)\n",
+    "                    answer = answer_of(connection, frames, current.reply)\n",
 )
 """A server that handles only one call at a time over all its sockets."""
