@@ -70,6 +70,6 @@ MUTANT = (
     "a push of one worker counts as much as a round of all",
     "minips/core/shard.py",
     "1.0 if in_rounds else 1 / self.workers",
-    "1.0 if rounds else 1.0",
+    "1.0 if in_rounds else 1.0",
 )
 """An ASP under which each push moves the parameters as far as a whole round does."""
