@@ -410,6 +410,11 @@ def test_a_supervisor(state, event):
 # Mutants
 
 SHARD = {"consistency": ps.BSP(), "params": test_shard.START}
+RESUMED = partial(
+    test_resume.test_resumed_runs_are_the_same_whatever_the_links_remember,
+    fields={"pull": test_served.DELTA, "push": test_served.DELTA},
+    engine="simulated",
+)
 MUTANTS = {
     "a pause does not begin": (
         *(RunState.RUNNING, "pause", "running"),
@@ -441,11 +446,7 @@ MUTANTS = {
     ),
     "a server that continues a run forgets it": (
         *(Resumption.FRESH, "restore", "fresh"),
-        partial(
-            test_resume.test_resumed_runs_are_the_same_whatever_the_links_remember,
-            fields={"pull": test_served.DELTA, "push": test_served.DELTA},
-            engine="simulated",
-        ),
+        RESUMED,
     ),
     "a worker that fails takes the run with it": (
         *(Supervision.RUNNING, "fail", "over"),
@@ -465,11 +466,7 @@ MUTANTS = {
     ),
     "the first hello resets what was restored": (
         *(Resumption.RESUMING, "hello", "fresh"),
-        partial(
-            test_resume.test_resumed_runs_are_the_same_whatever_the_links_remember,
-            fields={"pull": test_served.DELTA, "push": test_served.DELTA},
-            engine="simulated",
-        ),
+        RESUMED,
     ),
     "a worker that restarts seems to resume": (
         *(Resumption.RESUMING, "restart", "resumed"),

@@ -37,7 +37,7 @@ from minips.core.shard import Outcome, Shard, check_gradients
 from minips.core.states import MemberState, Resumption
 from minips.core.tables import Wanted, add_row_numbers, decode_rows, layout_of, rows_at, select_tensors, tables_of
 from minips.results import saved
-from minips.results.state import LeftState, LinkState, ServerState, checked
+from minips.results.state import LeftState, LinkState, ServerState, check_state
 from minips.results.status import Status
 from minips.results.trace import DECODE, ENCODE, UNTIMED, UPDATE, Trace
 from minips.stage import Array, Frames, Tensors, default_stage
@@ -717,7 +717,7 @@ class ServerProtocol:
         check_plain(packet)
         values = saved.from_arrays(Decoder(UNTIMED).decode(packet).tensors, words)
         try:
-            part: LeftState = checked(LeftState, values, "it")
+            part: LeftState = check_state(LeftState, values, "it")
             ServerRecord(self.config, 0, 0, UNTIMED).restore(part["link"])
             params, _, arrived = part["seen"] or ({}, (), None)
             for tensors in filter(None, (params, arrived)):

@@ -31,7 +31,7 @@ from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.run import Progress, Run, Watch, gather_run
-from minips.results.state import ServerState, checked
+from minips.results.state import ServerState, check_state
 from minips.results.status import Status, expected
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -108,8 +108,8 @@ class Server(Closable):
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._waiting: list[_WorkerConnection] = []
         """The connections whose sessions were put aside, the oldest first."""
-        self._stirred = False
-        """True if a change may have made waiting sessions ready, and no thread has looked at them since."""
+        self._to_check = False
+        """True if a change may have made waiting sessions ready, and no thread has checked them since."""
         self._large = sum(x.nbytes for x in own.values()) > LARGE_BYTES
         self._limits = limits = of_requests(config, whole, self.layout, index, updates is not None)
         self._protocol = protocol = ServerProtocol(
@@ -126,7 +126,7 @@ class Server(Closable):
         )
         if state is not None:
             with saved.restoring("The state for Server"):
-                protocol.restore(checked(ServerState, state, "the server"))
+                protocol.restore(check_state(ServerState, state, "the server"))
         self._membership, self._members = protocol.membership, protocol.membership.members
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
@@ -350,7 +350,7 @@ class Server(Closable):
     def _wake(self) -> None:
         """Note, with the lock held, that waiting sessions may be ready; `_go_on` follows once the lock is free."""
         if self._waiting:
-            self._stirred = True
+            self._to_check = True
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -368,13 +368,13 @@ class Server(Closable):
         """Go on with the waiting sessions that are ready, until none has made further ones ready. Those of a large
         server go on side by side, since their work takes longer than the start of a thread.
         """
-        while self._stirred:
-            self._stirred = False
+        while self._to_check:
+            self._to_check = False
             with self._lock:
                 ready = [waiting for waiting in self._waiting if self._is_over(waiting)]
             for waiting in ready:
                 if self._large:
-                    _apart(partial(self._go_on_with, waiting))
+                    _start_thread(partial(self._go_on_with, waiting))
                 else:
                     self._go_on_with(waiting)
 
@@ -394,7 +394,7 @@ class Server(Closable):
         if self._large:
             self._go_on()
         if answer is not DEFERRED and (rest := waiting.reply(answer)):
-            _apart(rest)
+            _start_thread(rest)
 
     def _over(self) -> bool:
         """True once the run is over. RuntimeError if no further round can be completed."""
@@ -458,12 +458,12 @@ class _WorkerConnection(Connection, ClientConnection):
         try:
             with server._lock:
                 answer: Frames = server._carry_out(session, self)
-            if server._stirred and answer is not DEFERRED:
+            if server._to_check and answer is not DEFERRED:
                 answer, rest = DEFERRED, reply(answer)
         except Exception as error:
             raise server._protocol.refusal(error) from None
         finally:
-            if server._stirred:
+            if server._to_check:
                 server._go_on()
         if rest:
             rest()
@@ -478,7 +478,7 @@ class _WorkerConnection(Connection, ClientConnection):
         self._server._connection_closed(self)
 
 
-def _apart(call: Callable[[], object]) -> None:
+def _start_thread(call: Callable[[], object]) -> None:
     """Make a call in a new thread or, if none can be started, in this one."""
     try:
         threading.Thread(target=call, name="minips-answer", daemon=True).start()

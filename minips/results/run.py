@@ -20,7 +20,7 @@ from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
-from minips.results.state import SavedState, ServerState, checked, state_of
+from minips.results.state import SavedState, ServerState, check_state, state_of
 from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
 from minips.stage import Array, Tensors
@@ -398,7 +398,7 @@ def check_resumable(before: Run, config: Config, origin: Origin) -> tuple[Tensor
         raise ValueError(f"A run that has diverged cannot resume: {before.diverged}")
     if differing := [*_differing(before, config, origin)]:
         raise ValueError(" ".join(differing))
-    return before.params, checked(SavedState, before.state, "the run")
+    return before.params, check_state(SavedState, before.state, "the run")
 
 
 def frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:

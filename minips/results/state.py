@@ -74,16 +74,16 @@ class SavedState(TypedDict):
     index: NotRequired[int]  # of the only server, if the run is that of one server of several
 
 
-def checked(kind: Any, value: Any, where: str) -> Any:
+def check_state(kind: Any, value: Any, where: str) -> Any:
     """Return this value, a part of this ``kind`` or a list of parts. ValueError, with the path, if a key is missing."""
     for key, inner in get_type_hints(kind).items() if is_typeddict(kind) else ():
         if isinstance(value, Mapping) and key in value:
-            checked(inner, value[key], f"{where}/{key}")
+            check_state(inner, value[key], f"{where}/{key}")
         elif key in kind.__required_keys__:
             raise ValueError(f"This is not from a saved run: {where} lacks {key!r}.")
     for inner in () if is_typeddict(kind) or value is None else get_args(kind)[:1]:
         for item in value if isinstance(value, list) else [value]:
-            checked(inner, item, where)
+            check_state(inner, item, where)
     return value
 
 
