@@ -88,6 +88,19 @@ LISTEN = """() => {
 """From now on the page knows which of its widgets' messages the kernel has not dealt with yet."""
 
 
+RESTS = """async () => {
+    const {content, sessionContext} = window.jupyterapp.shell.currentWidget
+    window.renderer ??= content.rendermime.createRenderer('application/vnd.jupyter.widget-view+json')
+    const manager = await window.renderer._manager.promise
+    return sessionContext.isReady && sessionContext.session.kernel.status === 'idle'
+        && manager.restoredStatus && !manager._kernelRestoreInProgress
+}"""
+"""Whether the kernel has started and the page has asked it for the widgets that were there before."""
+RESTING_S = 1.0
+"""How long a page rests before it is used: it asks twice, and the kernel's first messages do not all reach a page whose
+kernel is still starting. A widget whose message is lost is a "widget model not found"."""
+
+
 class Lab:
     """A page of JupyterLab with one notebook open in it."""
 
@@ -95,14 +108,24 @@ class Lab:
         self.page, self.address, self.folder, self._server = page, address, folder, server
 
     def open(self, name: str) -> None:
-        """Open a notebook, and no other one, and wait until its kernel listens."""
+        """Open a notebook, and no other one; wait until its kernel listens and its widgets are restored."""
         self.page.goto(f"{self.address}/lab/tree/{name}?reset")
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.connectionStatus"
             " === 'connected'",
             timeout=PATIENCE_MS,
         )
+        self._wait_for_rest()
         self.page.evaluate(LISTEN)
+
+    def _wait_for_rest(self) -> None:
+        deadline = time.monotonic() + PATIENCE_MS / 1_000
+        rests_since = None
+        while rests_since is None or time.monotonic() - rests_since < RESTING_S:
+            assert time.monotonic() < deadline, "the page's kernel is not idle, or its widgets are not restored"
+            rests = self.page.evaluate(RESTS)
+            rests_since = (rests_since or time.monotonic()) if rests else None
+            self.page.wait_for_timeout(100)
 
     def write(self, *cells: str) -> None:
         """Open a new notebook with these cells."""
