@@ -68,8 +68,10 @@ class Declared:
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of a step: the number of values in the model and of rows in a batch; the bytes of a push to each server
-    and of a pull from it, or each worker's part of the all-reduce.
+    """The work of a step: the number of ``values`` in the model and of ``rows`` in a batch.
+
+    With servers, ``pushed`` is the bytes of a push to one server, ``pulled`` those of a pull from it. With an
+    all-reduce, ``parts`` holds each worker's part.
     """
 
     values: float

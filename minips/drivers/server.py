@@ -354,7 +354,7 @@ class Server(Closable):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the lock for a change outside all sessions, then go on with those made ready, also after an error."""
+        """Hold the lock for a change outside all sessions, then resume those that are ready, also after an error."""
         try:
             with self._lock:
                 try:
@@ -448,7 +448,7 @@ class _WorkerConnection(Connection, ClientConnection):
         self._server = server
 
     def begin(self, frames: Frames, reply: Reply) -> Frames:
-        """Carry out the session of one request, answer it, and go on with the sessions that it has made ready.
+        """Carry out one request's session and answer it; then resume the waiting sessions that this has made ready.
 
         First it sends as much of the answer as it can without waiting, so that this worker computes while the others
         are answered. The rest of the answer comes last, so that the others do not wait for a slow peer.

@@ -58,7 +58,7 @@ class Ranks:
                 child.send("work", what)
             self.values[name], _ = (self._supervisor.receive(child, "done", LIMIT_S) for child in self._children)
         if name not in self.values:
-            raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
+            raise ValueError(f"torch is not available here, and no result was recorded for {name!r}.")
         return self.values[name]
 
     def close(self) -> None:

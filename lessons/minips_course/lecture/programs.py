@@ -70,7 +70,7 @@ class Pair:
             shown = [" ".join(error.partition("\nTraceback")[0].split())[:LONGEST] for error in told["errors"]]
             self.values[name] = [*shown, told["said"][1]]
         if name not in self.values:
-            raise ValueError(f"torch is not here, and nothing was recorded of {name!r}.")
+            raise ValueError(f"torch is not available here, and no result was recorded for {name!r}.")
         return Ending(*self.values[name])
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A problem whose parameters record what each worker has read, and the time of waiting in virtual seconds."""
+"""Two tools: a problem whose parameters record what each worker has read, and the virtual seconds that a run takes."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -39,8 +39,9 @@ class StreamChannel(Channel):
     """Calls are sent under a lock. Their answers arrive in the same order, and are read by one thread at a time.
 
     A thread that waits for an answer reads the wire until that answer has arrived, and passes those before it to their
-    callers. The background thread reads only after `attend`. The channel calls `attend` if several calls are
-    outstanding, so that answers arrive while calls are being sent; callers do if no thread waits for their answer.
+    callers. The background thread reads only after `attend`. The channel itself uses `attend` if several
+    calls are outstanding, so that answers arrive while calls are being sent. A caller uses it if no thread waits for
+    the caller's answer.
     """
 
     def __init__(self, wire: Wire, address: str) -> None:
