@@ -12,7 +12,7 @@ import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, drawn_seed, number, refuse_if
 from minips.stage import Tensors
 from minips.testing.base import same_bits
-from minips_course.draws import drawn_tensors
+from minips_course.arrays import drawn_tensors
 
 WITHIN, MOST_RUNS, WIDEST = 1.02, 10, 1000.0
 

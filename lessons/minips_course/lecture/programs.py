@@ -17,6 +17,7 @@ import numpy as np
 
 import minips
 from minips.lab.course.recorded import record, recorded
+from minips_course.arrays import array_bytes
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 KEY = "lecture.torch"
@@ -200,7 +201,7 @@ class Reference:
         return self._travelled(method(*self._travelled(args)))
 
     def _travelled(self, thing: Any) -> Any:
-        self.largest = max(self.largest, _bytes(thing))
+        self.largest = max(self.largest, array_bytes(thing))
         return copy.deepcopy(thing)
 
 
@@ -228,14 +229,3 @@ class Promise:
         return self._result
 
     value = wait
-
-
-def _bytes(thing: Any) -> int:
-    """Return the bytes of all arrays inside a thing."""
-    if isinstance(thing, np.ndarray):
-        return thing.nbytes
-    if isinstance(thing, Mapping):
-        return sum(map(_bytes, thing.values()))
-    if isinstance(thing, list | tuple | set):
-        return sum(map(_bytes, thing))
-    return _bytes(vars(thing)) if hasattr(thing, "__dict__") and not isinstance(thing, type) else 0

@@ -9,7 +9,7 @@ import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, refuse_if
 from minips.stage import Array, Tensors
 from minips.testing.base import same_bits
-from minips_course.draws import drawn_names, drawn_tensors
+from minips_course.arrays import drawn_names, drawn_tensors
 
 
 @asks(
