@@ -112,7 +112,8 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
         _drawn(rng),
         {"s": np.asarray(rng.normal(), "f4"), "none": np.zeros((0, 3), "f8")},
         {"cube": rng.normal(size=(2, 3, 4)), "codes": rng.integers(-9, 9, 11).astype("i1"), "ünder": np.arange(3)},
-        {"part": np.asfortranarray(rng.normal(size=(4, 6)))[1:, ::2]},
+        {"part": np.asfortranarray(rng.normal(size=(4, 6)))[1:, ::2], "big": rng.normal(size=3).astype(">f4")},
+        {name: x.astype("f4") for name, x in drawn_tensors(rng, 4).items()},
     ]
     for tensors in trials:
         before = copied(tensors)

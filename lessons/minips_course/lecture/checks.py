@@ -103,8 +103,9 @@ def together(measure: Any, rng: np.random.Generator) -> str:
             refuse_if(not same, "it changed the gradients that it was given.")
             if not (isinstance(found, tuple | list) and len(found) == 2):
                 raise Refused(f"it returned {found!r}, not two numbers.")
-            watched.compare(*map(number, found), calls, ended)
-            shares.append(number(found[1]) / number(found[0]))
+            first, second = map(number, found)
+            watched.compare(first, second, calls, ended)
+            shares.append(second / first)
     return f"Sent together, the pushes take {shares[0]:.0%} of the time of those that wait one by one."
 
 

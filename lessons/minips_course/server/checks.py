@@ -67,18 +67,20 @@ def _bad(params: Tensors, rng: np.random.Generator) -> Iterator[tuple[str, Any]]
     kind = str(rng.choice(["shove", "poll", "pushed", "", "PUSH"]))
     for unknown in (kind, None, 7, b"push", ("push",)):
         yield f"an unknown kind, ({unknown!r}, …)", (unknown, drawn_like(params, rng))
-    for what in (None, 3.0, "w", [*good.values()], [*good.items()], tuple(good), {}):
-        yield f"a push of a {type(what).__name__}, ('push', {str(what)[:20]}…)", ("push", what)
+    contents: list[Any] = [None, 3.0, "w", [*good.values()], [*good.items()], tuple(good), {}]
+    for content in contents:
+        yield f"a push of a {type(content).__name__}, ('push', {str(content)[:20]}…)", ("push", content)
     yield "a push with an unknown tensor", ("push", {**good, "extra": np.ones(2)})
     for name, g in good.items():
         others = {other: x for other, x in good.items() if other != name}
         yield f"a push that lacks {name!r}", ("push", others)
         yield f"a push of 'c' in place of {name!r}", ("push", reordered({**others, "c": g}, rng))
         for shape in {(*g.shape, 1), (1, *g.shape), g.shape[::-1], (), (1,), (2,), (*g.shape[:-1], 9)} - {g.shape}:
-            wrong = {**others, name: np.ones(shape)}
-            yield f"a push of {name!r} with shape {shape} in place of {g.shape}", ("push", reordered(wrong, rng))
+            wrong = reordered({**others, name: np.ones(shape)}, rng)
+            yield f"a push of {name!r} with shape {shape} in place of {g.shape}", ("push", wrong)
         for nothing in (None, "text") if g.shape else ():
-            yield f"a push of {name!r} that is {nothing!r}", ("push", reordered({**others, name: nothing}, rng))
+            without: dict[str, Any] = {**others, name: nothing}
+            yield f"a push of {name!r} that is {nothing!r}", ("push", reordered(without, rng))
 
 
 def _bears(served: Any, twin: Any, bad: list[tuple[str, Any]], workers: int, rng: np.random.Generator) -> None:
