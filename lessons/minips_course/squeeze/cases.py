@@ -64,6 +64,18 @@ def break_even(before, after, compress, decompress, workers=1):
         "no limit": ("decompress(buffer, limit)", "decompress(buffer, 2**31)"),
         "any bytes go": ("ps.Zlib().decompress(buffer, limit)", "__import__('zlib').decompress(buffer)"),
         "values of three": ("4", "3"),
+        "as it was given": """
+@ps.register
+@dataclass(frozen=True)
+class Shuffled(ps.Compressor):
+    name = "shuffled"
+
+    def compress(self, buffer):
+        return ps.Zlib().compress(buffer)
+
+    def decompress(self, buffer, limit):
+        return ps.Zlib().decompress(buffer, limit)
+""",
         "values of two": ("4", "2"),
         "values of eight": ("4", "8"),
         "what Blosc does": """
