@@ -1,8 +1,9 @@
 """The exercises of "Hide and survive"."""
 
-import pickle
+import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -161,7 +162,8 @@ class _Patient(Future[Frames]):
         return super().result(timeout)
 
 
-CALLERS, MOST_BYTES = 5, 200
+MANY, TIMES, MOST_BYTES = 2500, 4, 300
+"""After so many calls of each caller a counter's memory is measured, so often, and by so much it may grow each time."""
 
 
 @asks(
@@ -175,48 +177,86 @@ def count_once(cls: Any, rng: np.random.Generator) -> str:
     """Make the counter count a repeated call only once, and return the same answer again."""
     lacks = not isinstance(cls, type) or not callable(getattr(cls, "add", None))
     refuse_if(lacks, f"Expected your class Counter with the method add, got {cls!r}.")
-    for _ in range(20):
-        counter: Any = cls()
-        total, numbers = 0, [-1] * CALLERS
-        last: list[tuple[Any, ...]] = [()] * CALLERS
-        for _ in range(int(rng.integers(5, 60))):
-            caller = int(rng.integers(CALLERS))
-            name, deed = f"Caller {caller}", rng.random()
-            if deed < 0.3 and last[caller]:
-                number, amount, answer = last[caller]
-                with case(f"{name} has repeated its call {number}:"):
-                    _answers(counter, (name, number, amount), answer, total)
-            elif deed < 0.4 and numbers[caller] > 0:
-                number = int(rng.integers(numbers[caller]))
-                late = f"{name} has called with number {numbers[caller]}. A copy of its call {number} comes late:"
-                with case(late), raising(ValueError):
-                    counter.add(name, number, 3)
-                refuse_if(counter.total != total, f"{late} the total became {counter.total}, expected {total}.")
-            else:
-                numbers[caller] += 1
-                amount = int(rng.integers(0, 10))
-                total += amount
-                last[caller] = (numbers[caller], amount, total)
-                with case(f"Call {numbers[caller]} of {name}, a new one:"):
-                    _answers(counter, (name, numbers[caller], amount), total, total)
+    for turn in range(20):
+        callers = _callers(rng, (1, 5, 40)[turn % 3])
+        pair = _Calls(cls(), callers), _Calls(cls(), callers)
+        for _ in range(int(rng.integers(5, 60 + 5 * len(callers)))):
+            pair[int(rng.integers(2))].call(rng)
+    quiet = _Calls(cls(), ["quiet", "b", "c"])
+    quiet.new("quiet", 3)
+    for _ in range(500):
+        quiet.call(rng, ["b", "c"])
+    quiet.repeat("quiet")
     _forgets(cls())
     return "New calls count, repeated ones are answered again, late copies are refused, and the memory stays small."
 
 
-def _answers(counter: Any, call: tuple[str, int, int], answer: int, total: int) -> None:
-    """Refuse a counter if this call gets a different answer, or leaves a different total."""
-    got = counter.add(*call)
-    refuse_if(counter.total != total, f"the total became {counter.total}, expected {total}.")
-    refuse_if(got != answer, f"it was answered with {got!r}, expected {answer}.")
+def _callers(rng: np.random.Generator, count: int) -> list[str]:
+    """Return names of callers, many of which begin or end alike."""
+    ends = ["", *map(str, rng.permutation(100)[:count])]
+    return list(dict.fromkeys(f"{rng.choice([*'abA'])}{rng.choice(ends)}{rng.choice([*'xyX'])}" for _ in range(count)))
+
+
+class _Calls:
+    """The calls of several callers to one counter."""
+
+    def __init__(self, counter: Any, callers: list[str]) -> None:
+        self.counter, self.callers, self.total = counter, callers, 0.0
+        self.last: dict[str, tuple[int, float, float]] = {}  # of each caller its number, amount and answer
+
+    def call(self, rng: np.random.Generator, callers: list[str] | None = None) -> None:
+        """Make a call of one of these callers: a new one, its last one again, or a copy of an earlier one."""
+        caller, deed = str(rng.choice(callers or self.callers)), rng.random()
+        if deed < 0.3 and caller in self.last:
+            self.repeat(caller)
+        elif deed < 0.4 and self.last.get(caller, (0,))[0] > 0:
+            self.late(caller, int(rng.integers(self.last[caller][0])))
+        else:  # now and then the total is 0 again, which is an answer, too
+            self.new(caller, float(rng.choice([0, 0 - self.total, rng.integers(-9, 10), rng.integers(-9, 10) / 8])))
+
+    def new(self, caller: str, amount: float) -> None:
+        number = self.last.get(caller, (-1,))[0] + 1
+        self.total += amount
+        self.last[caller] = number, amount, self.total
+        with case(f"Call {number} of caller {caller}, a new one, of {amount:g}:"):
+            self._answers(caller)
+
+    def repeat(self, caller: str) -> None:
+        with case(f"Caller {caller} has repeated its call {self.last[caller][0]}:"):
+            self._answers(caller)
+
+    def late(self, caller: str, number: int) -> None:
+        late = f"Caller {caller} has called with number {self.last[caller][0]}. A copy of its call {number} comes late:"
+        with case(late), raising(ValueError):
+            self.counter.add(caller, number, 3)
+        total = self.counter.total
+        refuse_if(total != self.total, f"{late} the total became {total}, expected {self.total:g}.")
+
+    def _answers(self, caller: str) -> None:
+        """Refuse a counter if a caller's last call gets a different answer, or leaves a different total."""
+        number, amount, answer = self.last[caller]
+        got, total = self.counter.add(caller, number, amount), self.counter.total
+        refuse_if(total != self.total, f"the total became {total}, expected {self.total:g}.")
+        refuse_if(got != answer, f"it was answered with {got!r}, expected {answer:g}.")
 
 
 def _forgets(counter: Any) -> None:
-    """Refuse a counter whose memory grows with the number of calls from one caller."""
-    sizes = []
-    for number in range(1000):
-        counter.add("Caller 0", number, 1)
-        if number in (99, 999):
-            sizes.append(len(pickle.dumps(vars(counter))))
-    grown = f"after 100 calls of one caller the counter holds {sizes[0]} bytes, after 1000 calls {sizes[1]}. "
+    """Refuse a counter if the memory grows with the number of calls from two callers."""
+    traced, held = tracemalloc.is_tracing(), []
+    tracemalloc.start()
+    try:
+        for number in range(MANY * (TIMES + 1)):
+            for caller in ("a", "b"):
+                counter.add(caller, number, 1)
+                counter.add(caller, number, 1)
+                if number % 8 == 7:
+                    with suppress(ValueError):
+                        counter.add(caller, number - 7, 1)
+            if number % MANY == MANY - 1:
+                held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        if not traced:
+            tracemalloc.stop()
+    more = f"{held[-1] - held[0]} bytes more are held after {number + 1} calls of each of two callers than after {MANY}. "
     asked = "Which calls may still be retried, and so need to be remembered?"
-    refuse_if(sizes[1] - sizes[0] > MOST_BYTES, grown + asked)
+    refuse_if(min(np.diff(held)) > MOST_BYTES, more + asked)  # another thread's memory does not grow each time
