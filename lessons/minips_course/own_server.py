@@ -9,7 +9,7 @@ import numpy as np
 
 from minips.lab.course.exercises import Refused, case, refuse_if
 from minips.lab.course.own import grows, method
-from minips.stage import Tensors
+from minips.stage import Array, Tensors
 from minips.testing.base import same_bits, unwritable
 from minips_course.arrays import array_bytes, copied, drawn_like, drawn_tensors, reordered
 
@@ -137,49 +137,130 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
 @grows("bits", "encode")
 def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
     """Refuse a class unless it sends at most half the bytes, and decodes arrays closer to the gradient than zeros."""
-    large = {"W": rng.normal(size=(40, 10)).astype("f4"), "b": rng.normal(size=10).astype("f4")}
-    for what, tensors in (("normal values", large), ("zeros", {name: 0 * x for name, x in large.items()})):
-        with case(f"For {what}:"):
-            before = copied(tensors)
-            parts = cls.encode(tensors)
-            refuse_if(not isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
-            sent, whole = (sum(np.asarray(x).nbytes for x in one.values()) for one in (parts, before))
+    names = _names(rng)
+    shapes = {names[0]: (40, int(rng.integers(2, 12))), names[1]: (int(rng.integers(90, 200)),), names[2]: (50, 2, 1)}
+    normal: Tensors = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+    zeros = {name: np.zeros_like(x) for name, x in normal.items()}
+    one_of_zeros = {name: zeros[name] if name == names[1] else 1 - 3 * abs(x) for name, x in normal.items()}
+    for what, tensors in (("normal values", normal), ("zeros", zeros), ("a tensor of zeros among others", one_of_zeros)):
+        with case(f"For {what}, in {', '.join(names)}:"):
+            parts = encoded(cls, tensors)
+            sent, whole = nbytes(parts), nbytes(tensors)
             refuse_if(2 * sent > whole, f"the parts have {sent} of {whole} bytes; at most half is allowed.")
-            travelled = method(cls, "unpack")(method(cls, "pack")(parts))
-            back = cls.decode(travelled, before)
-            for name, x in before.items():
-                got = np.asarray(back[name])
-                told = f"{name!r} came back as {got.dtype}{list(got.shape)}, expected {x.dtype}{list(x.shape)}."
-                refuse_if((got.dtype, got.shape) != (x.dtype, x.shape), told)
-                refuse_if(not np.isfinite(got).all(), f"{name!r} came back with NaN or infinity.")
-                refuse_if(not same_bits(tensors[name], x), f"encode changed {name!r}.")
-                error, size = float(((got - x) ** 2).sum()), float((x**2).sum())
+            back = decoded(cls, parts, tensors, rng)
+            for name, x in tensors.items():
+                error, size = float(((back[name] - x) ** 2).sum()), float((x**2).sum())
                 refuse_if(error > size or (size and error == size), f"{name!r} is as far off as zeros would be.")
+
+
+def _names(rng: np.random.Generator, count: int = 3) -> list[str]:
+    """Return different names of tensors that no one can know beforehand."""
+    return [f"{letter}{rng.integers(100)}" for letter in rng.permutation([*"abcdefghUVWXYZ"])[:count]]
+
+
+def nbytes(arrays: Tensors) -> int:
+    """Return the bytes of all arrays."""
+    return sum(np.asarray(x).nbytes for x in arrays.values())
+
+
+def encoded(cls: Any, tensors: Tensors) -> Tensors:
+    """Return the parts that the class's encode makes. Raises `Refused` if it changes the tensors."""
+    before = copied(tensors)
+    with np.errstate(divide="raise", invalid="raise"):
+        parts: Tensors = cls.encode(tensors)
+    refuse_if(not isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
+    _are_unchanged(tensors, before, "encode")
+    return parts
+
+
+def decoded(cls: Any, parts: Tensors, tensors: Tensors, rng: np.random.Generator) -> Tensors:
+    """Return what the class's decode makes of parts that have travelled. It gets the names, shapes and dtypes of the
+    tensors in another order, and other values. Raises `Refused` unless it returns new arrays that are like them.
+    """
+    order = rng.permutation(list(tensors))
+    like: Tensors = {str(name): np.asarray(rng.normal(size=tensors[name].shape), tensors[name].dtype) for name in order}
+    before = copied(like)
+    back = cls.decode(method(cls, "unpack")(method(cls, "pack")(parts)), like)
+    _are_unchanged(like, before, "decode")
+    for name, x in like.items():
+        got = np.asarray(back[name])
+        told = f"{name!r} came back as {got.dtype}{list(got.shape)}, expected {x.dtype}{list(x.shape)}."
+        refuse_if((got.dtype, got.shape) != (x.dtype, x.shape), told)
+        refuse_if(not np.isfinite(got).all(), f"{name!r} came back with NaN or infinity.")
+        refuse_if(any(np.may_share_memory(got, other) for other in like.values()), "decode returned arrays of `like`.")
+    return back
+
+
+def _are_unchanged(tensors: Tensors, before: Tensors, by: str) -> None:
+    """Raise `Refused` if a method changed arrays that it was given, or their names."""
+    for name, x in before.items():
+        refuse_if(name not in tensors or not same_bits(tensors[name], x), f"{by} changed {name!r}, which it was given.")
+    refuse_if(len(tensors) > len(before), f"{by} added something to the arrays that it was given.")
 
 
 @grows("remember", "compensate")
 def check_memory(cls: Any, rng: np.random.Generator) -> None:
-    """Refuse a class unless, at each step, all that was sent plus the memory equals the sum of all gradients."""
-    memory: Tensors = {}
-    total = {"W": np.zeros((6, 3)), "b": np.zeros(3)}
-    arrived = copied(total)
-    for step in range(12):
-        gradient = {name: rng.normal(size=x.shape) for name, x in total.items()}
-        before = copied(gradient)
-        with case(f"Step {step}:"):
-            compensated = cls.compensate(gradient, memory)
-            if step % 2:  # only the largest value, whole; in even steps a part of every value
-                sent = {name: np.where(np.abs(x) >= np.abs(x).max(), x, 0) for name, x in compensated.items()}
-            else:
-                sent = {name: np.sign(x) * np.abs(x).mean() for name, x in compensated.items()}
-            memory = cls.remember(compensated, sent)
-            for name, x in before.items():
-                refuse_if(not same_bits(gradient[name], x), f"compensate() changed its input, the gradient {name!r}.")
-                total[name] += x
-                arrived[name] += sent[name]
-                kept = memory.get(name, 0)
-                whole = np.allclose(arrived[name] + kept, total[name], atol=1e-9)
-                refuse_if(not whole, f"of {name!r}, what was sent and what is remembered do not add up.")
+    """Refuse a class unless, at each step of each worker, all that was sent plus the memory equals the sum of all
+    gradients.
+    """
+    shapes = ((int(rng.integers(2, 9)), 3), (1,), (2, 1, int(rng.integers(1, 5))))
+    named = dict(zip(_names(rng), shapes, strict=True))
+    kinds = (("f8", -5.0), ("f4", float(rng.uniform(-6, 6))), ("f8", 4.0))
+    workers = [_Remembers(cls, named, dtype, scale=10 ** (power + rng.uniform(-1, 1))) for dtype, power in kinds]
+    for step in range(40):
+        for worker in rng.permutation(len(workers)).tolist():
+            with case(f"Worker {worker} of {len(workers)}, step {step}:"):
+                workers[worker].step(step, rng)
+
+
+class _Remembers:
+    """One worker's gradients, what arrived of them, and its memory."""
+
+    def __init__(self, cls: Any, shapes: dict[str, tuple[int, ...]], dtype: str, scale: float) -> None:
+        self.cls, self.dtype, self.scale = cls, dtype, scale
+        self.meant = {name: np.zeros(shape) for name, shape in shapes.items()}
+        self.arrived, self.memory = copied(self.meant), dict[str, Array]()
+
+    def step(self, step: int, rng: np.random.Generator) -> None:
+        """Make one step: compensate a gradient, send some of it, and remember the rest."""
+        gradient = {
+            name: np.asarray(self.scale * rng.normal(0.5, size=x.shape), self.dtype) for name, x in self.meant.items()
+        }
+        before, held = copied(gradient), copied(self.memory)
+        compensated = self.cls.compensate(gradient, self.memory)
+        _are_unchanged(gradient, before, "compensate")
+        _are_unchanged(self.memory, held, "compensate")
+        for name, x in before.items():
+            self.meant[name] += x
+            dtype = compensated[name].dtype
+            refuse_if(dtype != x.dtype, f"compensate made {dtype} of {name!r}, a gradient of {x.dtype}.")
+        sent = {name: _some_of(x, step, rng) for name, x in compensated.items()}
+        given, brought = copied(compensated), copied(sent)
+        memory = self.cls.remember(compensated, sent)
+        _are_unchanged(compensated, given, "remember")
+        _are_unchanged(sent, brought, "remember")
+        for name in before:
+            self.arrived[name] += sent[name]
+            compensated[name][...] = sent[name][...] = np.nan  # their owner may use them for something else
+        self.memory = memory
+        near = self.scale * (1e-9 if self.dtype == "f8" else 1e-3)
+        for name, meant in self.meant.items():
+            kept = self.memory.get(name, 0)
+            whole = np.allclose(self.arrived[name] + kept, meant, rtol=0, atol=near)
+            refuse_if(not whole, f"of {name!r}, what was sent and what is remembered do not add up.")
+
+
+def _some_of(x: Array, step: int, rng: np.random.Generator) -> Array:
+    """Return what a quantizer might bring of ``x``: the largest value, its signs, nothing, or something else."""
+    if step % 4 == 0:  # a part of every value
+        sent = np.sign(x) * np.abs(x).mean()
+    elif step % 4 == 1:
+        sent = np.where(np.abs(x) >= np.abs(x).max(), x, 0)
+    elif step % 4 == 2:  # too much, too little, or of the other sign
+        sent = x * rng.uniform(-1, 2, x.shape)
+    else:
+        sent = x * rng.integers(0, 2) * (1 - 1e-6)
+    return np.asarray(sent, x.dtype)
 
 
 @grows("wait", "staleness")

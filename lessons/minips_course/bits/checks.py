@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import asks, case, number, refuse_if
+from minips.lab.course.exercises import asks, case, number, refuse_if, unaided
 from minips.stage import Tensors
-from minips.stages.quantizers import Parts
-from minips_course.own_server import check_quantizer
+from minips_course.own_server import check_quantizer, decoded, encoded, nbytes
+
+EDGES = (1, 2, 255, 256, 257, 65_535, 65_536, 65_537, 2**24, 2**24 + 1, 2**32)
+"""The sizes of a tensor at which its largest index is the last one in 1, 2 or 4 bytes, or nearly so."""
 
 
 @asks(
@@ -20,17 +22,21 @@ from minips_course.own_server import check_quantizer
 def topk_bytes(function: Any, rng: np.random.Generator) -> str:
     """Write topk_bytes, a function of size and k: the bytes of k float32 values out of size, with their indices."""
     refuse_if(not callable(function), f"Expected the function topk_bytes, got {function!r}.")
-    drawn = [
-        int(size) for low, high in ((2, 257), (257, 65_537), (65_537, 300_000)) for size in rng.integers(low, high, 3)
-    ]
-    for size in [*drawn, 1, 256, 257, 65_536, 65_537]:
-        fraction = float(np.round(rng.uniform(0.001, 1), 3))
-        parts = ps.TopK(fraction).encode(np.zeros(size, np.float32), None)
-        k, wanted = parts["values"].size, _nbytes(parts)
-        with case(f"For {k} of {size} values"):
-            got = number(function(size, k))
-            refuse_if(got != wanted, f"it returned {got:.9g}; TopK({fraction:g}) makes {wanted} bytes.")
+    for _ in range(3):
+        for low, high in ((2, 257), (257, 65_537), (65_537, 300_000)):
+            size, fraction = int(rng.integers(low, high)), float(np.round(rng.choice([rng.uniform(0.001, 1), 1.0]), 3))
+            parts = ps.TopK(fraction).encode(np.zeros(size, np.float32), None)
+            _takes(function, size, parts["values"].size, nbytes(parts))
+    for size in (*EDGES, *map(int, 10 ** rng.uniform(5, 9, 4))):
+        for k in {0, 1, int(rng.integers(size + 1)), size}:
+            _takes(function, size, k, k * (4 + np.min_scalar_type(size - 1).itemsize))
     return "It agrees with TopK on random sizes, and where an index grows by a byte."
+
+
+def _takes(function: Any, size: int, k: int, nbytes: int) -> None:
+    with case(f"For {k} of {size} values"):
+        got = number(unaided(function, size, k))
+        refuse_if(got != nbytes, f"it returned {got:.9g}; TopK makes {nbytes} bytes of them.")
 
 
 @asks(
@@ -48,29 +54,31 @@ def byte_for_each(server: Any, rng: np.random.Generator) -> str:
         refuse_if(not callable(getattr(server, method, None)), f"{server.__name__} has no method {method}.")
     check_quantizer(server, rng)
     for dtype in (np.float32, np.float64):
-        scales = 10.0 ** rng.uniform(-4, 4, 3)
-        shapes = ((int(rng.integers(40, 90)), 7), (int(rng.integers(200, 400)),), (5, 4, int(rng.integers(9, 20))))
-        tensors: Tensors = {
-            name: np.asarray(scale * rng.normal(size=shape), dtype)
-            for name, scale, shape in zip(("U", "W", "b"), scales, shapes, strict=True)
-        }
-        with case(f"For {len(tensors)} tensors of {np.dtype(dtype)}, largest magnitudes {_largest(tensors)}:"):
-            parts = server.encode(tensors)
-            values, sent = sum(x.size for x in tensors.values()), _nbytes(parts)
-            limit = values + 16 * len(tensors)
-            refuse_if(sent > limit, f"{values} values became {sent} bytes; at most {limit} are allowed.")
-            back = server.decode(parts, tensors)
-            for name, x in tensors.items():
-                same = (back[name].dtype, back[name].shape) == (x.dtype, x.shape)
-                refuse_if(not same, f"{name!r} came back as {back[name].dtype}{list(back[name].shape)}.")
-                off, allowed = float(np.abs(back[name] - x).max()), float(np.abs(x).max()) / 200
-                refuse_if(not off <= allowed, f"a value of {name!r} is off by {off:.3g}; {allowed:.3g} is allowed.")
+        workers = [_gradients(rng, dtype) for _ in range(2)]
+        workers.append({name: np.asarray(-3 * x, dtype) for name, x in workers[0].items()})
+        pushed = [encoded(server, tensors) for tensors in workers]  # they arrive when all have been encoded
+        for number, (tensors, parts) in enumerate(zip(workers, pushed, strict=True)):
+            values, magnitudes = sum(x.size for x in tensors.values()), _largest(tensors)
+            with case(f"For {len(tensors)} tensors of {np.dtype(dtype)} of worker {number}, magnitudes {magnitudes}:"):
+                sent, limit = nbytes(parts), values + 16 * len(tensors)
+                refuse_if(sent > limit, f"{values} values became {sent} bytes; at most {limit} are allowed.")
+                back = decoded(server, parts, tensors, rng)
+                for name, x in tensors.items():
+                    off, allowed = float(np.abs(back[name] - x).max()), float(np.abs(x).max()) / 200
+                    refuse_if(not off <= allowed, f"a value of {name!r} is off by {off:.3g}; {allowed:.3g} is allowed.")
     return "It sends a byte for each value and little more, each tensor has its own step, and zeros stay zeros."
+
+
+def _gradients(rng: np.random.Generator, dtype: Any) -> Tensors:
+    """Return tensors of any names and of very different sizes: of either sign, above zero, below it, and one value."""
+    shapes = ((int(rng.integers(40, 90)), 7), (int(rng.integers(200, 400)),), (5, 4, int(rng.integers(1, 20))), (1,))
+    scales = 10.0 ** np.array([rng.uniform(-8, -6), rng.uniform(6, 8), *rng.uniform(-4, 4, 2)])
+    least = rng.permutation([-4.0, 0.5, -0.5, -1.5])  # of values that spread over 2
+    return {
+        f"{letter}{rng.integers(100)}": np.asarray(scale * (low + rng.uniform(0, 2, shape)), dtype)
+        for letter, scale, low, shape in zip(rng.permutation([*"Wbcdefgh"]), rng.permutation(scales), least, shapes)
+    }
 
 
 def _largest(tensors: Tensors) -> str:
     return ", ".join(f"{np.abs(x).max():.2g}" for x in tensors.values())
-
-
-def _nbytes(parts: Parts) -> int:
-    return sum(np.asarray(array).nbytes for array in parts.values())

@@ -1,6 +1,9 @@
 """The exercises of "Move frames"."""
 
+import math
+import queue
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -9,8 +12,13 @@ from minips.lab.course.exercises import Refused, asks, case, equals, is_own, kee
 from minips.stage import Frames
 from minips.stages.transports.endpoints import StreamTransport
 from minips.testing import check_transport
+from minips_course.move.queues import Message, MessageQueue
 
-PATIENCE_S, WAIT_S = 3.0, 10.0
+PATIENCE_S, WAIT_S = 10.0, 10.0
+LATE_S = 0.3
+"""The most seconds by which a receive may be late on purpose, because it looks for a message now and then."""
+PATIENT, SHORTLY = 1000, 15
+"""Waits of 2 ms, each of which is longer on a busy machine: for what must happen, and for what should not."""
 
 
 @asks(
@@ -23,8 +31,11 @@ PATIENCE_S, WAIT_S = 3.0, 10.0
 def queues(transport: Any, rng: np.random.Generator) -> str:
     """Mend QueueWire: send frames as copies that may be written to, and let receive give up after its timeout."""
     is_own(transport, StreamTransport, "Queues()")
-    for nbytes in map(int, rng.integers(1, 5000, size=4)):
+    for nbytes in (1, *map(int, rng.integers(2, 5000, size=2)), 2**20):
         _travels_as_a_copy(transport, rng.bytes(nbytes))
+        _is_a_copy_of_its_own(transport, rng, nbytes)
+    for timeout in (None, 0.0, 0.003, float(rng.uniform(0.1, 0.9)), float(rng.uniform(3, 9)), 300.0):
+        _waits_as_asked(transport, timeout)
     _gives_up(transport, float(rng.uniform(0.05, 0.2)))
     keeps(check_transport, transport, cycles=10)
     return "Frames travel as copies, receive gives up in time, and Queues passes the tests of minips' own transports."
@@ -53,6 +64,83 @@ def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
         refuse_if(back.readonly, f"The answer of {len(content)} bytes is read-only: nobody can write into it.")
         back[-1] ^= 255
         refuse_if(kept[0] != content, "The caller wrote into the answer that it got, and the server's buffer changed.")
+
+
+def _is_a_copy_of_its_own(transport: StreamTransport, rng: np.random.Generator, nbytes: int) -> None:
+    """Refuse a wire unless each frame that arrives is a writable copy of what it was when it was sent."""
+    mine = [bytearray(rng.bytes(nbytes)), bytearray(rng.bytes(nbytes + 7)), rng.bytes(9), bytearray(b"")]
+    mine.append(mine[0])
+    before = [bytes(frame) for frame in mine]
+    with (
+        transport.listen(None) as listener,
+        transport.dial(listener.address, WAIT_S) as wire,
+        listener.accept() as peer,
+    ):
+        frames: Frames = [*mine]
+        for tag in (3, 0):
+            wire.send(tag, frames)
+        frames.clear()
+        for frame in mine:
+            if isinstance(frame, bytearray):
+                frame[:] = bytes(len(frame))  # the sender uses its buffers again
+        for tag in (3, 0):
+            came, got = peer.receive(WAIT_S)
+            lengths = f"{len(before)} frames, the first of {nbytes} bytes"
+            refuse_if(came != tag, f"a message with tag {tag} came with tag {came}.")
+            same = [bytes(frame) for frame in got] == before
+            refuse_if(not same, f"{lengths}: when the sender used its buffers again, what it had sent changed, too.")
+            for number, frame in enumerate(got):
+                refuse_if(memoryview(frame).readonly, f"{lengths}: a frame that came is read-only.")
+                before_it = [bytes(other) for other in got]
+                memoryview(frame)[:] = bytes(255 - byte for byte in before_it[number])
+                apart = all(bytes(got[i]) == before_it[i] for i in range(len(got)) if i != number)
+                refuse_if(not apart, f"{lengths}: the receiver wrote into one of them, and another one changed.")
+
+
+class _Silence:
+    """What a `MessageQueue` waits on. Here each wait with an end is over at once, and notes its seconds."""
+
+    def __init__(self) -> None:
+        self.waits: list[float | None] = []
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Message:
+        self.waits.append(timeout if block else 0.0)
+        if timeout is None and block:
+            return 5, [b"late"]
+        if len(self.waits) > 3:
+            raise _LooksNowAndThenError
+        raise queue.Empty
+
+    def put(self, message: Message | None) -> None:
+        """Lose a message."""
+
+
+class _LooksNowAndThenError(BaseException):
+    """A receive makes more than a few waits: it has a clock of its own."""
+
+
+def _waits_as_asked(transport: Any, timeout: float | None) -> None:
+    """Refuse a wire unless receive waits for as long as it is asked to. Nothing here takes this time."""
+    silence, inbox = _Silence(), MessageQueue()
+    vars(inbox)["_queue"] = silence
+    wire, asked = transport.end(inbox, MessageQueue()), f"On a silent wire receive(timeout={timeout})"
+    try:
+        came: Any = wire.receive(timeout)
+    except _LooksNowAndThenError:
+        came = None
+    except Exception as error:
+        came = error
+    waits = silence.waits
+    if timeout is None:
+        ended = isinstance(came, Exception)
+        refuse_if(ended, f"{asked} gave up after {waits[0]} s with {came!r}. None means to wait for ever.")
+        return
+    longest = max((math.inf if wait is None else wait for wait in waits), default=0.0)
+    refuse_if(longest > timeout + LATE_S, f"{asked} waited for {longest:g} s: look at the value of timeout.")
+    if came is not None:
+        refuse_if(not isinstance(came, TimeoutError), f"{asked} gave {came!r}, expected TimeoutError.")
+        waited = sum(wait or 0.0 for wait in waits)
+        refuse_if(waited < 0.99 * timeout, f"{asked} gave up after {waited:g} s: look at the value of timeout.")
 
 
 def _gives_up(transport: StreamTransport, timeout: float) -> None:
@@ -97,41 +185,55 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
 def calls_a_second(function: Any, rng: np.random.Generator) -> str:
     """Let all callers call at the same time, each after a first call that is not counted, and raise their errors."""
     refuse_if(not callable(function), f"Expected the function calls_a_second, got {function!r}.")
-    for callers in (1, *map(int, rng.integers(2, 9, size=3))):
-        turns = int(rng.integers(3, 7))
+    one, few, more, many = 1, int(rng.integers(2, 9)), int(rng.integers(2, 9)), int(rng.integers(34, 48))
+    for callers, turns in ((one, int(rng.integers(1, 7))), (few, 1), (more, int(rng.integers(2, 7))), (many, 2)):
         with case(f"With callers={callers} and turns={turns}"):
             crowd = _CountedCalls(callers, turns, rng)
             got = function(crowd.ask, callers, turns, crowd.clock)
             crowd.look_through()
             equals(got, callers * turns / (crowd.times[-1] - crowd.times[0]), " calls a second")
-    with case("If a call raises a ConnectionError"), raising(ConnectionError):
-        crowd = _CountedCalls(4, 5, rng, broken=int(rng.integers(4)))
-        function(crowd.ask, 4, 5, crowd.clock)
+    errors = rng.permutation(np.array([ConnectionError, ValueError, KeyError, TimeoutError, RuntimeError], object))
+    for number, kind in zip((0, 1, 5, 1, 5), errors, strict=True):
+        with case(f"If call {number} of a caller raises a {kind.__name__}"), raising(kind):
+            crowd = _CountedCalls(4, 5, rng, broken=int(rng.integers(4)), error=kind("broken"), number=number)
+            function(crowd.ask, 4, 5, crowd.clock)
     return "All callers call at the same time, only first calls are not counted, and errors are raised."
 
 
 class _CountedCalls:
     """Replaces a real server by one that counts calls, and the clock by one that records when it is read."""
 
-    def __init__(self, callers: int, turns: int, rng: np.random.Generator, broken: int | None = None) -> None:
-        self.callers, self.turns, self.broken, self._rng = callers, turns, broken, rng
+    def __init__(
+        self,
+        callers: int,
+        turns: int,
+        rng: np.random.Generator,
+        broken: int | None = None,
+        error: Exception | None = None,
+        number: int = 0,
+    ) -> None:
+        self.callers, self.turns, self._rng = callers, turns, rng
+        self._broken = broken, number
+        self._error = error
         self.times: list[float] = []
-        self._read: list[tuple[int, int]] = []  # the calls begun and ended whenever the clock was read
+        self._read: list[tuple[list[int], int]] = []  # each caller's calls, and those ended, whenever the clock was read
         self._begun, self._ended, self._busy = [0] * callers, [0] * callers, set[int]()
-        self._lock, self._together = threading.Lock(), threading.Barrier(callers)
-        self._held, self._free, self.wrong = int(rng.integers(callers)), threading.Event(), ""
+        self._lock, self._all, self._free = threading.Lock(), threading.Event(), threading.Event()
+        self._held, self._met, self.wrong = int(rng.integers(callers)), 0, ""
+        self._threads = set[threading.Thread]()
 
     def clock(self) -> float:
         """Return seconds that advance by random amounts."""
         with self._lock:
-            self._read.append((sum(self._begun), sum(self._ended)))
+            self._read.append((self._begun.copy(), sum(self._ended)))
             before = self.times[-1] if self.times else float(self._rng.uniform(1, 100))
             self.times.append(before + float(self._rng.uniform(0.5, 5)))
             return self.times[-1]
 
     def ask(self, caller: int) -> None:
         """Answer one call. The first counted calls are answered once each caller has one under way. One randomly
-        chosen caller is an exception: its first counted call is answered after all calls of the others.
+        chosen caller is an exception: its first call takes a moment, and its first counted call is answered a moment
+        after all calls of the others.
         """
         with self._lock:
             if caller in self._busy:
@@ -139,40 +241,66 @@ class _CountedCalls:
             number = self._begun[caller]
             self._begun[caller] += 1
             self._busy.add(caller)
-        if number == 1:
-            self._wait_for_all(caller)
+            self._threads.add(threading.current_thread())
+        if self._error is None:
+            self._take_time(caller, number)
         with self._lock:
             self._busy.discard(caller)
             self._ended[caller] += 1
             others = sum(self._ended) - self._ended[self._held]
             if others >= (self.callers - 1) * (self.turns + 1):
                 self._free.set()
-        if number == 2 and caller == self.broken:
-            raise ConnectionError(f"the connection of caller {caller} broke")
+        if self._error and (caller, number) == self._broken:
+            raise self._error
 
-    def _wait_for_all(self, caller: int) -> None:
-        try:
-            self._together.wait(PATIENCE_S)
-        except threading.BrokenBarrierError:
+    def _take_time(self, caller: int, number: int) -> None:
+        if number == 0 and caller == self._held:
+            _take_a_moment()
+        if number != 1:
+            return
+        with self._lock:
+            self._met += 1
+            if self._met == self.callers:
+                self._all.set()
+        if not _in_time(self._all, PATIENT):
             self._stop("not all callers had a call under way at the same time.")
-        if caller == self._held and self.callers > 1 and self.broken is None:
-            self._free.wait(PATIENCE_S)
+        if caller == self._held and self.callers > 1:
+            if not _in_time(self._free, PATIENT):
+                self._stop(f"the callers wait for each other: caller {caller}'s call held up the others.")
+            _take_a_moment()
 
     def _stop(self, wrong: str) -> None:
         self.wrong = self.wrong or wrong
+        self._all.set()
         self._free.set()
 
     def look_through(self) -> None:
         """Refuse the answer if it did not make its calls as the exercise asks."""
         refuse_if(self.wrong, self.wrong)
         refuse_if(len(self._read) < 2, f"it read the clock {len(self._read)} times.")
-        first = self._read[0]
+        begun, ended = self._read[0]
         refuse_if(
-            first != (self.callers, self.callers),
-            f"the clock started when {first[0]} calls had begun and {first[1]} had ended, expected {self.callers}: one "
-            "for each caller.",
+            begun != [1] * self.callers or ended != self.callers,
+            f"the clock started when the callers had begun {begun} calls and {ended} had ended, expected one of each.",
         )
         most = self.callers * (self.turns + 1)
         ended = f"the clock stopped when {self._read[-1][1]} calls had ended"
         refuse_if(self._read[-1][1] != most, f"{ended}, expected {most}, the first ones included.")
         refuse_if(set(self._begun) != {self.turns + 1}, f"the callers made {self._begun} calls.")
+        left = self._threads - {threading.current_thread()}
+        for _ in range(PATIENT):
+            left = {thread for thread in left if thread.is_alive()}
+            if not left:
+                return
+            time.sleep(0.002)
+        raise Refused(f"it left {len(left)} threads behind.")
+
+
+def _in_time(event: threading.Event, waits: int) -> bool:
+    """Return True once the event is set, or False after so many waits of 2 ms."""
+    return any(event.wait(0.002) for _ in range(waits))
+
+
+def _take_a_moment() -> None:
+    for _ in range(SHORTLY):
+        time.sleep(0.002)

@@ -37,6 +37,46 @@ BROKEN = {
         "half precision": ("p - sent", "(p - sent).astype(np.float16)"),
         "written into the gradient": ("p - sent", "np.subtract(p, sent, out=p)"),
         "never more than one": ("p - sent", "np.clip(p - sent, -1, 1)"),
+        "never more than ten": ("p - sent", "np.clip(p - sent, -10, 10)"),
+        "what is too much is lost": ("p - sent", "np.where(np.abs(sent) > np.abs(p), 0 * p, p - sent)"),
+        "what has another sign is whole": ("p - sent", "np.where(sent * p < 0, p, p - sent)"),
+        "small errors are dropped": ("p - sent", "np.where(np.abs(p - sent) > 1e-8, p - sent, 0 * p)"),
+        "written into what was sent": ("p - sent", "np.subtract(p, sent, out=sent)"),
+        "in the end single precision": ("p - sent", "(p - sent).astype('f4').astype(p.dtype)"),
+        "kept in the class": """
+@ps.register
+@dataclass(frozen=True)
+class Mended(Saver):
+    name = "mended"
+    kept = {}
+
+    def compensate(self, x, state):
+        state.setdefault("number", np.asarray(float(len(self.kept))))
+        return x + self.kept.setdefault(float(state["number"]), np.zeros_like(x))
+
+    def update(self, p, sent, state):
+        self.kept[float(state["number"])] = p - sent
+""",
+        "all errors are kept": """
+@ps.register
+@dataclass(frozen=True)
+class Mended(Saver):
+    name = "mended"
+
+    def update(self, p, sent, state):
+        state["error"] = p - sent
+        state[f"error {len(state)}"] = p - sent
+""",
+        "forgets at each twentieth": """
+@ps.register
+@dataclass(frozen=True)
+class Mended(Saver):
+    name = "mended"
+
+    def update(self, p, sent, state):
+        state["count"] = np.asarray(state.get("count", 0) + 1)
+        state["error"] = p - sent if state["count"] % 20 else np.zeros_like(p)
+""",
     },
     "remember.2": {
         "nothing added": ("x + memory.get(name, 0)", "x"),
@@ -50,9 +90,136 @@ BROKEN = {
         "the largest is lost": ("x - sent[name]", "np.where(x - sent[name] > 1, 1, x - sent[name])"),
         "one for all": ("name: x - sent[name]", "'W': x - sent[name]"),
         "in double precision": ("x + memory.get(name, 0)", "x + np.float64(1) * memory.get(name, np.zeros(x.shape))"),
+        "names that it knows": (
+            "{name: x - sent[name] for name, x in compensated.items()}",
+            "{name: compensated[name] - sent[name] for name in {*'UVWbcw'} & {*compensated}}",
+        ),
+        "at most three": ("x - sent[name]", "np.clip(x - sent[name], -3, 3)"),
+        "small ones are dropped": (
+            "x - sent[name]",
+            "np.where(np.abs(x - sent[name]) > 1e-8, x - sent[name], 0 * x)",
+        ),
+        "written into what was compensated": ("x - sent[name]", "np.subtract(x, sent[name], out=x)"),
+        "written into what was sent": ("x - sent[name]", "np.subtract(x, sent[name], out=sent[name])"),
+        "written into the memory": """
+class Server(Server):
+    @staticmethod
+    def compensate(tensors, memory):
+        for name, x in tensors.items():
+            memory[name] = memory.get(name, 0) + x
+        return memory
+
+    @staticmethod
+    def remember(compensated, sent):
+        return {name: x - sent[name] for name, x in compensated.items()}
+""",
+        "added into the memory's arrays": """
+class Server(Server):
+    @staticmethod
+    def compensate(tensors, memory):
+        return {name: np.add(x, memory[name], out=memory[name]) if memory else x for name, x in tensors.items()}
+
+    @staticmethod
+    def remember(compensated, sent):
+        return {name: x - sent[name] for name, x in compensated.items()}
+""",
+        "kept in the class": """
+class Server(Server):
+    kept = {}
+
+    @staticmethod
+    def compensate(tensors, memory):
+        if not memory:
+            Server.kept = {}
+        return {name: x + Server.kept.get(name, 0) for name, x in tensors.items()}
+
+    @staticmethod
+    def remember(compensated, sent):
+        Server.kept = {name: x - sent[name] for name, x in compensated.items()}
+        return Server.kept
+""",
+        "the same arrays again": """
+class Server(Server):
+    buffers = {}
+
+    @staticmethod
+    def compensate(tensors, memory):
+        return {name: x + memory.get(name, 0) for name, x in tensors.items()}
+
+    @staticmethod
+    def remember(compensated, sent):
+        for name, x in compensated.items():
+            buffer = Server.buffers.setdefault((name, x.shape, x.dtype), np.zeros_like(x))
+            np.subtract(x, sent[name], out=buffer)
+        return {name: Server.buffers[name, x.shape, x.dtype] for name, x in compensated.items()}
+""",
+        "the widest alone": (
+            "{name: x - sent[name] for name, x in compensated.items()}",
+            "{name: x - sent[name] for name, x in compensated.items() if x.size > 2}",
+        ),
     },
 }
-"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
+"""Maps an exercise and an error to a piece of the solution and what replaces it, or to a whole wrong answer."""
+
+RIGHT = {
+    "remember.1": {
+        "as error feedback does": """
+@ps.register
+@dataclass(frozen=True)
+class Mended(Saver):
+    name = "mended"
+
+    def update(self, p, sent, state):
+        ps.ErrorFeedback().update(p, sent, state)
+""",
+        "under another name": """
+@ps.register
+@dataclass(frozen=True)
+class Mended(Saver):
+    name = "mended"
+
+    def compensate(self, x, state):
+        return np.add(x, state["owed"]) if state else x.copy()
+
+    def update(self, p, sent, state):
+        owed = np.array(p)
+        owed -= sent
+        state["owed"] = owed
+""",
+    },
+    "remember.2": {
+        "in loops": """
+class Server(Server):
+    @staticmethod
+    def compensate(tensors, memory):
+        compensated = {}
+        for name in tensors:
+            compensated[name] = tensors[name].copy()
+            if name in memory:
+                compensated[name] += memory[name]
+        return compensated
+
+    @staticmethod
+    def remember(compensated, sent):
+        memory = {}
+        for name in compensated:
+            memory[name] = np.array(compensated[name])
+            memory[name] -= sent[name]
+        return memory
+""",
+        "nothing to add at first": """
+class Server(Server):
+    @staticmethod
+    def compensate(tensors, memory):
+        return {name: np.add(x, memory[name]) for name, x in tensors.items()} if memory else dict(tensors)
+
+    @staticmethod
+    def remember(compensated, sent):
+        return dict(zip(compensated, map(np.subtract, compensated.values(), (sent[name] for name in compensated))))
+""",
+    },
+}
+"""Maps an exercise to right answers that are written differently."""
 
 MUTANT = (
     "error feedback forgets what was not sent",

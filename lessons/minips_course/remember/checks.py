@@ -1,5 +1,6 @@
 """The exercises of "Remember what was not sent"."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -22,37 +23,69 @@ from minips_course.own_server import check_memory
 def mended(memory: Any, rng: np.random.Generator) -> str:
     """Find a quantizer with which Saver loses a part of the gradients, and mend the memory."""
     is_own(memory, ps.Memory, "Mended()")
-    quantizers = [
+    quantizers: list[ps.Quantizer | None] = [
         ps.TopK(fraction=0.1),
         ps.Sign(),
         ps.Uniform(bits=int(rng.integers(2, 5))),
         ps.TwoBit(threshold=float(rng.uniform(0.1, 0.5))),
         ps.Float16(),
+        ps.QSGD(),
+        None,
     ]
     for quantizer in quantizers:
         for dtype, near in ((np.float32, 1e-4), (np.float64, 1e-10)):
-            gradients = [np.asarray(rng.normal(size=(5, 4)), dtype) for _ in range(int(rng.integers(5, 20)))]
-            with case(f"With {quantizer!r}, {len(gradients)} gradients of {np.dtype(dtype)}:"):
-                arrived, held = _all_of(memory, quantizer, gradients)
-                meant = np.sum(gradients, axis=0, dtype=float)
-                off = float(np.abs(arrived + held - meant).max())
-                refuse_if(not off <= near, f"arrived plus held differs from meant by up to {off:.2g}.")
-                refuse_if(held.dtype != dtype, f"the dtype of what is held is {held.dtype}, not {np.dtype(dtype)}.")
-    return "With all five quantizers, what was sent plus what is held equals the sum of the gradients."
+            shape, count = (int(rng.integers(1, 6)), int(rng.integers(1, 9))), int(rng.integers(30, 70))
+            tensors = [_Tensor(memory, quantizer, shape, dtype, 10 ** (power + rng.random())) for power in (-6, 3)]
+            which = quantizer or "a quantizer that brings any part of a value, too much of it, or nothing"
+            with case(f"With {which!r}, {count} gradients of {np.dtype(dtype)} of each of two tensors:"):
+                for _ in range(count):
+                    for tensor in tensors:
+                        tensor.send(rng)
+                for tensor in tensors:
+                    tensor.is_whole(near)
+    return "Whatever a quantizer sends, what was sent plus what is held equals the sum of the gradients."
 
 
-def _all_of(memory: ps.Memory, quantizer: ps.Quantizer, gradients: list[Array]) -> tuple[Array, Array]:
-    """Return two arrays: the sum of what arrived, and the memory's final content, found from a zero gradient."""
-    state: State = {}
-    arrived = np.zeros(gradients[0].shape)
-    for gradient in gradients:
+class _Tensor:
+    """A tensor's gradients, what arrived of them, and the state of its memory."""
+
+    def __init__(
+        self, memory: ps.Memory, quantizer: ps.Quantizer | None, shape: tuple[int, ...], dtype: Any, scale: float
+    ) -> None:
+        self.memory, self.quantizer, self.dtype, self.scale = memory, quantizer, dtype, scale
+        self.meant, self.arrived, self.state, self.sizes = np.zeros(shape), np.zeros(shape), State(), list[int]()
+
+    def send(self, rng: np.random.Generator) -> None:
+        """Send what the quantizer makes of a gradient, or a random part of it if there is no quantizer."""
+        gradient = np.asarray(self.scale * rng.normal(size=self.meant.shape), self.dtype)
+        copied = copy.deepcopy(self.state)  # a push that fails is made again from its state
+        self.memory.update(self.memory.compensate(-gradient, copied), gradient.copy(), copied)
+        self.meant += gradient
         before = gradient.copy()
-        p = memory.compensate(gradient, state)
-        sent = quantizer.decode(quantizer.encode(p, None))
-        arrived += sent
-        memory.update(p, sent, state)
+        p = self.memory.compensate(gradient, self.state)
+        sent = self.quantizer.decode(self.quantizer.encode(p, rng)) if self.quantizer else _any_part(p, rng)
+        self.arrived += sent
+        given = p.copy(), sent.copy()
+        self.memory.update(p, sent, self.state)
         refuse_if(not same_bits(gradient, before), "the gradient was changed.")
-    return arrived, memory.compensate(np.zeros_like(gradients[0]), state)
+        refuse_if(not all(map(same_bits, (p, sent), given)), "update changed an array that it was given.")
+        for x in (p, sent):
+            x[...] = np.nan  # its owner may use the array for something else
+        self.sizes.append(sum(np.asarray(x).nbytes for x in self.state.values()))
+
+    def is_whole(self, near: float) -> None:
+        """Refuse the memory unless what it holds at the end is what did not arrive; a zero gradient shows it."""
+        held = self.memory.compensate(np.zeros(self.meant.shape, self.dtype), self.state)
+        off = float(np.abs(self.arrived + held - self.meant).max())
+        refuse_if(not off <= self.scale * near, f"arrived plus held differs from meant by up to {off:.2g}.")
+        refuse_if(held.dtype != self.dtype, f"the dtype of what is held is {held.dtype}, not {np.dtype(self.dtype)}.")
+        grown = f"the state had {self.sizes[1]} bytes after two gradients, and {self.sizes[-1]} after all. It may not grow."
+        refuse_if(self.sizes[-1] > self.sizes[1], grown)
+
+
+def _any_part(p: Array, rng: np.random.Generator) -> Array:
+    shares = rng.choice([0, 1, 1 - 1e-6, rng.uniform(-1, 2)], p.shape)
+    return np.asarray(p * shares, p.dtype)
 
 
 @asks(

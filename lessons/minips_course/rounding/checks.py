@@ -8,10 +8,14 @@ import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, number, refuse_if
 from minips.stage import Array
 from minips.stages.quantizers import Parts
+from minips.testing.base import same_bits
 
-DRAWS, VALUES = 500, 300
-ALLOWED = 0.16
-"""The most steps by which a mean of ``DRAWS`` draws may be off; by Hoeffding, at most 1 in 10¹¹ is further off."""
+DRAWS, PLACES, COPIES = 100, 100, 200
+"""The draws of an array, the different values in it, and how often it holds each."""
+SURE = 7.0
+"""The standard errors by which a mean of draws may be off; by chance, 1 in 10¹¹ is further off."""
+SPREAD = 260.0
+"""The sum of the squares of ``PLACES`` such standard errors, on average 100; by chance, 1 in 10¹⁵ exceeds this."""
 
 
 @asks(
@@ -26,26 +30,50 @@ def dither(quantizer: Any, rng: np.random.Generator) -> str:
     """Make the rounding random, so that the mean of many decoded arrays is the gradient itself."""
     conforms(quantizer, ps.Quantizer, "Dither()")
     for dtype in (np.float32, np.float64):
-        x = np.asarray(rng.normal(size=VALUES) ** 3 * 10 ** rng.uniform(-3, 3), dtype)
-        step = float(np.abs(x).max()) / 100
-        nbytes = _nbytes(quantizer.encode(x, rng))
-        became = f"{VALUES} values of {x.dtype} became {nbytes} bytes"
-        refuse_if(nbytes > VALUES + 64, f"{became}; a byte for each is allowed.")
-        errors = np.array([quantizer.decode(quantizer.encode(x, rng)) - x for _ in range(DRAWS)], float) / step
-        largest, off = np.abs(errors).max(axis=0), errors.mean(axis=0)
-        worst = int(largest.argmax())
-        asked = f"one step at most is allowed, and a step is max|x| / 100 = {step:.4g}"
-        came = f"x[{worst}] = {x[worst]:.4g} came back {largest[worst]:.2f} steps off"
-        refuse_if(not largest[worst] <= 1.001, f"{came}; {asked}.")
-        worst = int(np.abs(off).argmax())
-        meant = f"x[{worst}] = {x[worst]:.4g} is {x[worst] / step:.2f} steps"
-        mean = f"The mean of {DRAWS} decoded values is {x[worst] / step + off[worst]:.2f} steps"
-        refuse_if(abs(off[worst]) > ALLOWED, f"{meant}. {mean}: rounding is not yet right on average.")
-        together = float(errors.sum(axis=1).var() / errors.var(axis=0).sum())
-        varies = f"the error of their sum varies {together:.0f} times as much as it should"
-        rounded = f"All values are rounded up or down together: {varies}"
-        refuse_if(together > 3, f"{rounded}. Draw a number for each value.")
-    return f"The mean of {DRAWS} draws is right for {VALUES} random values, in float32 and float64."
+        step = float(10 ** rng.uniform(-3, 3)) if dtype == np.float64 else float(2.0 ** rng.integers(-9, 9))
+        steps = rng.integers(-99, 99, PLACES) + np.r_[rng.uniform(0, 0.05, 10), rng.uniform(0, 1, PLACES - 10)]
+        steps[:30] %= np.repeat([1, -1], 15)  # less than a step, above zero and below it
+        steps[-1] = float(rng.choice([-100, 100]))
+        x = np.asarray(step * steps, dtype)
+        _is_right_on_average(quantizer, np.repeat(x[:, None], COPIES, axis=1), step, rng)
+        halves = rng.integers(-99, 99, (30, 2, 5)) + 0.5
+        halves[0, 0, 0] = 100
+        _draws_for_each(quantizer, np.asarray(step * halves, dtype), rng)
+    return f"The mean of {DRAWS * COPIES:,} draws is right for each of {PLACES} values, in float32 and float64."
+
+
+def _is_right_on_average(quantizer: ps.Quantizer, x: Array, step: float, rng: np.random.Generator) -> None:
+    """Refuse a quantizer unless the mean of what it makes of each row's value is this value."""
+    nbytes = _nbytes(quantizer.encode(x, rng))
+    became = f"{x.size} values of {x.dtype} became {nbytes} bytes"
+    refuse_if(nbytes > x.size + 64, f"{became}; a byte for each is allowed.")
+    draws = np.stack([_errors_of(quantizer, x, rng) for _ in range(DRAWS)]) / step
+    largest, off, values = np.abs(draws).max(axis=(0, 2)), draws.mean(axis=(0, 2)), x[:, 0]
+    worst = int(largest.argmax())
+    asked = f"one step at most is allowed, and a step is max|x| / 100 = {step:.4g}"
+    came = f"x[{worst}] = {values[worst]:.4g} came back {largest[worst]:.2f} steps off"
+    refuse_if(not largest[worst] <= 1.001, f"{came}; {asked}.")
+    errors = np.sqrt(draws.var(axis=(0, 2)) / (DRAWS * COPIES)) + 1e-5  # rounding to float32 is an error, too
+    deviations = off / errors
+    worst = int(np.abs(deviations).argmax())
+    meant = f"x = {values[worst]:.4g} is {values[worst] / step:.3f} steps"
+    mean = f"The mean of {DRAWS * COPIES:,} decoded values is {values[worst] / step + off[worst]:.3f} steps"
+    wrong = abs(deviations[worst]) > SURE or np.square(deviations).sum() > SPREAD
+    refuse_if(wrong, f"{meant}. {mean}: rounding is not yet right on average.")
+
+
+def _draws_for_each(quantizer: ps.Quantizer, x: Array, rng: np.random.Generator) -> None:
+    """Refuse a quantizer unless the errors of different values have nothing to do with each other."""
+    errors = np.stack([_errors_of(quantizer, x, rng) for _ in range(5 * DRAWS)])
+    for axes, which in (((1, 2, 3), "all values"), ((1,), "a column"), ((2,), "neighbours"), ((3,), "a row")):
+        together = float(errors.sum(axis=axes).var(axis=0).sum() / errors.var(axis=0).sum())
+        varies = f"the error of the sum of {which} varies {together:.2f} times as much as it should"
+        apart = 1 / 1.6 < together < 1.6
+        refuse_if(not apart, f"The values are not rounded one by one: {varies}. Draw a number for each value.")
+
+
+def _errors_of(quantizer: ps.Quantizer, x: Array, rng: np.random.Generator) -> Array:
+    return np.subtract(quantizer.decode(quantizer.encode(x, rng)), x, dtype=float)
 
 
 @asks(
@@ -60,20 +88,26 @@ def workers_needed(function: Any, rng: np.random.Generator) -> str:
     """Compute the smallest number of workers for which the mean of random rounding is better than nearest rounding."""
     refuse_if(not callable(function), f"Expected the function workers_needed, got {function!r}.")
     drawn: list[tuple[Array, float]] = []
-    while len(drawn) < 12:
-        step, size = float(2.0 ** rng.integers(-6, 4)), int(rng.integers(2, 40))
-        x = step * rng.integers(-8, 9, size) + step * rng.uniform(-0.3, 0.3, size)
+    while len(drawn) < 40:
+        step, size = float(10 ** rng.uniform(-3, 2)), int(rng.integers(1, 40))
+        far = 0.5 * 10 ** -rng.uniform(0, 4 if len(drawn) < 20 else 1, size if len(drawn) % 2 else 1)
+        x = step * (rng.integers(-8, 9, size) + rng.uniform(-far, far, size))
         variance, bias = _errors(x / step)
-        if 0.01 < variance / bias % 1 < 0.99:  # so far from the border that no order of adding crosses it
+        if 0.01 < variance / bias % 1 < 0.99 and variance < 2e4 * bias:  # no order of adding crosses the border
             drawn.append((x, step))
-    halves = np.arange(-3, 4) * 0.25 + 0.125
+    for power in range(1, 7):  # an equal error with 1, 3, 7, 15, 31 and 63 workers
+        signs = rng.choice([-1, 1], int(rng.integers(1, 30)))
+        step = float(2.0 ** rng.integers(-6, 4))
+        drawn.append((step * (rng.integers(-8, 9, signs.size) + signs * 0.5**power), step))
     quarters = np.array([0.25, 0.5, 1.25, -0.75])
-    for x, step in [*drawn, (halves, 0.25), (quarters, 1.0), (np.array([1.0, -2.0, 3.0]), 1.0)]:
+    for x, step in [*drawn, (quarters, 1.0), (np.array([1.0, -2.0, 3.0]), 1.0), (np.zeros(3), 0.5)]:
         variance, bias = _errors(x / step)
         wanted = float(variance // bias + 1) if bias else float("inf")
         with case(f"For {x.size} values of {variance:.4g} steps² variance and {bias:.4g} steps² bias², step {step:g}:"):
-            got = number(function(x.copy(), step))
+            given = x.copy()
+            got = number(function(given, step))
             refuse_if(got != wanted, f"it returned {got:g}, expected {wanted:g}.")
+            refuse_if(not same_bits(given, x), "it changed x.")
     return "It agrees with bias² + variance / n: for random values, for equal errors, and if no value is rounded."
 
 
