@@ -1,11 +1,14 @@
-"""The lessons' exercises refuse broken answers: each is the folded solution of the notebook with one piece changed.
+"""The lessons' exercises refuse wrong answers, and accept right ones that are written differently.
 
-They are in the ``cases`` of each lesson. That the solutions themselves pass is test_lessons' part.
+Both are in the ``cases`` of each lesson, as whole answers or as changes of the folded solution; ``python
+tests/test_exercises.py`` prints how many. That the solutions themselves pass is test_lessons' part.
 """
 
 import linecache
 import re
 import signal
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -20,24 +23,45 @@ from minips.lab.course import EXERCISES
 from minips.lab.course import exercises as course
 from minips.lab.course.courses import chosen, lesson_of
 
-BROKEN: dict[str, dict[str, tuple[str, str]]] = {}
+Answer = str | tuple[str, str]
+"""An answer's source, or a piece of the folded solution and what replaces it."""
+BROKEN: dict[str, dict[str, Answer]] = {}
+RIGHT: dict[str, dict[str, Answer]] = {}
 for word in minips_course.LESSONS:
-    BROKEN |= import_module(f"minips_course.{word}.cases").BROKEN
-"""By exercise, and by what is wrong: a piece of the solution, and what stands there instead."""
+    cases = import_module(f"minips_course.{word}.cases")
+    BROKEN |= cases.BROKEN
+    RIGHT |= getattr(cases, "RIGHT", {})
+"""By exercise, and by what is wrong or different: an answer."""
+LEAST_WRONG, LEAST_RIGHT = 8, 2
 TIMED = {"lecture.2", "cost.2", "pays.2"}
 """The exercises whose checks compare seconds."""
 FIRST = 1
-"""Of each exercise so many broken answers are tried in the default run, and the others in the soak tests."""
+"""Of each exercise so many answers of a kind are tried in the default run, and the others in the soak tests."""
+TRIES = {"default": [0], "soak": [1, 2], "campaign": [*range(3, 23)]}
+"""The seeds of the tries in each kind of test run."""
 
 
-def marks(key: str, turn: int) -> list[pytest.MarkDecorator]:
-    """Those of a broken answer, the ``turn``-th of its exercise."""
-    return [pytest.mark.alone] * (key in TIMED) + [pytest.mark.soak] * (turn >= FIRST)
+def trials(answers: dict[str, dict[str, Answer]]) -> Iterator[Any]:
+    """Yield a test's parameters for each answer in each kind of test run: its exercise, the answer and the seeds."""
+    for key, all_ in answers.items():
+        for turn, (what, one) in enumerate(all_.items()):
+            for run, seeds in TRIES.items():
+                marks = [pytest.mark.alone] * (key in TIMED)
+                if run != "default":
+                    marks.append(getattr(pytest.mark, run))
+                elif turn >= FIRST:
+                    continue
+                yield pytest.param(key, one, seeds, id=f"{key} {what} x{len(seeds)}", marks=marks)
 
 
-def test_every_exercise_has_broken_answers() -> None:
+def test_every_exercise_has_wrong_answers_and_right_ones() -> None:
     assert set(BROKEN) == set(EXERCISES)
-    assert all(len(variants) >= 2 for variants in BROKEN.values())
+    assert all(len(answers) >= 2 for answers in BROKEN.values())
+    for key, answers in RIGHT.items():
+        assert len(BROKEN[key]) >= LEAST_WRONG
+        assert len(answers) >= LEAST_RIGHT
+        sources = [source(key, one) for one in (*answers.values(), *BROKEN[key].values())]
+        assert len({*sources, solution_of(key)[1]}) == len(sources) + 1
 
 
 def given(book: Any, key: str) -> str:
@@ -48,31 +72,55 @@ def given(book: Any, key: str) -> str:
     return "\n".join(cell.source for cell in tagged)
 
 
-def answer(key: str, old: str, new: str) -> Any:
-    """What the lesson would hand to its check, were ``old`` in the folded solution ``new``."""
+def solution_of(key: str) -> tuple[str, str]:
+    """The line that checks an exercise, and its folded solution."""
+    ((asked, solution),) = (
+        pair for pair in exercises(lesson(chosen().paths()[lesson_of(key)])) if f'"{key}"' in pair[0]
+    )
+    return asked, solution
+
+
+def source(key: str, one: Answer) -> str:
+    """The source of an answer."""
+    if isinstance(one, str):
+        return one
+    solution, (old, new) = solution_of(key)[1], one
+    assert old in solution, f"the solution of {key} has no {old!r}"
+    return solution.replace(old, new)
+
+
+@cache
+def compiled(key: str, one: Answer) -> Any:
+    """The code of an answer, after that of the lesson's first cell and of the cells that are given."""
     book = lesson(chosen().paths()[lesson_of(key)])
     imports = next(cell.source for cell in book.cells if cell.cell_type == "code")
-    (asked, solution), *others = (pair for pair in exercises(book) if f'"{key}"' in pair[0])
-    assert not others
-    assert old in solution, f"the solution of {key} has no {old!r}"
+    return compile(f"{imports}\n{given(book, key)}\n{source(key, one)}", f"<an answer to {key}>", "exec")
+
+
+def answer(key: str, one: Answer) -> Any:
+    """What the lesson hands to its check for this answer, made anew."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    exec(f"{imports}\n{given(book, key)}\n{solution.replace(old, new)}", namespace)
-    return eval(re.fullmatch(r'lab\.check\("[\w.]+", (.*)\)', asked)[1], namespace)
+    exec(compiled(key, one), namespace)
+    return eval(re.fullmatch(r'lab\.check\("[\w.]+", (.*)\)', solution_of(key)[0])[1], namespace)
+
+
+def verdicts(key: str, one: Answer, seeds: list[int]) -> list[course.Verdict]:
+    return [course.judge(EXERCISES[key], answer(key, one), np.random.default_rng(seed)) for seed in seeds]
 
 
 @pytest.mark.usefixtures("registry")
-@pytest.mark.parametrize(
-    ("key", "old", "new"),
-    [
-        pytest.param(key, *change, id=f"{key} {what}", marks=marks(key, turn))
-        for key, all_ in BROKEN.items()
-        for turn, (what, change) in enumerate(all_.items())
-    ],
-)
-def test_a_broken_answer_is_refused(key: str, old: str, new: str) -> None:
-    verdict = lab.check(key, answer(key, old, new))
-    assert not verdict
-    assert len(verdict.words.partition("\nA hint: ")[0]) > 20
+@pytest.mark.parametrize(("key", "one", "seeds"), [*trials(BROKEN)])
+def test_a_wrong_answer_is_refused(key: str, one: Answer, seeds: list[int]) -> None:
+    for verdict in verdicts(key, one, seeds):
+        assert not verdict
+        assert len(verdict.words.partition("\nA hint: ")[0]) > 20
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(("key", "one", "seeds"), [*trials(RIGHT)])
+def test_a_right_answer_is_accepted_however_it_is_written(key: str, one: Answer, seeds: list[int]) -> None:
+    for verdict in verdicts(key, one, seeds):
+        assert verdict, verdict
 
 
 @pytest.mark.parametrize("key", EXERCISES)
@@ -168,3 +216,9 @@ def test_stale_1_is_not_solved_by_the_formula_of_the_lesson(which: Any, margin: 
         return bool(rate > margin * ps.cost.asynchronous_lr_limit(round(which(ages)), 1.0))
 
     assert not lab.check("stale.1", formula)
+
+
+if __name__ == "__main__":
+    print("exercise, wrong answers, right answers (the folded solution is one more)")
+    for key in EXERCISES:
+        print(key, len(BROKEN[key]), len(RIGHT.get(key, {})))

@@ -15,7 +15,7 @@ from minips.lab.course.questions import Estimate, Option, Question
 @pytest.fixture(autouse=True)
 def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exercise whose answer is a word, and a question that a number decides."""
-    asked = exercises.Exercise("train.1", "say yes", ("yes",), lambda thing: one(thing))
+    asked = exercises.Exercise("train.1", "say yes", ("yes",), lambda thing, rng: one(thing))
     monkeypatch.setitem(exercises.EXERCISES, "train.1", asked)
     options = (Option("much", lambda x: x > 1, "It is."), Option("little", lambda x: x <= 1, "It is not."))
     which = Question("train.1", "How much?", options, "much", "No number.", timed=False)

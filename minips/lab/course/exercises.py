@@ -48,7 +48,7 @@ class Exercise(NamedTuple):
     key: str
     task: str
     hints: tuple[str, ...]
-    test: Callable[[Any], str]
+    test: "Test"
 
 
 Test = Callable[[Any, np.random.Generator], str]
@@ -83,14 +83,15 @@ VERDICTS: dict[str, Verdict] = {}
 def check(key: str, thing: Any) -> Verdict:
     """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or why and where it fails."""
     asked = exercise(key)
-    VERDICTS[asked.key] = verdict = _verdict(asked, thing)
+    VERDICTS[asked.key] = verdict = judge(asked, thing, np.random.default_rng())
     return verdict
 
 
-def _verdict(asked: Exercise, thing: Any) -> Verdict:
+def judge(asked: Exercise, thing: Any, rng: np.random.Generator) -> Verdict:
+    """Return the verdict on an answer that is tried on inputs drawn from ``rng``."""
     try:
         with limited():
-            words = asked.test(thing)
+            words = asked.test(thing, rng)
         return done(asked.key, words)
     except Refused as refusal:
         words = str(refusal)
@@ -173,8 +174,7 @@ def asks(key: str, *hints: str) -> Callable[[Test], Test]:
     """Decorate the function that checks answers to exercise ``key``; the function's docstring is the task."""
 
     def added(test: Test) -> Test:
-        asked = Exercise(key, test.__doc__ or "", hints, lambda thing: test(thing, np.random.default_rng()))
-        add("exercise", EXERCISES, key, asked)
+        add("exercise", EXERCISES, key, Exercise(key, test.__doc__ or "", hints, test))
         return test
 
     return added
