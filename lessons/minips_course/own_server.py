@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minips.engines.shipping import ship
 from minips.lab.course.exercises import Refused, case, refuse_if
 from minips.lab.course.own import grows, method
 from minips.stage import Array, Tensors
@@ -142,7 +143,8 @@ def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
     normal: Tensors = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
     zeros = {name: np.zeros_like(x) for name, x in normal.items()}
     one_of_zeros = {name: zeros[name] if name == names[1] else 1 - 3 * abs(x) for name, x in normal.items()}
-    for what, tensors in (("normal values", normal), ("zeros", zeros), ("a tensor of zeros among others", one_of_zeros)):
+    kinds = {"normal values": normal, "zeros": zeros, "a tensor of zeros among others": one_of_zeros}
+    for what, tensors in kinds.items():
         with case(f"For {what}, in {', '.join(names)}:"):
             parts = encoded(cls, tensors)
             sent, whole = nbytes(parts), nbytes(tensors)
@@ -268,26 +270,73 @@ def check_bound(cls: type, rng: np.random.Generator) -> None:
     """Refuse a server unless it applies each push immediately, and answers it as soon as its worker is at most
     ``staleness`` clocks ahead of the slowest one.
     """
-    for staleness in (0, 2, int(rng.integers(3, 7)), 99):
-        workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
-        server: Any = type("Server", (cls,), {"staleness": staleness})(copied(start), workers, lr)
-        clocks, waiting, wanted = [0] * workers, set[int](), copied(start)
-        speeds = rng.uniform(0.1, 1, workers)  # some workers rarely push
-        for turn in range(12 * workers):
-            able = np.array([speed * (one not in waiting) for one, speed in enumerate(speeds)])
-            worker = int(rng.choice(workers, p=able / able.sum()))
-            push = {name: rng.normal(size=p.shape).astype(p.dtype) for name, p in start.items()}
-            for name, p in wanted.items():
-                p -= lr / workers * push[name]
-            clocks[worker] += 1
-            with case(f"staleness = {staleness}, push {turn} is worker {worker}'s, the clocks are then {clocks}:"):
-                answers = server.handle(worker, ("push", copied(push)))
-                waiting.add(worker)
-                free = {one for one in waiting if clocks[one] - min(clocks) <= staleness}
-                waiting -= free
-                got, due = sorted((to, said) for to, (said, _) in answers), [(to, "applied") for to in sorted(free)]
-                refuse_if(got != due, f"it answered {got}, expected {due}.")
-                ((to, (said, params)),) = server.handle(worker, ("pull", {}))
-                refuse_if((to, said) != (worker, "params"), f"it answered a pull with {to, said}.")
-                near = all(np.allclose(params[name], p, rtol=1e-4, atol=1e-5) for name, p in wanted.items())
-                refuse_if(not near, "each push must subtract lr / workers times its gradient from the parameters.")
+    bounds = (0, 1, 2, int(rng.integers(3, 7)), int(rng.integers(20, 40)))
+    for staleness, many in zip(bounds, (int(rng.integers(6, 13)), 2, 6, 1, 3), strict=True):
+        pairs = [_Bounded(cls, staleness, workers, rng) for workers in (many, int(rng.integers(2, 6)))]
+        for turn in range(max(one.pushes for one in pairs)):
+            for one in pairs:  # in turn, so that a state of the class is seen
+                one.push(turn, rng)
+    _does_not_grow(cls, rng)
+
+
+class _Bounded:
+    """A server with a bound, and what its clocks, its waiting workers and its parameters must be after each push."""
+
+    def __init__(self, cls: type, staleness: int, workers: int, rng: np.random.Generator) -> None:
+        self.staleness, self.workers, self.lr = staleness, workers, float(rng.uniform(0.01, 1))
+        self.wanted = drawn_tensors(rng, int(rng.integers(1, 5)), str(rng.choice(["f4", "f8"])))
+        self.clocks, self.waiting = [0] * workers, set[int]()
+        bounded = type("Server", (cls,), {"staleness": staleness})
+        self.server: Any = bounded(copied(self.wanted), workers, self.lr)
+        self.speeds, self.slow = rng.uniform(0.1, 1, workers), int(rng.integers(workers))
+        self.often = 2 * workers if staleness < 3 else 10**6
+        self.pushes = workers * (2 * workers if staleness < 3 else staleness + 10)
+
+    def push(self, turn: int, rng: np.random.Generator) -> None:
+        """Let a worker that does not wait push; then let one pull."""
+        if turn % self.often == 0:
+            self.slow = (self.slow + 1) % self.workers
+        worker = self._free(rng)
+        push = drawn_like(self.wanted, rng)
+        given = copied(push)
+        for name, p in self.wanted.items():
+            p -= self.lr / self.workers * push[name]
+        self.clocks[worker] += 1
+        self.waiting.add(worker)
+        free = {one for one in self.waiting if self.clocks[one] - min(self.clocks) <= self.staleness}
+        self.waiting -= free
+        what = f"staleness = {self.staleness}, push {turn} is worker {worker}'s, the clocks are then {self.clocks}:"
+        with case(what):
+            answers = self.server.handle(worker, ("push", given))
+            got, due = sorted((to, said) for to, (said, _) in answers), [(to, "applied") for to in sorted(free)]
+            refuse_if(got != due, f"it answered {got}, expected {due}.")
+            for name, x in push.items():
+                refuse_if(not same_bits(given[name], x), f"it changed the gradient {name!r} of the message.")
+                given[name][...] = np.nan  # its memory is used again for the next message
+            self._pull(rng)
+
+    def _pull(self, rng: np.random.Generator) -> None:
+        reader = self._free(rng)
+        ((to, (said, params)),) = self.server.handle(reader, ("pull", {}))
+        refuse_if((to, said) != (reader, "params"), f"it answered worker {reader}'s pull with {to, said}.")
+        near = all(np.abs(params[name] - p).max() <= 1e-4 * np.abs(p).max() for name, p in self.wanted.items())
+        refuse_if(not near, "each push must subtract lr / workers times its gradient from the parameters.")
+
+    def _free(self, rng: np.random.Generator) -> int:
+        """Draw a worker that does not wait."""
+        able = np.array([speed * (one not in self.waiting) for one, speed in enumerate(self.speeds)])
+        able[self.slow] *= 1e-6
+        return int(rng.choice(self.workers, p=able / able.sum()))
+
+
+def _does_not_grow(cls: type, rng: np.random.Generator) -> None:
+    """Refuse a server that keeps something of each push, when both of its workers push again and again."""
+    server: Any = cls({"w": rng.normal(size=5)}, 2, 0.25)
+    sizes = []
+    for _ in range(2):
+        for _ in range(200):
+            for worker in range(2):
+                server.handle(worker, ("push", {"w": rng.normal(size=5)}))
+        sizes.append(len(ship(vars(server))))
+    grown = sizes[1] - sizes[0]
+    refuse_if(grown > 300, f"400 pushes made the server {grown} bytes larger. Keep nothing of a push that is answered.")

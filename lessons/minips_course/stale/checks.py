@@ -1,5 +1,6 @@
 """The exercises of "Learn from old gradients"."""
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -7,6 +8,9 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, distance, refuse_if
+from minips.stage import Tensors
+from minips.testing.base import same_bits
+from minips_course.draws import drawn_tensors, like
 
 
 @asks(
@@ -21,21 +25,37 @@ from minips.lab.course.exercises import asks, case, conforms, distance, refuse_i
 def grows(function: Any, rng: np.random.Generator) -> str:
     """Make grows, a function of rate and ages, right for pushes of different ages."""
     refuse_if(not callable(function), f"Expected the function grows, got {function!r}.")
-    drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(4)]
-    for workers, slower in [(int(rng.integers(4, 9)), 1), (4, 12), (4, 4), (6, 3), *drawn]:
+    drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(3)]
+    for workers, slower in [(1, 1), (2, 1), (int(rng.integers(4, 9)), 1), (4, 12), (2, 9), (9, 12), *drawn]:
         ages = _ages(workers, slower, int(rng.integers(workers)))
         speeds = f"one of {workers} workers {slower} times slower" if slower > 1 else f"{workers} equal workers"
-        border = _border(ages)
-        for factor in (0.5, 0.96, 1.04, 2.0):
-            rate = factor * border
-            with case(f"grows({rate:.3f}, ages=[{', '.join(map(str, ages[:12]))}, …]), {speeds},"):
-                got = function(rate, list(ages))
-                refuse_if(not isinstance(got, bool | np.bool_), f"returned {got!r}; expected True or False.")
-                turns = (
-                    f"a swing becomes {_growth(rate, ages) ** len(ages):.3f} times as large in each turn of the ages"
-                )
-                refuse_if(got != (factor > 1), f"is {got}, but {turns}.")
-    return "Right on both sides of the border of eight clusters, seven of them with a slow worker."
+        _both_sides(function, ages, speeds)
+    for _ in range(2):
+        _both_sides(function, _tangled(rng), "ages that jump to and fro")
+    return "Right on both sides of the border of nine clusters, six of them with a slow worker, and of other ages."
+
+
+def _both_sides(function: Any, ages: list[int], whose: str) -> None:
+    """Refuse a function that is wrong at a rate below or above the border of these ages."""
+    border = _border(ages)
+    for factor in (0.5, 0.96, 1.04, 2.0, 40.0):
+        rate, given = factor * border, list(ages)
+        with case(f"grows({rate:.3f}, ages=[{', '.join(map(str, ages[:12]))}, …]), {whose},"):
+            got = function(rate, given)
+            refuse_if(given != ages, f"changed the list ages: it is now [{', '.join(map(str, given[:12]))}, …].")
+            refuse_if(not isinstance(got, bool | np.bool_), f"returned {got!r}; expected True or False.")
+            turns = f"a swing becomes {_growth(rate, ages) ** len(ages):.3g} times as large in each turn of the ages"
+            refuse_if(got != (factor > 1), f"is {got}, but {turns}.")
+
+
+def _tangled(rng: np.random.Generator) -> list[int]:
+    """Draw ages whose order matters: sorted or the other way round, they have another border."""
+    while True:
+        ages = rng.integers(0, 9, size=int(rng.integers(5, 12))).tolist()
+        border, *others = _border(ages), _border(sorted(ages)), _border(ages[::-1])
+        steady = all((_growth(factor * border, ages) > 1) == (factor > 1) for factor in (0.5, 0.9, 0.96, 1.04, 2))
+        if steady and all(abs(other / border - 1) > 0.06 for other in others):
+            return ages
 
 
 def _ages(workers: int, slower: int, slow: int) -> list[int]:
@@ -83,21 +103,45 @@ def fade(aggregator: Any, rng: np.random.Generator) -> str:
     conforms(aggregator, ps.Aggregator, "Fade()")
     names = [field.name for field in dataclasses.fields(aggregator)]
     refuse_if(names != ["usual"], f"Expected the field usual; got {aggregator!r}.")
-    for usual in (0, 1, 3, *map(int, rng.integers(4, 20, size=3))):
+    kept: list[tuple[Tensors, Tensors]] = []
+    for usual in (0, 1, 3, *map(int, rng.integers(4, 20, size=3)), int(rng.integers(100, 1000))):
         mine = dataclasses.replace(aggregator, usual=usual)
-        for ages in ([0], [usual], [2 * usual + 1], [*map(int, rng.integers(0, 4 * usual + 4, size=3))]):
-            gradients = [{"w": rng.normal(size=4), "b": rng.normal(size=2)} for _ in ages]
-            pushes = [
-                ps.Contribution(i, 50, 50 - age, g, 0.5, age)
-                for i, (age, g) in enumerate(zip(ages, gradients, strict=True))
-            ]
+        several = rng.integers(0, 4 * usual + 4, size=int(rng.integers(2, 9))).tolist()
+        for ages in (
+            [0],
+            [usual],
+            [usual + 1],
+            [2 * usual + 1],
+            [*several, usual + 2],
+            rng.permutation(several).tolist(),
+        ):
             with case(f"With usual={usual} and gradients of the ages {ages},"):
-                got = mine.combine(pushes)
-                weights = [min(1.0, (1 + usual) / (1 + age)) for age in ages]
-                wanted = {
-                    name: np.mean([w * g[name] for w, g in zip(weights, gradients, strict=True)], axis=0)
-                    for name in ("w", "b")
-                }
-                ratio = float(np.vdot(got["w"], wanted["w"]) / np.vdot(wanted["w"], wanted["w"]))
-                refuse_if(distance(got, wanted) > 1e-9, f"the result is about {ratio:.3g} times the expected one.")
+                kept.append(_faded(mine, ages, rng))
+    changed = any(not same_bits(got[name], then[name]) for got, then in kept for name in then)
+    refuse_if(changed, "A later call wrote into arrays that an earlier call had returned. Make new ones in each call.")
     return "Gradients up to the usual age count in full, older ones less, without a jump."
+
+
+def _faded(mine: Any, ages: list[int], rng: np.random.Generator) -> tuple[Tensors, Tensors]:
+    """Refuse an aggregator that weakens gradients of these ages wrongly. Return what it returned, and a copy."""
+    weights = [min(1.0, (1 + mine.usual) / (1 + age)) for age in ages]
+    shaped = drawn_tensors(rng, int(rng.integers(1, 5)))
+    gradients = [like(shaped, rng) for _ in ages]
+    wanted = {name: np.mean([w * g[name] for w, g in zip(weights, gradients, strict=True)], axis=0) for name in shaped}
+    workers = rng.permutation([0, *rng.choice(range(1, 100), size=len(ages) - 1, replace=False)]).tolist()
+    clocks, versions = rng.integers(0, 10**6, size=(2, len(ages))).tolist()  # neither tells the age
+    pushes = [
+        ps.Contribution(*whose, copy.deepcopy(g), float(rng.normal()), age)
+        for *whose, g, age in zip(workers, clocks, versions, gradients, ages, strict=True)
+    ]
+    got = mine.combine(pushes)
+    refuse_if({*got} != {*shaped}, f"the names of the result are {[*got]}, expected {[*shaped]}.")
+    ratio = sum(float(np.vdot(got[name], x)) for name, x in wanted.items()) / sum(
+        float(np.vdot(x, x)) for x in wanted.values()
+    )
+    size = max(float(np.abs(x).max()) for g in gradients for x in g.values())
+    refuse_if(not distance(got, wanted) <= 1e-9 * size, f"the result is about {ratio:.3g} times the expected one.")
+    for push, before in zip(pushes, gradients, strict=True):
+        alike = all(same_bits(push.gradients[name], x) for name, x in before.items())
+        refuse_if(not alike, f"it changed the gradient of worker {push.worker}.")
+    return got, copy.deepcopy(got)

@@ -1,5 +1,6 @@
 """The exercises of "Trust nobody"."""
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,8 @@ import numpy as np
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
 from minips.stage import Tensors
+from minips.testing.base import same_bits
+from minips_course.draws import drawn_tensors, like
 from minips_course.trust.traitors import Traitors
 
 BROKEN_BELOW = 0.5
@@ -23,29 +26,46 @@ BROKEN_BELOW = 0.5
 def clipped(aggregator: Any, rng: np.random.Generator) -> str:
     """Shorten each worker's gradient to at most the median length, and then average."""
     conforms(aggregator, ps.Aggregator, "Clipped()")
-    for trial in range(12):
-        n = int(rng.integers(2, 9))
+    kept: list[tuple[Tensors, Tensors]] = []
+    for trial in range(24):
+        n = 1 + trial if trial < 3 else int(rng.integers(4, 14))
+        shaped = drawn_tensors(rng, int(rng.integers(1, 5)), ["f8", "f4"][trial % 2])
         factors = 10.0 ** rng.uniform(-2, 4, n)
-        share_not_zero = (1.0, 0.5, 0.0)[trial % 3]
+        share_not_zero = (1.0, 0.8, 0.0, 1.0)[trial % 4]
         factors[1:] *= rng.random(n - 1) < share_not_zero
-        grads: list[Tensors] = [{"w": f * rng.normal(size=(3, 4)), "b": f * rng.normal(size=2)} for f in factors]
-        got = aggregator.combine([ps.Contribution(i, 0, 0, g) for i, g in enumerate(grads)])
-        lengths = [float(np.sqrt(sum(np.square(x).sum() for x in g.values()))) for g in grads]
-        limit = float(np.median(lengths))
-        scales = [1 if length <= limit else limit / length for length in lengths]
-        of_lengths = f"lengths {', '.join(f'{length:.3g}' for length in lengths)}, whose median is {limit:.3g}"
-        with case(f"With {n} gradients of {of_lengths}:"):
-            for name in ("w", "b"):
-                pieces = [scale * g[name] for scale, g in zip(scales, grads, strict=True)]
-                far = distance(got, {name: np.mean(pieces, axis=0)})
-                near = far <= 1e-9 * max(limit, 1)
-                refuse_if(not near, f"{name!r} is off the mean of the shortened ones by {far:.3g}.")
+        factors = rng.permutation(factors)
+        grads = [{name: (x * f).astype(x.dtype) for name, x in like(shaped, rng).items()} for f in factors]
+        kept.append(_clipped(aggregator, grads, rng))
+    changed = any(not same_bits(got[name], then[name]) for got, then in kept for name in then)
+    refuse_if(changed, "A later call wrote into arrays that an earlier call had returned. Make new ones in each call.")
     traitor, seed = int(rng.integers(5)), drawn_seed(rng)
     accuracy, plain = (_accuracy((traitor,), garbage, aggregator=one, seed=seed) for one in (aggregator, ps.Mean()))
     refuse_if(accuracy < 0.8, f"Worker {traitor} sent garbage (seed {seed}), and the accuracy was {accuracy:.2f}.")
     return (
         f"The formula holds; with garbage from worker {traitor}: accuracy {accuracy:.2f}, the plain mean {plain:.2f}."
     )
+
+
+def _clipped(aggregator: Any, grads: list[Tensors], rng: np.random.Generator) -> tuple[Tensors, Tensors]:
+    """Refuse an aggregator that combines these gradients wrongly. Return what it returned, and a copy."""
+    workers = rng.choice(100, size=len(grads), replace=False).tolist()
+    pushes = [ps.Contribution(i, 7, 7, copy.deepcopy(g)) for i, g in zip(workers, grads, strict=True)]
+    lengths = [float(np.sqrt(sum(np.square(x, dtype=float).sum() for x in g.values()))) for g in grads]
+    limit = float(np.median(lengths))
+    scales = [1 if length <= limit else limit / length for length in lengths]
+    of_lengths = f"lengths {', '.join(f'{length:.3g}' for length in lengths)}, whose median is {limit:.3g}"
+    with case(f"With {len(grads)} gradients of {of_lengths}:"):
+        got = aggregator.combine(pushes)
+        refuse_if({*got} != {*grads[0]}, f"the names of the result are {[*got]}, expected {[*grads[0]]}.")
+        for name, x in grads[0].items():
+            pieces = [scale * g[name].astype(float) for scale, g in zip(scales, grads, strict=True)]
+            far = distance({name: got[name]}, {name: np.mean(pieces, axis=0)})
+            near = far <= (1e-9 if x.dtype == np.float64 else 1e-5) * max(limit, 1e-3)
+            refuse_if(not near, f"{name!r} is off the mean of the shortened ones by {far:.3g}.")
+        for push, before in zip(pushes, grads, strict=True):
+            alike = all(same_bits(push.gradients[name], x) for name, x in before.items())
+            refuse_if(not alike, f"it changed the gradient of worker {push.worker}.")
+    return got, copy.deepcopy(got)
 
 
 def _accuracy(traitors: tuple[int, ...], lie: Callable[..., Tensors], **fields: Any) -> float:
@@ -73,8 +93,36 @@ def break_the_median(lie: Any, rng: np.random.Generator) -> str:
     """Break the median: make two traitors out of five workers lower the accuracy on the digits below one half."""
     if not callable(lie) or len(inspect.signature(lie).parameters) != 3:
         raise Refused(f"Expected your function my_lie(part, params, gradient), got {lie!r}.")
-    seed, (one, other) = drawn_seed(rng), sorted(rng.choice(5, 2, replace=False).tolist())
-    accuracy = _accuracy((one, other), lie, batch_size=8, aggregator=ps.Median(), seed=seed)
-    who, asked = f"With traitors {one} and {other} (seed {seed})", f"less than {BROKEN_BELOW:.2f} is asked for"
-    refuse_if(accuracy >= BROKEN_BELOW, f"{who} the median still reads {accuracy:.2f} of the digits; {asked}.")
-    return f"{who} the model reads {accuracy:.2f} of the digits. The median never left the honest values."
+    _tells(lie, rng)
+    said = []
+    for _ in range(3):
+        seed, (one, other) = drawn_seed(rng), sorted(rng.choice(5, 2, replace=False).tolist())
+        accuracy = _accuracy((one, other), lie, batch_size=8, aggregator=ps.Median(), seed=seed)
+        who, asked = f"With traitors {one} and {other} (seed {seed})", f"less than {BROKEN_BELOW:.2f} is asked for"
+        refuse_if(accuracy >= BROKEN_BELOW, f"{who} the median still reads {accuracy:.2f} of the digits; {asked}.")
+        said.append(f"{who} the model reads {accuracy:.2f} of the digits.")
+    return " ".join([*said, "The median never left the honest values."])
+
+
+class _Net(Traitors, ps.MLP):
+    """A net with a traitor: its tensors have other names and shapes than those of a softmax regression."""
+
+
+def _tells(lie: Any, rng: np.random.Generator) -> None:
+    """Refuse a lie unless it is like a gradient, and leaves its arguments as they are."""
+    for rows in (ps.datasets.digits(), ps.datasets.synthetic(rows=60, features=5, classes=3, seed=drawn_seed(rng))):
+        for problem in (Traitors, _Net):
+            worker = int(rng.integers(5))
+            part = problem(*rows, traitors=(worker,), lie=lie).shard(worker, 5)
+            params = like(part.init(rng), rng)
+            gradient = part.truth(params, np.arange(8))
+            given = copy.deepcopy((params, gradient))
+            sizes = ", ".join(f"{name} {list(g.shape)}" for name, g in gradient.items())
+            with case(f"With a gradient of {sizes}:"):
+                told = lie(part, *given)
+                for name, g in gradient.items():
+                    is_like = np.shape(told[name]) == g.shape and np.isfinite(told[name]).all()
+                    refuse_if(not is_like, f"the lie's {name!r} must be a finite array of the shape {g.shape}.")
+                for what, now, before in zip(("parameters", "gradient"), given, (params, gradient), strict=True):
+                    alike = all(same_bits(now[name], x) for name, x in before.items())
+                    refuse_if(not alike, f"the lie changed the {what} that it got. Make new arrays.")

@@ -33,6 +33,36 @@ BROKEN = {
         "the slowest's meetings": ("slowest >= last_meeting", "slowest // self.every >= clock // self.every - 1"),
         "a bound of its own": ("self.every", "4"),
         "in rounds": ("return None", "return workers"),
+        "at the meeting's own clock alone": ("slowest >= last_meeting", "clock % self.every != 0 or slowest >= clock"),
+        "at most eleven clocks apart": ("clock // self.every * self.every", "clock - clock % min(self.every, 11)"),
+        "no meeting after clock 200": ("slowest >= last_meeting", "clock > 200 or slowest >= last_meeting"),
+        "in rounds of fewer than four": ("return None", "return None if workers >= 4 else workers"),
+        "powers of two": ("clock // self.every * self.every", "clock & ~(self.every - 1)"),
+        "meetings at doubled clocks": (
+            "clock // self.every * self.every",
+            "max([0, *(self.every * 2**k for k in range(12) if self.every * 2**k <= clock)])",
+        ),
+        "it waits no longer than three meetings": (
+            "slowest >= last_meeting",
+            "slowest >= last_meeting or (self.every > 4 and slowest < last_meeting - 2 * self.every)",
+        ),
+        "the last meeting is kept in the class": """
+last = {}
+
+
+@ps.register
+@dataclass(frozen=True)
+class Meet(ps.Consistency):
+    name = "meet"
+    every: int = ps.option(4, "clocks between two meetings", minimum=1, step=1)
+
+    def quorum(self, workers):
+        return None
+
+    def may_pull(self, clock, slowest):
+        return slowest >= last.setdefault(clock, clock // self.every * self.every)
+""",
+        "one early": ("slowest >= last_meeting", "slowest >= last_meeting - 1"),
     },
     "wait.2": {
         "nobody waits": ("<= self.staleness", "<= 1000"),
@@ -48,6 +78,96 @@ BROKEN = {
             "self.waiting.add(worker)",
             "self.waiting |= {worker} if self.clocks[worker] <= self.staleness else set()",
         ),
+        "for W and b alone": (
+            "for name, p in self.params.items()",
+            "for name, p in ((n, self.params[n]) for n in 'Wb')",
+        ),
+        "a rate of its own": ("self.lr / self.workers", "0.25 / self.workers"),
+        "the push is changed": (
+            "p -= self.lr / self.workers * tensors[name]",
+            "tensors[name] *= self.lr / self.workers\n            p -= tensors[name]",
+        ),
+        "for at most five workers": ("self.clocks[one] - min(self.clocks)", "self.clocks[one] - min(self.clocks[:5])"),
+        "bounds above fifty are none": ("<= self.staleness", "<= (self.staleness if self.staleness <= 8 else 1000)"),
+        "one is freed at a time": (
+            "        self.waiting -= free",
+            "        free = set(sorted(free)[:1])\n        self.waiting -= free",
+        ),
+        "the clocks are of the class": """
+class Server(Server):
+    staleness = 2
+    clocks = {}
+
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.clocks.clear()
+        self.clocks.update({one: 0 for one in range(workers)})
+        self.waiting = set()
+
+    def handle(self, worker, message):
+        kind, tensors = message
+        if kind != "push":
+            return super().handle(worker, message)
+        for name, p in self.params.items():
+            p -= self.lr / self.workers * tensors[name]
+        self.clocks[worker] += 1
+        self.waiting.add(worker)
+        free = {one for one in self.waiting if self.clocks[one] - min(self.clocks.values()) <= self.staleness}
+        self.waiting -= free
+        return [(one, ("applied", {})) for one in sorted(free)]
+""",
+        "those who wait are of the class": """
+class Server(Server):
+    staleness = 2
+    waiting = set()
+
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.clocks = [0] * workers
+
+    def handle(self, worker, message):
+        kind, tensors = message
+        if kind != "push":
+            return super().handle(worker, message)
+        for name, p in self.params.items():
+            p -= self.lr / self.workers * tensors[name]
+        self.clocks[worker] += 1
+        self.waiting.add(worker)
+        free = {one for one in self.waiting if one < self.workers}
+        free = {one for one in free if self.clocks[one] - min(self.clocks) <= self.staleness}
+        self.waiting.difference_update(free)
+        return [(one, ("applied", {})) for one in sorted(free)]
+""",
+        "keeps every push": (
+            "        self.clocks[worker] += 1",
+            "        self.log = [*getattr(self, 'log', []), tensors]\n        self.clocks[worker] += 1",
+        ),
+        "a pull is a clock, too": (
+            '        if kind != "push":\n',
+            '        if kind != "push":\n            self.clocks[worker] += 0 if worker in self.waiting else 1\n',
+        ),
+        "applied once it is answered": """
+class Server(Server):
+    staleness = 2
+
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.clocks, self.waiting = [0] * workers, {}
+
+    def handle(self, worker, message):
+        kind, tensors = message
+        if kind != "push":
+            return super().handle(worker, message)
+        self.clocks[worker] += 1
+        self.waiting[worker] = tensors
+        free = [one for one in self.waiting if self.clocks[one] - min(self.clocks) <= self.staleness]
+        for one in free:
+            gradient = self.waiting.pop(one)
+            for name, p in self.params.items():
+                p -= self.lr / self.workers * gradient[name]
+        return [(one, ("applied", {})) for one in free]
+""",
+        "positive gradients": ("* tensors[name]", "* np.abs(tensors[name])"),
     },
     "wait.3": {
         "BSP": ("done[c - staleness].max()", "done[c].max()"),
@@ -56,9 +176,153 @@ BROKEN = {
         "the fastest is waited for": ("done[c - staleness].max()", "done[c - staleness].min()"),
         "the first to be done": ("done[-1].max()", "done[-1].min()"),
         "the sum": ("done[-1].max()", "done[-1].sum()"),
+        "BSP or no waiting at all": (
+            "    return done[-1].max()",
+            "    return times.max(axis=1).sum() if staleness == 0 else times.sum(axis=0).max()",
+        ),
+        "meets every few clocks": (
+            "    return done[-1].max()",
+            "    parts = [times[c : c + staleness + 1] for c in range(0, len(times), staleness + 1)]\n"
+            "    return sum(part.sum(axis=0).max() for part in parts)",
+        ),
+        "waits for the worker that is slowest in all": (
+            "done[c - staleness].max()",
+            "done[c - staleness, times.sum(axis=0).argmax()]",
+        ),
+        "waits for the next worker": ("done[c - staleness].max()", "np.roll(done[c - staleness], 1)"),
+        "whole seconds": (
+            "np.zeros((len(times) + 1, times.shape[1]))",
+            "np.zeros((len(times) + 1, times.shape[1]), int)",
+        ),
+        "the times are changed": (
+            "        done[c + 1] = start + times[c]",
+            "        times[c] += start\n        done[c + 1] = times[c]",
+        ),
+        "up to three clocks ahead": ("done[c - staleness].max()", "done[c - min(staleness, 3)].max()"),
+        "what is known from before is used": """
+ends = {}
+
+
+def finish_time(times, staleness):
+    for c in range(len(times)):
+        gate = max([ends.get((c - staleness, w), 0.0) for w in range(times.shape[1])])
+        for w in range(times.shape[1]):
+            ends[c + 1, w] = max(ends.get((c, w), 0.0), gate) + times[c, w]
+    return max(ends.values())
+""",
+        "answers by shape": (
+            "    return done[-1].max()",
+            "    return vars(finish_time).setdefault((times.shape, staleness), done[-1].max())",
+        ),
+        "at most nine clocks": ("for c in range(len(times))", "for c in range(min(len(times), 9))"),
+        "the mean worker": ("done[c - staleness].max()", "done[c - staleness].mean()"),
     },
 }
-"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
+"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
+
+RIGHT = {
+    "wait.1": {
+        "by the remainder": """
+@ps.register
+@dataclass(frozen=True)
+class Meet(ps.Consistency):
+    name = "meet"
+    every: int = ps.option(4, "clocks between two meetings", minimum=1, step=1)
+
+    def quorum(self, workers):
+        return None
+
+    def may_pull(self, clock, slowest):
+        return clock - slowest <= clock % self.every
+""",
+        "by the meetings that both have reached": """
+@ps.register
+@dataclass(frozen=True)
+class Meet(ps.Consistency):
+    name = "meet"
+    every: int = ps.option(4, "clocks between two meetings", minimum=1, step=1)
+
+    def quorum(self, workers):
+        return None
+
+    def may_pull(self, clock, slowest):
+        mine, theirs = divmod(clock, self.every)[0], divmod(slowest, self.every)[0]
+        return theirs >= mine
+""",
+    },
+    "wait.2": {
+        "a list of those who wait": """
+class Server(Server):
+    staleness = 2
+
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.pushes = np.zeros(workers, int)
+        self.waiting = []
+
+    def handle(self, worker, message):
+        kind, gradient = message
+        if kind == "pull":
+            return [(worker, ("params", self.params))]
+        for name in gradient:
+            self.params[name] = self.params[name] - self.lr / self.workers * gradient[name]
+        self.pushes[worker] += 1
+        self.waiting.append(worker)
+        border = self.pushes.min() + self.staleness
+        answers = [(one, ("applied", {})) for one in self.waiting if self.pushes[one] <= border]
+        self.waiting = [one for one in self.waiting if self.pushes[one] > border]
+        return answers
+""",
+        "a flag for each worker": """
+class Server(Server):
+    staleness = 2
+
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.clocks, self.owed = [0] * workers, [False] * workers
+
+    def handle(self, worker, message):
+        if message[0] != "push":
+            return super().handle(worker, message)
+        for name, p in self.params.items():
+            p -= (message[1][name] * (self.lr / self.workers)).astype(p.dtype)
+        self.clocks[worker] += 1
+        self.owed[worker] = True
+        answers = []
+        for one in range(self.workers):
+            if self.owed[one] and all(self.clocks[one] <= other + self.staleness for other in self.clocks):
+                self.owed[one] = False
+                answers.append((one, ("applied", {})))
+        return answers
+""",
+    },
+    "wait.3": {
+        "event by event": """
+def finish_time(times, staleness):
+    clocks, workers = times.shape
+    ends = {(0, w): 0.0 for w in range(workers)}
+    for c in range(1, clocks + 1):
+        gate = max(ends[max(c - 1 - staleness, 0), w] for w in range(workers))
+        for w in range(workers):
+            ends[c, w] = max(ends[c - 1, w], gate) + times[c - 1, w]
+    return max(ends[clocks, w] for w in range(workers))
+""",
+        "by recursion": """
+from functools import cache
+
+
+def finish_time(times, staleness):
+    @cache
+    def done(c):
+        if c <= 0:
+            return np.zeros(times.shape[1])
+        return np.maximum(done(c - 1), done(c - 1 - staleness).max()) + times[c - 1]
+
+    return float(done(len(times)).max())
+""",
+    },
+}
+"""Maps an exercise and a way to write a right answer to its source."""
 
 MUTANT = (
     "SSP waits for nobody",
