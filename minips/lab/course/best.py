@@ -271,16 +271,16 @@ class Best(Table):
         return self.sweeps[name]
 
     def _row(self, name: str) -> dict[str, Any]:
-        first, sent = next(iter(self.sweeps)), self.bytes_sent(name)
-        values, there = self.values(name), int(self.reached(name))
+        first, sent, values = next(iter(self.sweeps)), self.bytes_sent(name), self.values(name)
+        there = int(self.reached(name))
+        mine = self.metric.told(*interval(values)) if there == len(values) else f"{there} of {len(values)} got there"
         less = self.difference(name, first)
+        against = "equal" if np.array_equal(values, self.values(first)) else self.metric.told(*less, "+")
         return {
             "scheme": name,
             "rate": f"{self.rates[name]:g}",
-            self.metric.name: self.metric.told(*interval(values))
-            if there == len(values)
-            else f"{there} of {len(values)} got there",
-            f"minus {first}": self.metric.told(*less, "+") if name != first and np.isfinite(less.mean) else "–",
+            self.metric.name: mine,
+            f"minus {first}": "–" if name == first or np.isnan(less.mean) else against,
             "sent (MB)": f"{sent.mean() / 1e6:.3g}" if np.isfinite(sent).all() else "–",
         }
 

@@ -115,15 +115,19 @@ def read(path: Path) -> dict[float, Array]:
     return {rate: np.where(np.isnan(numbers), np.inf, numbers) for rate, numbers in runs.items()}
 
 
+def text_of(asked: Mapping[str, Any], runs: Mapping[float, Array]) -> str:
+    """The text of a file that keeps these runs."""
+    rows = {}
+    for rate in sorted(runs):
+        rows[str(rate)] = [[x if np.isfinite(x) else None for x in row] for row in runs[rate].tolist()]
+    facts = [f"{json.dumps(name)}: {json.dumps(said, default=repr)}" for name, said in {**asked, "runs": rows}.items()]
+    return "{\n" + ",\n".join(facts) + "\n}\n"
+
+
 def keep(asked: Mapping[str, Any], runs: Mapping[float, Array]) -> None:
     """Keep a sweep beside the learner's progress. Unattended runs keep none."""
     if state.autoplay():
         return
-    rows = {
-        str(rate): [[x if np.isfinite(x) else None for x in row] for row in runs[rate].tolist()]
-        for rate in sorted(runs)
-    }
-    facts = [f"{json.dumps(name)}: {json.dumps(said, default=repr)}" for name, said in {**asked, "runs": rows}.items()]
     with suppress(OSError):  # the sweep is then run again the next time
         _own().mkdir(parents=True, exist_ok=True)
-        files.write(_own() / f"{key_of(asked)}.json", "{\n" + ",\n".join(facts) + "\n}\n")
+        files.write(_own() / f"{key_of(asked)}.json", text_of(asked, runs))
