@@ -1,0 +1,119 @@
+"""Make the sweeps anew that lessons keep: `python tests/make_sweeps.py bits`, or of all lessons without a word.
+
+With `--check` nothing is written: it says which sweeps came out otherwise. Of a notebook only those cells run that a
+call of `lab.best_of` depends on.
+"""
+
+import ast
+import io
+import json
+import linecache
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minips.lab.course import best, sweeps
+from minips.lab.course.courses import chosen
+from minips.lab.course.lessons import read, source
+from minips.lab.course.predictions import _names_of
+
+LESSONS = Path(__file__).parents[1] / "lessons"
+CLOSE = 1e-6
+"""The largest relative difference of two runs that are the same: machines add in other orders."""
+
+
+def swept() -> list[str]:
+    """The lessons that compare schemes."""
+    return [word for word, path in chosen().paths().items() if "lab.best_of(" in path.read_text(encoding="utf-8")]
+
+
+def folder(word: str) -> Path:
+    """Where a lesson keeps its sweeps."""
+    return LESSONS / "minips_course" / word / "sweeps"
+
+
+def needed_cells(word: str) -> list[str]:
+    """The sources of the cells that call `lab.best_of`, and of those above that they depend on."""
+    cells = [source(cell) + "\n" for cell in read(chosen().paths()[word])["cells"] if cell["cell_type"] == "code"]
+    found, wanted = list[str](), set[str]()
+    for text in reversed(cells):
+        reads, binds = _names_of(
+            ast.parse("".join(f"{line}\n" for line in text.splitlines() if line[:1] not in "%!" or not line))
+        )
+        if "lab.best_of(" in text or binds & wanted:
+            wanted = (wanted - binds) | reads
+            found.insert(0, text)
+    return found
+
+
+def run_cells(word: str, cells: list[str]) -> None:
+    """Run cells as a notebook does: what is defined in them has a source."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, text in enumerate(cells):
+        file = f"<{word}, cell {number}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        exec(compile(text, file, "exec"), names)
+
+
+@contextmanager
+def without_pictures() -> Iterator[None]:
+    """What a sweep shows is not shown."""
+    before = best.Best.show
+    best.Best.show = lambda self: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        best.Best.show = before  # type: ignore[method-assign]
+
+
+def made(word: str) -> dict[str, str]:
+    """The sweeps of a lesson, run anew: the text of each file by its name."""
+    found = dict[str, str]()
+    before = sweeps.kept, sweeps.keep
+
+    def keep(asked: Any, runs: Any) -> None:
+        found[f"{sweeps.key_of(asked)}.json"] = sweeps.text_of(asked, runs)
+
+    sweeps.kept, sweeps.keep = (lambda asked: {}), keep
+    try:
+        with without_pictures(), redirect_stdout(io.StringIO()):
+            run_cells(word, needed_cells(word))
+    finally:
+        sweeps.kept, sweeps.keep = before
+    return found
+
+
+def differences(word: str, texts: dict[str, str]) -> list[str]:
+    """What of a lesson's sweeps came out otherwise."""
+    kept = {path.name: path for path in folder(word).glob("*.json")}
+    said = [f"{word}: {name} is kept, and no cell asks for it" for name in sorted({*kept} - {*texts})]
+    said += [f"{word}: {name} is not kept" for name in sorted({*texts} - {*kept})]
+    for name in sorted({*texts} & {*kept}):
+        ours, anew = (json.loads(text)["runs"] for text in (kept[name].read_text(encoding="utf-8"), texts[name]))
+        rows = [np.array([*runs.values()], float) for runs in (ours, anew)]
+        if [*ours] != [*anew] or not np.allclose(*rows, rtol=CLOSE, atol=0, equal_nan=True):
+            said.append(f"{word}: the runs of {name} came out otherwise")
+    return said
+
+
+if __name__ == "__main__":
+    os.environ.update(MINIPS_AUTOPLAY="1", MPLBACKEND="Agg")
+    checks = "--check" in sys.argv
+    wrong = list[str]()
+    for lesson in [word for word in sys.argv[1:] if word != "--check"] or swept():
+        texts = made(lesson)
+        wrong += differences(lesson, texts)
+        if not checks:
+            folder(lesson).mkdir(exist_ok=True)
+            for path in folder(lesson).glob("*.json"):
+                path.unlink()
+            for name, text in texts.items():
+                (folder(lesson) / name).write_text(text, encoding="utf-8")
+        print(f"{lesson}: {len(texts)} sweeps", flush=True)
+    print(*wrong, sep="\n")
+    sys.exit(1 if checks and wrong else 0)
