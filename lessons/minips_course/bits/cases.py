@@ -22,11 +22,11 @@ TELLING = {
 
 BROKEN = {
     "bits.1": {
-        "the values alone": ("(4 + place)", "4"),
-        "places of four bytes": ("1 if size <= 256 else 2 if size <= 65536 else 4", "4"),
-        "a byte holds 255 places": ("size <= 256", "size < 256"),
+        "the values alone": ("(4 + index)", "4"),
+        "indices of four bytes": ("1 if size <= 256 else 2 if size <= 65536 else 4", "4"),
+        "a byte holds 255 indices": ("size <= 256", "size < 256"),
         "two bytes hold 65535": ("65536", "65535"),
-        "all the places": ("k * (4 + place)", "4 * k + place * size"),
+        "all the indices": ("k * (4 + index)", "4 * k + index * size"),
     },
     "bits.2": {
         "two bytes a value": ('astype("i1")', 'astype("i2")'),
