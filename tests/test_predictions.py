@@ -4,6 +4,7 @@ import ast
 import contextlib
 import html
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -419,6 +420,23 @@ class TestInterval:
         assert 0.94 < inside.mean() < 0.96
         one = lab.interval(drawn[0])
         assert (one.mean, one.half) == pytest.approx((means[0], halves[0]))
+
+    @pytest.mark.parametrize(
+        ("values", "spec", "said"),
+        [
+            ([1.0, 2.0, 3.0, 4.0, 5.0], ".2f", "1.96"),
+            ([1.0, 1.001, 1.002], ".2f", "0.002"),
+            ([0.5, 0.5001, 0.5002], ".1%", "0.02%"),
+            ([0.1] * 5, "6.2f", "– (5 equal values)"),
+            ([True, True], ".0%", "– (2 equal values)"),
+            ([1e-9, 2e-9, 3e-9], ".1e", "2.5e-09"),
+        ],
+    )
+    def test_its_half_is_never_written_as_zero(self, values: Any, spec: str, said: str) -> None:
+        _, half = lab.interval(values)
+        assert format(half, spec) == said
+        assert json.loads(json.dumps(half)) == half
+        assert half == (0.0 if "equal" in said else pytest.approx(lab.interval(np.c_[values, values]).half[0]))
 
     @pytest.mark.parametrize("values", [3.0, [], [3.0]])
     def test_wants_two_values(self, values: Any) -> None:

@@ -49,8 +49,8 @@ def draw_ends(sent: Mapping[str, float], ended: Mapping[str, Array]) -> None:
     """Plot the final loss of runs against the bytes that they sent, with a mark for each seed."""
     _, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
     for (name, losses), look in zip(ended.items(), LOOKS, strict=False):
-        at = sent[name] / 1e3 + np.linspace(-1, 1, len(losses))  # side by side
-        ax.semilogy(at, losses, label=name, color=look.colour, marker=look.marker, linestyle="", alpha=0.7)
+        at = np.full(len(losses), sent[name] / 1e3)  # each seed sends as many
+        ax.semilogy(at, losses, label=name, color=look.colour, marker=look.marker, linestyle="", alpha=0.5)
     ax.set(xlabel="sent by the workers (kB)", ylabel="loss above the least", xlim=(0, None))
     ax.grid(alpha=0.3)
     ax.legend(loc="center")

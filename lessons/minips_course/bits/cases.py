@@ -22,25 +22,25 @@ TELLING = {
 
 BROKEN = {
     "bits.1": {
-        "the values alone": ("(4 + place)", "4"),
-        "places of four bytes": ("1 if size <= 256 else 2 if size <= 65536 else 4", "4"),
-        "a byte holds 255 places": ("size <= 256", "size < 256"),
+        "the values alone": ("(4 + index)", "4"),
+        "indices of four bytes": ("1 if size <= 256 else 2 if size <= 65536 else 4", "4"),
+        "a byte holds 255 indices": ("size <= 256", "size < 256"),
         "two bytes hold 65535": ("65536", "65535"),
-        "all the places": ("k * (4 + place)", "4 * k + place * size"),
-        "all of them need no places": ("return k * (4 + place)", "return k * (4 + place * (k < size or k == 1))"),
+        "all the indices": ("k * (4 + index)", "4 * k + index * size"),
+        "all of them need no indices": ("return k * (4 + index)", "return k * (4 + index * (k < size or k == 1))"),
         "three bytes": ("else 4\n", "else 3 if size <= 2**24 else 4\n"),
         "eight bytes for a million": ("else 4\n", "else 4 if size < 10**6 else 8\n"),
         "the bytes of the size": (
             "1 if size <= 256 else 2 if size <= 65536 else 4",
             "np.min_scalar_type(size).itemsize",
         ),
-        "at least one": ("k * (4 + place)", "max(k, 1) * (4 + place)"),
+        "at least one": ("k * (4 + index)", "max(k, 1) * (4 + index)"),
         "by making them": """
 def topk_bytes(size, k):
     parts = ps.TopK(k / size).encode(np.zeros(size, "f4"), None)
     return sum(part.nbytes for part in parts.values())
 """,
-        "places of the kept ones": ("1 if size <= 256 else 2 if size <= 65536", "1 if k <= 256 else 2 if k <= 65536"),
+        "indices of the kept ones": ("1 if size <= 256 else 2 if size <= 65536", "1 if k <= 256 else 2 if k <= 65536"),
     },
     "bits.2": {
         "two bytes a value": ('astype("i1")', 'astype("i2")'),

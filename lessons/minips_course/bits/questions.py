@@ -116,8 +116,9 @@ prompt(
     "bits.1",
     "A worker sits behind a slow link, and its steps are quick. Which row of the table do you choose, and by which "
     "number and its interval? On which link would you choose another? Two sentences.",
-    "I choose one value in a hundred with a memory: its interval of kB overlaps with the least, that of one in a "
-    "thousand, and it takes half the steps. On a fast link steps cost more than bytes, and I would choose 8 bits.",
+    "Where bytes alone count I choose one value in a thousand with a memory if, by the last row, its kB are fewer in "
+    "pairs, and one in a hundred if zero lies in that interval, since it takes fewer steps. On a fast link steps cost "
+    "more than bytes, and I would choose 8 bits.",
 )
 
 quiz(

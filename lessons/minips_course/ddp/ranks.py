@@ -17,7 +17,7 @@ import minips as ps
 from minips.engines import Processes
 from minips.engines.shipping import ship, unship
 from minips.engines.supervisor import ControlPipe, Supervisor
-from minips.lab.course.recorded import record, recorded
+from minips.lab.course.recorded import NotRunError, fingerprint, record, recorded
 from minips.stage import Array
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ KEY = "ddp.torch"
 
 class Ranks:
     """Two processes, rank 0 and rank 1, that call functions with the same arguments. If torch is missing, recorded
-    results replace them.
+    results of the same functions and arguments replace them.
     """
 
     def __init__(self) -> None:
@@ -51,15 +51,20 @@ class Ranks:
             print(f"They are those of torch {self.values['torch']}.")
 
     def run(self, name: str, function: Callable[..., Any], **parts: Any) -> Any:
-        """Let both ranks call the function, and return rank 0's result, which must be valid in JSON."""
+        """Let both ranks call the function, and return rank 0's result, which must be valid in JSON. NotRunError if
+        torch is missing, and no result of this function with these parts was recorded under this name.
+        """
+        program = [function, *(piece for part in sorted(parts.items()) for piece in part)]
         if self.here:
             what = ship((function, parts))
             for child in self._children:
                 child.send("work", what)
-            self.values[name], _ = (self._supervisor.receive(child, "done", LIMIT_S) for child in self._children)
-        if name not in self.values:
-            raise ValueError(f"torch is not available here, and no result was recorded for {name!r}.")
-        return self.values[name]
+            found, _ = (self._supervisor.receive(child, "done", LIMIT_S) for child in self._children)
+            self.values[name] = {"of": fingerprint(*program), "found": found}
+        kept = self.values.get(name, {})
+        if kept.get("of") != fingerprint(*program):
+            raise NotRunError("torch")
+        return kept["found"]
 
     def close(self) -> None:
         """End the processes, and save the results if recording is on."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import minips
-from minips.lab.course.recorded import record, recorded
+from minips.lab.course.recorded import NotRunError, fingerprint, record, recorded
 from minips_course.arrays import array_bytes
 
 LAUNCHER = Path(__file__).with_name("launch.py")
@@ -47,8 +47,8 @@ class Ending(NamedTuple):
 
 
 class Pair:
-    """Runs programs on torch in two processes, or returns recorded results if torch is not installed. A program's
-    argument is the number of its process, 0 or 1.
+    """Runs programs on torch in two processes. If torch is not installed, it returns the recorded results of the
+    lesson's own programs. A program's argument is the number of its process, 0 or 1.
     """
 
     def __init__(self) -> None:
@@ -62,17 +62,20 @@ class Pair:
             print(f"They are those of torch {self.values['torch']}.")
 
     def run(self, name: str, program: str) -> Ending:
-        """Run a program in both processes. ValueError if torch is missing and no result of this name was recorded."""
+        """Run a program in both processes. NotRunError if torch is missing, and no result of this very program was
+        recorded under this name.
+        """
         if self.here:
             if not self._process:  # a learner runs a cell again after `close`
                 self._start()
             assert self._process
             told = self._ask(self._process, {"program": program, "limit": LIMIT_S})
             shown = [" ".join(error.partition("\nTraceback")[0].split())[:LONGEST] for error in told["errors"]]
-            self.values[name] = [*shown, told["said"][1]]
-        if name not in self.values:
-            raise ValueError(f"torch is not available here, and no result was recorded for {name!r}.")
-        return Ending(*self.values[name])
+            self.values[name] = {"of": fingerprint(program), "ending": [*shown, told["said"][1]]}
+        kept = self.values.get(name, {})
+        if kept.get("of") != fingerprint(program):
+            raise NotRunError("torch")
+        return Ending(*kept["ending"])
 
     def close(self) -> None:
         """End the process that starts the others, and save the programs' results if recording is on."""

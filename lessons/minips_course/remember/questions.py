@@ -18,8 +18,8 @@ question(
     ),
     Expected(
         "about twice as many",
-        lambda times: 1.3 < times <= 3.5,
-        "Without a memory the same places win again and again: those whose gradients are the largest. With it, a value "
+        lambda times: 1.6 <= times <= 2.8,
+        "Without a memory the same values win again and again: those whose gradients are the largest. With it, a value "
         "that is left out grows in the memory until it is the largest one. Then all of it is sent, and the next one's "
         "turn comes.",
     ),
@@ -28,7 +28,7 @@ question(
         lambda times: times > 3.5,
         "Without a memory only a few values were ever the largest. With it, each value was the largest at some time.",
     ),
-    otherwise="There was nothing to compare: without a memory no value of W has moved.",
+    otherwise="The ratio lies between two of the options, or without a memory no value of W has moved.",
 )
 
 question(
@@ -63,7 +63,7 @@ question(
 sentence(
     "remember.1",
     "Of 640 values of W, {few:.0f} have moved without a memory and {many:.0f} with it (means of 5 seeds).",
-    expect="many > 1.3 * few",
+    expect="1.6 * few < many < 2.8 * few",
 )
 
 sentence(
@@ -138,6 +138,19 @@ sentence(
     "Without a memory w stops up to {plain:.2f} from the minimum, as before. With error feedback it stays within "
     "{fed:.2f}, no longer within {before:.2f}; lr · t is {reach:.2f}.",
     expect="before < fed <= reach + 1e-9 < plain <= 0.5",
+)
+
+sentence(
+    "remember.16",
+    "Without a memory w stops up to {stops[0]}, {stops[1]} and {stops[2]} from the minimum where λ is {bends[0]}, "
+    "{bends[1]} and {bends[2]}. There the gradient λw is {least:.2f} to {most:.2f}; t is {t}.",
+    expect="0.9 * t < least <= most <= t",
+)
+
+sentence(
+    "remember.17",
+    "With error feedback it stays within {fed:.2f} for each of them; lr · t is {reach:.2f}.",
+    expect="fed <= reach + 1e-9",
 )
 
 card(
@@ -231,8 +244,8 @@ quiz(
         "stay in the end?",
         {
             "about five times as far": "In the end w hops by lr · t around the minimum, and lr is five times as large.",
-            "as far: the threshold sets it": "That is so without a memory. With one, gradients below the threshold add "
-            "up until they are sent.",
+            "as far: the threshold sets it": "That is so without a memory, where threshold and curvature set it. With "
+            "one, gradients below the threshold add up until they are sent.",
             "nearer: the memory empties sooner": "That concerns the way down. In the end one hop is lr · t, and a "
             "longer hop ends farther from the minimum.",
         },

@@ -46,8 +46,9 @@ question(
     Expected(
         "about as far",
         lambda ratio: 0.75 < ratio < 1.25,
-        "Because batches differ, a value lies below a border between two levels in one batch and above it in "
-        "another. That acts like random rounding, and most of the bias averages out.",
+        "Batches differ: a value lies below a border between two levels in one batch and above it in another, and "
+        "each gradient has levels of its own, so the borders move, too. Both act like random rounding, and most of the "
+        "bias averages out.",
     ),
     Option(
         "less than half as far",
@@ -84,6 +85,20 @@ sentence(
     "{largest:.2f} of such a step. One copy errs by {error:.1f}: worse than sending nothing. Of 1, 2, 4, … 1024 "
     "workers, {workers} is the first number whose average beats nearest rounding.",
     expect="error > 1 and largest < 1 and workers > 16",
+)
+
+sentence(
+    "rounding.12",
+    "With the largest magnitude in place of the length, one copy errs by {whole:.2f}, in blocks by {blocks:.2f}. From "
+    "{workers} workers on, or {in_blocks} in blocks, the average beats nearest rounding on the eight levels.",
+    expect="blocks < whole < 1 and in_blocks <= workers <= 16",
+)
+
+sentence(
+    "rounding.13",
+    "On one common grid: nearest rounding {nearest:.3f}, random rounding {at_random:.3f}. With levels of their own it "
+    "was {own:.3f} and {own_random:.3f}.",
+    expect="nearest > at_random and own < own_random",
 )
 
 card(
@@ -141,8 +156,8 @@ quiz(
     Item(
         "A scheme is unbiased. What does that say about one message?",
         {
-            "nothing about the size of its error": "QSGD with three levels is unbiased, and one copy is farther off "
-            "than zeros would be.",
+            "nothing about the size of its error": "QSGD with three levels of the length is unbiased, and one copy is "
+            "farther off than zeros would be.",
             "it is nearly right": "It is right on average, over many draws. A single draw may be far off.",
             "it is nearer than nearest rounding": "On the same levels no rounding is nearer than nearest rounding.",
         },
@@ -159,8 +174,8 @@ quiz(
     Item(
         "Why did nearest rounding on eight levels lose little when each worker had 32 rows of its own?",
         {
-            "a value crosses borders from batch to batch": "So its rounding error changes from worker to worker, and "
-            "averages out like a random one.",
+            "values cross borders, and borders move, from batch to batch": "So its rounding error changes from worker "
+            "to worker, and averages out like a random one. On one common grid, with fixed borders, more bias was left.",
             "small batches have smaller gradients": "They are noisier, not smaller.",
             "32 rows are too few to have a bias": "The bias belongs to the rounding. With 1024 rows in each batch it "
             "stayed.",

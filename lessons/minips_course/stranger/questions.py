@@ -66,13 +66,14 @@ sentence(
 
 sentence(
     "stranger.4",
-    "In {trials:,} trials the reader of minips raised {other} errors other than ValueError.",
-    expect="other == 0",
+    "Of all {trials:,} wrong values of one byte of this message, {header:,} of them in the header, {other} made the "
+    "reader of minips raise an error other than ValueError.",
+    expect="other == 0 and header > 10_000",
 )
 
 sentence(
     "stranger.5",
-    "Of the {readers} readers {noticed} noticed that a value had changed.",
+    "Of the {bits} bits of the values, whichever is turned, each of the {readers} readers notices {noticed}.",
     expect="noticed == 0",
 )
 
@@ -80,8 +81,9 @@ prompt(
     "stranger.1",
     "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does "
     "the loop always go on? And which damage does no reader notice? Two sentences.",
-    "With the reader of minips, since it raises only ValueError; the others raise something else now and then, and the "
-    "loop would end. No reader notices a changed value: that needs a checksum or an authenticated connection.",
+    "With the reader of minips: no wrong byte of this message makes it raise anything but ValueError, while some turned "
+    "bits in the other readers' headers do, and the loop would end. No reader notices a changed value: that needs a "
+    "checksum or an authenticated connection.",
 )
 
 quiz(

@@ -1,0 +1,158 @@
+"""What a lesson shows where a library is missing: recorded values of the very program, and of no other."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
+from test_lessons import LESSONS, code_cells, exercises, lesson
+
+from minips import lab
+from minips.lab.course import recorded
+from minips.lab.course.grading import with_a_kernel
+from minips.lab.course.recorded import NotRunError, fingerprint
+from minips_course.ddp import ranks
+from minips_course.lecture import programs
+
+HIDE = """import importlib.util as _util
+_there = _util.find_spec
+_util.find_spec = lambda name, *package: None if name == "torch" else _there(name, *package)"""
+"""A cell that hides torch from the kernel."""
+
+
+def twice(x: float) -> float:
+    return 2 * x
+
+
+def thrice(x: float) -> float:
+    return 3 * x
+
+
+class TestAFingerprint:
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (["program"], ["program "]),
+            ([0.002], [0.003]),
+            ([(1, 2)], [[1, 2]]),
+            ([twice, "x", 1], [twice, "x", 2]),
+            ([twice], [ranks.ladder]),
+            ([], [None]),
+        ],
+    )
+    def test_differs_where_the_program_or_a_part_of_it_does(self, one: list[Any], other: list[Any]) -> None:
+        assert fingerprint(*one) == fingerprint(*one) != fingerprint(*other) == fingerprint(*other)
+
+    @pytest.mark.outside
+    def test_is_that_of_the_source_in_a_notebook(self) -> None:
+        """One function with other words and empty lines, with another body and indentation, and classes."""
+        also = 'def f(x):\n    """Twice, in\n    words."""\n\n    # a comment\n    return 2 * x'
+        sources = ["def f(x):\n    return 2 * x", also, "def f(x):\n    return 3 * x"]
+        sources += ["def f(x):\n  return 2 * x"]
+        sources += [f"class f:\n    def rate(self):\n        return {rate}" for rate in (1, 2)]
+        sources += ["class f:\n    rate = 1"] * 2  # a class without methods has no source
+        tell = "from minips.lab.course.recorded import fingerprint\nprint(fingerprint(f))"
+        book = nbformat.v4.new_notebook(cells=[new_code_cell(one) for source in sources for one in (source, tell)])
+        with_a_kernel(NotebookClient(book, timeout=60).execute)
+        same, also, *others = (cell.outputs[0].text for cell in book.cells[1::2])
+        assert same == also
+        assert len({same, *others}) == 7
+
+
+def test_a_value_is_shown_for_the_function_that_computed_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(recorded, "_file", lambda key: tmp_path / key)
+    monkeypatch.setenv("MINIPS_RECORD", "1")
+    lab.record("bits.torch", {"bits": 16}, of=twice)
+    assert lab.recorded("bits.torch", of=thrice) == {"bits": 16}  # both are of this module
+    assert "torch is not here. The values were recorded elsewhere" in capsys.readouterr().out
+    lab.record("bits.torch", {"bits": 16}, of=ranks.ladder)
+    with pytest.raises(NotRunError, match=r"^This program was not run: torch is not here, .* pip install torch$"):
+        lab.recorded("bits.torch", of=twice)
+    lab.record("bits.torch", {"bits": 16})
+    with pytest.raises(NotRunError):
+        lab.recorded("bits.torch", of=twice)
+    assert not capsys.readouterr().out
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (programs, ranks):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+
+
+@pytest.fixture
+def given(no_torch: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """The names of lesson 04, run as given up to its last program."""
+    monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    names: dict[str, Any] = {}
+    for cell in code_cells(lesson(LESSONS[4])):
+        exec(cell.source, names)
+        if cell.id == "mended":
+            break
+    return names
+
+
+def test_lesson_04_tells_of_its_own_programs_alone(given: dict[str, Any]) -> None:
+    pair, program = given["pair"], given["program"]
+    assert pair.run("mended", program).numbers == [-0.5, -0.5]
+    assert len(pair.run("race", programs.RACE).numbers) == 15
+    for name, edited in {
+        "mended": "raise SystemExit('my edit')",
+        "as it stands": program,
+        "with a name": program.replace("0.5", "0.25"),
+        "race": programs.RACE + "\n",
+        "mine": program,
+    }.items():
+        with pytest.raises(NotRunError, match="This program was not run: torch is not here"):
+            pair.run(name, edited)
+
+
+@pytest.mark.usefixtures("no_torch")
+def test_lesson_20_tells_of_its_own_functions_and_parts_alone() -> None:
+    two = ranks.Ranks()
+    link = {"latency_s": 0.002, "bytes_per_s": 10e6}
+    assert {*two.run("ladder", ranks.ladder, **link)} == {*ranks.WAYS}
+    calls: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
+        ("ladder", ranks.ladder, link | {"latency_s": 0.004}),
+        ("ladder", ranks.ladder, {**link, "turns": 9}),
+        ("ladder", twice, link),
+        ("sizes", ranks.ladder, link),
+        ("hooks", ranks.learn, {"steps": 61}),
+        ("mine", ranks.learn, {"mine": twice}),
+        ("unheard of", ranks.ladder, link),
+    ]
+    for name, function, parts in calls:
+        with pytest.raises(NotRunError):
+            two.run(name, function, **parts)
+    two.close()
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@pytest.mark.parametrize(("number", "unrun"), [("04", {"mended"}), ("20", {"run-mine", "run-trained"})])
+def test_a_learner_without_torch_is_told_what_was_not_run(
+    number: str, unrun: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the solutions pasted in, and the last program of lesson 04 changed."""
+    monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+    path = LESSONS[int(number)]
+    book = nbformat.read(path, as_version=4)
+    given = [cell for cell in code_cells(book) if "lab.check(" in cell.source]
+    for check, (_, solution) in zip(given, exercises(book), strict=True):
+        before = book.cells[book.cells.index(check) - 1]
+        before.source = solution
+    for cell in code_cells(book):
+        if number == "04" and cell.id == "mended":
+            cell.source = cell.source.replace('"")', '"").replace("0.5", "0.25")', 1)
+    book.cells.insert(0, new_code_cell(HIDE))
+    options = {"timeout": 120, "allow_errors": number == "04", "resources": {"metadata": {"path": tmp_path}}}
+    with_a_kernel(NotebookClient(book, **options).execute)
+    told = {cell.id: repr(cell.outputs) for cell in code_cells(book)}
+    assert {name for name, said in told.items() if "was not run: torch is not here" in said} == unrun
+    assert {name for name, said in told.items() if "'error'" in said} == unrun - {"run-mine", "run-trained"}
