@@ -7,6 +7,8 @@ which claims the run contradicts, or never came to.
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from minips import lab
@@ -15,12 +17,13 @@ from minips.lab.course.courses import lesson_of
 from minips.lab.course.questions import REMEMBERED, By, Outcome, Question, full_key
 
 KNOWN: dict[str, Any] = {"say": SENTENCES, "predict": QUESTIONS, "check": EXERCISES}
-GRAMMAR = re.compile(r"(?:(say|predict|check) ([\w:]+\.\d+)|(table|timed table))(?:: (.+))?", re.DOTALL)
+KNOWN |= {"table": PROMPTS, "timed table": PROMPTS}
+GRAMMAR = re.compile(r"(say|predict|check|table|timed table)(?: ([\w:]+\.\d+))?(?:: (.+))?", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])[+−-]?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?!\w)")
 
 
 class Decider(NamedTuple):
-    """One measurement of a claim, and the condition on its values. A table belongs to the prompt of the same key."""
+    """One measurement of a claim, and the condition on its values. A prompt's key may be left out by its own table."""
 
     kind: str
     key: str
@@ -49,8 +52,8 @@ def deciders(key: str, by: By) -> tuple[Decider, ...]:
     for words in (by,) if isinstance(by, str) else by:
         match = GRAMMAR.fullmatch(words)
         assert match, f"{key}: not a measurement: {words!r}"
-        kind, named, table, condition = match.groups()
-        found.append(Decider(kind or table, named or key, condition or ""))
+        kind, named, condition = match.groups()
+        found.append(Decider(kind, named or key, condition or ""))
     return tuple(found)
 
 
@@ -77,21 +80,24 @@ def numbers(text: str) -> set[float]:
 
 
 def rows(table: str) -> dict[str, list[float]]:
-    """The numbers of a table's rows, by the words before the first number, which are the first column and others.
+    """The numbers of a table's rows, by the first column and the columns without digits that follow it.
 
-    >>> rows("top 5 %         0.153    -0.3 ± 0.2\\nnaive      unknown      never    10 ± 0")
-    {'top 5 %': [0.153, -0.3, 0.2], 'naive unknown never': [10.0, 0.0]}
+    >>> rows("top 5 %         0.153    -0.3 ± 0.2\\n0.4 s, drawn  unknown      never    10 ± 0")
+    {'top 5 %': [0.153, -0.3, 0.2], '0.4 s, drawn unknown never': [10.0, 0.0]}
     """
     found = {}
     for line in table.splitlines():
-        columns = [part.strip() for part in re.split(r"\s{2,}|\||: ", re.sub(r"±\s+", "± ", line.strip()))]
-        label = [columns[0], *(part for part in columns[1:] if not re.search(r"\d", part))]
-        found[" ".join(label)] = [
-            float(number.replace(",", ""))
-            for part in columns[1:]
-            for number in re.findall(r"[+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?", part)
-        ]
+        first, *columns = [part.strip() for part in re.split(r"\s{2,}|\||: ", re.sub(r"±\s+", "± ", line.strip()))]
+        label = [first, *takewhile(lambda column: not re.search(r"\d", column), columns)]
+        numbers = re.findall(r"[+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?", " | ".join(columns[len(label) - 1 :]))
+        if numbers:
+            found[" ".join(label)] = [float(number.replace(",", "")) for number in numbers]
     return found
+
+
+def column(row: dict[str, list[float]], turn: int) -> list[float]:
+    """The numbers of all rows that have so many."""
+    return [numbers[turn] for numbers in row.values() if turn < len(numbers)]
 
 
 class Run:
@@ -116,7 +122,7 @@ class Run:
 
     def _decide(self, claim: Claim, one: Decider, holds: bool, values: dict[str, Any]) -> None:
         try:
-            true = holds and (not one.condition or bool(eval(one.condition, {}, {**values, "solved": self.solved})))
+            true = holds and (not one.condition or bool(eval(one.condition, {**values, "solved": self.solved})))
         except (KeyError, IndexError, NameError, TypeError) as error:
             true = False
             values = {**values, "error": repr(error)}
@@ -156,7 +162,8 @@ def listen(word: str, remembered: list[str]) -> Run:
         return outcome
 
     def answer(key: str, table: Any) -> None:
-        run.came("table", full_key(key), True, {"row": rows(str(table))})
+        row, head = rows(str(table)), str(table).partition("\n")[0]
+        run.came("table", full_key(key), True, {"row": row, "column": partial(column, row), "head": head})
         original["answer"](key, table)
 
     original: dict[str, Callable[..., Any]] = {}
