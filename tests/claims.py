@@ -110,11 +110,13 @@ class Run:
         self.seen: set[tuple[str, str]] = set()
         self.wrong: dict[str, str] = {}
         self.noted: list[str] = []
-        """What contradicts a claim and depends on the machine."""
+        """What came out otherwise, or contradicts a claim, and depends on the machine."""
 
     def came(self, kind: str, key: str, holds: bool, values: dict[str, Any]) -> None:
         """Decide the claims that name this measurement."""
         self.seen.add((kind, key))
+        if not holds:
+            self.noted.append(f"{kind} {key} came out otherwise: {values}, solved: {self.solved}")
         for claim in self.claims:
             for one in claim.by:
                 if (one.kind.removeprefix("timed "), one.key) == (kind, key):

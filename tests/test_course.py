@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claims import KNOWN, Claim, Decider, claims_of, numbers
+from claims import KNOWN, Claim, Decider, Run, claims_of, deciders, numbers
 from plain_questions import plain
 from test_lessons import LESSONS, lesson, remembered
 
@@ -308,6 +308,45 @@ def test_each_number_of_a_claim_was_given_or_is_part_of_what_decides_it(path: Pa
         known = numbers(told) | {0.0, 1.0, 95.0}  # also the interval's 95 %
         known |= {100 * number for number in known}
         assert not (new := numbers(claim.text) - known), f"{claim.place}: nothing decides {new} in: {claim.text}"
+
+
+def decided(by: str, *measured: tuple[str, bool, dict[str, Any]]) -> Run:
+    """What a run with these measurements decides about a claim in lesson 15."""
+    run = Run([Claim("a claim", "the border is only a little lower", "", deciders("stale.1", by))])
+    for key, holds, values in measured:
+        run.came("say", key, holds, values)
+    return run
+
+
+@pytest.mark.parametrize("asp", [1.8, 0.5, nan])
+def test_a_condition_decides_a_claim_in_both_states(asp: float) -> None:
+    run = decided("say stale.4: solved or 0.8 < asp / bsp < 1", ("stale.4", True, {"bsp": 2.0, "asp": asp}))
+    assert bool(run.undecided("stale")) == (asp != 1.8)
+    run.solved = True
+    run.came("say", "stale.4", True, {"bsp": 2.0, "asp": 1.8})
+    assert bool(run.undecided("stale")) == (asp != 1.8), "what was contradicted once stays so"
+
+
+@pytest.mark.parametrize(
+    ("by", "measured"),
+    [
+        ("say stale.4", []),
+        ("say stale.4", [("stale.5", True, {})]),
+        ("say stale.4", [("stale.4", False, {})]),
+        ("say stale.4: asp > 1", [("stale.4", True, {"bsp": 2.0})]),
+        ("check stale.1", []),
+    ],
+    ids=["nothing came", "another came", "it came out otherwise", "a value is missing", "no verdict"],
+)
+def test_a_claim_that_nothing_bears_out_is_named(by: str, measured: list[tuple[str, bool, dict[str, Any]]]) -> None:
+    (words,) = decided(by, *measured).undecided("stale")
+    assert words.startswith("a claim")
+
+
+def test_what_depends_on_the_machine_contradicts_no_claim() -> None:
+    run = decided("say stale.1: even < 2", ("stale.1", True, {"even": 3.0}))
+    assert not run.undecided("stale")
+    assert len(run.noted) == 1
 
 
 def words_of(one: Decider) -> str:

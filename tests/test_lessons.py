@@ -60,8 +60,9 @@ sys.path.append({tests!r})
 import claims
 _run = claims.listen({word!r}, {remembered!r})"""
 """A cell that watches which of the lesson's claims the cells after it bear out."""
-DECIDED = """assert not (_wrong := _run.undecided({word!r})), chr(10).join(_wrong)"""
-"""A cell that fails if a claim was contradicted, or if what decides it never came."""
+DECIDED = """assert not (_wrong := _run.undecided({word!r})), chr(10).join(_wrong)
+print(*_run.noted, sep=chr(10))"""
+"""A cell that fails if a claim was contradicted, or if what decides it never came. It prints what only times contradict."""
 
 
 @cache
@@ -171,16 +172,18 @@ def test_its_outputs_are_the_saved_ones_and_its_solutions_pass(
         facts = [{"cell_num": len(saved), "cell": new_code_cell(source), "options": options} for source in sources]
         return [IPyNbCell.from_parent(run, name="Further", **fact) for fact in facts]
 
-    cells = [*more(listen), *saved, *more(decided, "_run.solved = True")]
+    (given,), (pasted,) = more(decided), more(decided)
+    cells = [*more(listen), *saved, given, *more("_run.solved = True")]
     for source, raising in solved(lesson(path)):
         cells += more(source, raising=raising)
-    cells += more(decided, DRIVE, CHILDREN)
+    cells += [pasted, *more(DRIVE, CHILDREN)]
     with ExitStack() as stack:
         monkeypatch.setattr("nbval.kernel.open", lambda *what: stack.enter_context(open(*what)), raising=False)
         with_a_kernel(run.setup)
         stack.callback(run.teardown)
         failed = [words for cell in cells if (words := failure(cell))]
     assert not failed, "\n\n".join(failed)
+    print(given.test_outputs, pasted.test_outputs)
     left = json.loads(cells[-1].test_outputs[0].text)
     assert not [command for command in left if "resource_tracker" not in command]
     assert [*tmp_path.iterdir()] == [copy]

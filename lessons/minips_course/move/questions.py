@@ -188,7 +188,7 @@ quiz(
             "neither: this must be chance": "For small frames, the times of all transports grow far less than the "
             "frame. That is not an accident of one call.",
         },
-        by="say move.4",
+        by=("say move.3", "say cost.1"),
     ),
     Item(
         "REST sends a list of numbers as JSON text. What does that change most, for a large frame?",

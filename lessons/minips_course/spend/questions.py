@@ -164,7 +164,7 @@ quiz(
             "A is less accurate, since its pushes say less": "A single push says less. But A makes more pushes, and a "
             "memory keeps the rest.",
         },
-        by="check spend.1",
+        by="table spend.1: row['few of all'][0] > 1.5 * row['few of W'][0]",
     ),
     Item(
         "Codec({'*': Sign(), 'U': TopK(0.01)}): how is U sent?",
