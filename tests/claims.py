@@ -87,7 +87,7 @@ def rows(table: str) -> dict[str, list[float]]:
     """
     found = {}
     for line in table.splitlines():
-        first, *columns = [part.strip() for part in re.split(r"\s{2,}|\||: ", re.sub(r"±\s+", "± ", line.strip()))]
+        first, *columns = re.split(r"\s*\|\s*|\s{2,}|: ", re.sub(r"±\s+", "± ", line.strip()))
         label = [first, *takewhile(lambda column: not re.search(r"\d", column), columns)]
         numbers = re.findall(r"[+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?", " | ".join(columns[len(label) - 1 :]))
         if numbers:
@@ -125,11 +125,12 @@ class Run:
     def _decide(self, claim: Claim, one: Decider, holds: bool, values: dict[str, Any]) -> None:
         try:
             true = holds and (not one.condition or bool(eval(one.condition, {**values, "solved": self.solved})))
-        except (KeyError, IndexError, NameError, TypeError) as error:
+        except Exception as error:
             true = False
             values = {**values, "error": repr(error)}
         if not true:
-            words = f"{claim.place} ({claim.text!r}): {one} is not true of {values}, solved: {self.solved}"
+            told = {name: value for name, value in values.items() if not callable(value)}
+            words = f"{claim.place} ({claim.text!r}): {one} is not true of {told}, solved: {self.solved}"
             if one.timed and "error" not in values:
                 self.noted.append(words)
             else:
@@ -137,16 +138,15 @@ class Run:
 
     def undecided(self, word: str) -> list[str]:
         """What contradicts a claim or was never measured in the whole lesson."""
-        found = [*self.wrong.values()]
-        for claim in self.claims:
-            for one in claim.by:
-                if one.kind == "check" and lesson_of(one.key) == word:
-                    verdict = exercises.VERDICTS.get(one.key)
-                    if verdict is None or (self.solved and not verdict):
-                        found.append(f"{claim.place}: the solution of {one.key} does not pass: {verdict}")
-                elif lesson_of(one.key) == word and (one.kind.removeprefix("timed "), one.key) not in self.seen:
-                    found.append(f"{claim.place}: the lesson never came to {one}")
-        return found
+        for key, verdict in exercises.VERDICTS.items():
+            self.came("check", key, bool(verdict) or not self.solved, {"verdict": verdict})
+        never = [
+            f"{claim.place}: the lesson never came to {one}"
+            for claim in self.claims
+            for one in claim.by
+            if lesson_of(one.key) == word and (one.kind.removeprefix("timed "), one.key) not in self.seen
+        ]
+        return [*self.wrong.values(), *never]
 
 
 def listen(word: str, remembered: list[str]) -> Run:

@@ -21,8 +21,9 @@ from test_lessons import LESSONS, lesson, remembered
 
 import minips_course
 from minips import lab
-from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
+from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, exercises, predictions, state
 from minips.lab.course.courses import chosen, lesson_of
+from minips.lab.course.exercises import Verdict
 from minips.lab.course.lessons import arguments
 from minips.lab.course.questions import NONE, REMEMBERED, Disagreement, Estimate, Question, completed, settled
 
@@ -341,6 +342,16 @@ def test_a_condition_decides_a_claim_in_both_states(asp: float) -> None:
 def test_a_claim_that_nothing_bears_out_is_named(by: str, measured: list[tuple[str, bool, dict[str, Any]]]) -> None:
     (words,) = decided(by, *measured).undecided("stale")
     assert words.startswith("a claim")
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_check_decides_a_claim_once_the_solution_is_pasted_in(passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exercises, "VERDICTS", {"stale.1": Verdict("stale.1", passed, "")})
+    run = decided("check stale.1: 2 + 2 == 4")
+    assert not run.undecided("stale")
+    run.solved = True
+    assert bool(run.undecided("stale")) != passed
+    assert decided("check stale.1: 2 + 2 == 5").undecided("stale")
 
 
 def test_what_depends_on_the_machine_contradicts_no_claim() -> None:

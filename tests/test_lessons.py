@@ -62,7 +62,7 @@ _run = claims.listen({word!r}, {remembered!r})"""
 """A cell that watches which of the lesson's claims the cells after it bear out."""
 DECIDED = """assert not (_wrong := _run.undecided({word!r})), chr(10).join(_wrong)
 print(*_run.noted, sep=chr(10))"""
-"""A cell that fails if a claim was contradicted, or if what decides it never came. It prints what only times contradict."""
+"""A cell that fails if a claim was contradicted or never decided, and prints what only times contradict."""
 
 
 @cache

@@ -124,14 +124,10 @@ prompt(
     "wait.2",
     "Slowness comes and goes. Which staleness would you choose for this server, by which number and its interval? And "
     "what would you do if one worker were always four times slower? Two sentences.",
-    "I choose the smallest staleness whose time's interval overlaps that of the least time: more is not shown to gain "
-    "anything, and the intervals of the accuracy's difference show no loss. Against a worker that is always slow no "
-    "staleness helps for long, so I would give that worker fewer rows, or go on without it.",
-    by=(
-        "timed table: row['staleness 1'][0] + row['staleness 1'][1] < row['rounds'][0]",
-        "timed table: min(more + half for _, _, more, half in row.values()) >= 0",
-        "predict wait.1",
-    ),
+    "I choose a staleness of 8: its time is the least, its interval lies below that of 1, and the interval of "
+    "the accuracy's difference shows no loss worth that time. Against a worker that is always slow no staleness helps "
+    "for long, so I would give that worker fewer rows, or go on without it.",
+    by=("timed table: row['staleness 8'][0] + row['staleness 8'][1] < row['staleness 1'][0]", "predict wait.1"),
 )
 
 quiz(

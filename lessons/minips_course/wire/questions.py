@@ -120,9 +120,9 @@ prompt(
     "I choose msgpack: it adds few bytes, copies nothing, and a large array takes hardly longer than a small one. "
     "For a few settings that people read and change I would choose JSON: its digits and its time do not matter there.",
     by=(
-        "table: row['msgpack no'][0] == min(column(0))",
+        "table: row['msgpack'][0] == min(column(0))",
         "say wire.6",
-        "timed table: row['msgpack no'][2] < 2",
+        "timed table: row['msgpack'][2] < 2",
     ),
 )
 
@@ -186,7 +186,7 @@ remember(
     {
         "The bytes of an array": "check wire.1",
         "Numbers are long": ("say wire.1", "say wire.3"),
-        "A format for small": "table wire.1: row['msgpack no'][0] < 100 < row['json yes'][0]",
+        "A format for small": "table wire.1: row['msgpack'][0] < 100 < row['json'][0]",
         "A format that sends": "predict wire.2: times < 1.5",
         "A view is": "say wire.5",
     },
