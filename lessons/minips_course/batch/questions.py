@@ -128,7 +128,7 @@ quiz(
             "it stays: the gradient is right on average": "Right on average means that the mean of the errors "
             "is zero. Their size falls.",
         },
-        by="predict batch.1",
+        by=("predict batch.1", "say batch.2: (64 / 16) ** 0.5 == 2"),
     ),
     Item(
         "Eight workers have 16 rows each, from shards that look alike. One worker has 128 rows. Whose mean gradient is "
@@ -148,7 +148,7 @@ quiz(
             "the average of four batches is a wrong gradient": "It is a better estimate than each of the four.",
             "three of four batches are thrown away": "All four are in the average.",
         },
-        by="say batch.4",
+        by=("say batch.3", "say batch.4"),
     ),
     Item(
         "What does accumulation save?",

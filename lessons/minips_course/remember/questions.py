@@ -232,7 +232,7 @@ quiz(
             "nearer: the memory empties sooner": "That concerns the way down. In the end one hop is lr · t, and a "
             "longer hop ends farther from the minimum.",
         },
-        by="say remember.9",
+        by=("say remember.9", "say remember.15: abs(fed / before - 5) < 1.1"),
     ),
 )
 
