@@ -8,6 +8,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_sentence,
 )
@@ -153,13 +154,24 @@ prompt(
     "For the digits I choose ASP, which needs the least time and no more bytes than BSP; for the patients BSP with "
     "momentum, whose interval lies below all others of its task. If one worker were always slow, a round of BSP would "
     "take as long as that worker's step, and I would measure again.",
+    by=(
+        "say stale.8",
+        "table: row['ASP'][0] == min(column(0))",
+        "table: row['BSP'][6] + row['BSP'][7] < min(*column(4), *sorted(column(6))[1:])",
+    ),
 )
 
 prompt(
     "stale.2",
     "Does it pay to fade old gradients, and when? Compare the columns. Two sentences.",
-    "At half of its own border each ends at about the same loss, so a plain mean at a smaller rate does as well. At "
-    "lr · λ = 6 the plain mean diverges and the weighted one does not: fading helps where nobody knows the border.",
+    "At lr · λ = 6 the plain mean diverges and StalenessWeighted does not, since its border is more than one and a "
+    "half times as high: to weaken every old gradient helps where nobody knows the border. At half of its own border "
+    "each ends within a tenth of the same loss, so a plain mean at a smaller rate does about as well.",
+    by=(
+        "table: 'λ = 6' in head and row['mean'][0] > 1e3 > row['stalenessweighted'][0]",
+        "table: row['stalenessweighted'][1] > 1.5 * row['mean'][1]",
+        "table: max(column(2)) < 1.1 * min(column(2))",
+    ),
 )
 
 quiz(
@@ -172,6 +184,7 @@ quiz(
             "all of them grow, and the mean with them": "A fast worker's step sees fewer pushes, not more.",
             "all stay as they were: nobody waits": "Nobody waits, but the slow worker's step misses more versions.",
         },
+        by="say stale.1",
     ),
     Item(
         "Two rules are compared after equal pushes. Under ASP the slow worker's digits are read badly. What is your "
@@ -183,6 +196,7 @@ quiz(
             "seconds most of it was gone.",
             "conclude that ASP drops late pushes": "ASP drops nothing. BSP with one backup does.",
         },
+        by="say stale.3",
     ),
     Item(
         "Under ASP with four equal workers and no momentum, gradients are three versions old. Why is the border for "
@@ -193,6 +207,7 @@ quiz(
             "three versions are too few to matter": "With whole steps they matter, as the swings at age 2 and 4 show.",
             "the ages differ from push to push, and that evens out": "In virtual time all ages but the first are 3.",
         },
+        by="say stale.4",
     ),
     Item(
         "A team trains under BSP with momentum 0.9, close to its border. They switch to ASP, and the loss explodes. "
@@ -205,6 +220,7 @@ quiz(
             "more momentum, to smooth the old gradients": "Momentum carries the parameters on, and makes old gradients "
             "worse.",
         },
+        by="predict stale.2",
     ),
     Item(
         "A hospital's machine is always four times slower, and only it has some of the classes. Its rows may not be "
@@ -217,5 +233,17 @@ quiz(
             "SSP: it hides a machine that is always slow": "The others use up their lead, and then wait for it in each "
             "step. Its classes are learned, but at about BSP's pace.",
         },
+        by="say stale.2",
     ),
+)
+
+remember(
+    "stale",
+    {
+        "Under ASP with": "say stale.1",
+        "Compare rules": ("say stale.2", "say stale.3"),
+        "If late pushes": ("predict stale.1", "say stale.2"),
+        "Without momentum": ("say stale.4", "say stale.5"),
+        "With small steps": "say stale.8",
+    },
 )
