@@ -1,6 +1,7 @@
 """The names of `minips.lab`."""
 
 from minips.lab import panels, plots
+from minips.lab.course.best import Best, best_of
 from minips.lab.course.cells import answer, quiz, say
 from minips.lab.course.courses import Course
 from minips.lab.course.exercises import check, hint
@@ -14,6 +15,6 @@ from minips.lab.plots import timeline
 from minips.lab.source import show
 from minips.lab.workbench import Workbench
 
-__all__ = ["Course", "Workbench", "answer", "check", "hint", "interval", "keep", "own", "plots", "predict", "progress"]
-__all__ += ["quiz", "record", "recorded", "report", "say", "show", "timeline", "train_own"]
+__all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "own", "plots"]
+__all__ += ["predict", "progress", "quiz", "record", "recorded", "report", "say", "show", "timeline", "train_own"]
 __all__ += panels.__all__

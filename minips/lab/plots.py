@@ -19,12 +19,14 @@ from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from minips import files
 from minips.core.config import Config
 from minips.cost import CodecMap, Comparison
+from minips.lab.course.best import Best
+from minips.lab.course.intervals import interval
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
 from minips.results.run import Run
@@ -32,7 +34,7 @@ from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE
 from minips.training.sweep import FIGURES, RunTable, is_number
 
 __all__ = ["GROUPS", "LOOKS", "MEASURED", "PREDICTED", "Look", "check_ending", "codec_map", "contenders"]
-__all__ += ["legend_above", "loss", "pareto", "predicted", "save", "spans", "staleness", "timeline", "way"]
+__all__ += ["legend_above", "loss", "pareto", "predicted", "rates", "save", "spans", "staleness", "timeline", "way"]
 
 Rows = Sequence[tuple[float, int, float]]
 """Rows of (seconds, step, training loss), as in `Run.losses` and `Progress.losses`."""
@@ -244,6 +246,30 @@ def pareto(
     ax.grid(alpha=0.3)
     if ax.lines:
         legend_above(ax, len(groups))
+    return ax
+
+
+def rates(best: Best, *, ax: Axes | None = None) -> Axes:
+    """Plot the metric of each scheme against the learning rate, on a logarithmic axis: means over the seeds, with 95 %
+    intervals. A ring marks each scheme's best rate. Rates at which a run did not reach the target are left out.
+    """
+    ax = ax or _new(6.4, 3.8)
+    for number, (look, (name, sweep)) in enumerate(zip(cycle(LOOKS), best.sweeps.items(), strict=False)):
+        shown = [rate for rate in sweep.rates if np.isfinite(sweep.values(rate)).all()]
+        means, halves = zip(*(interval(sweep.values(rate)) for rate in shown), strict=True) if shown else ((), ())
+        hollow: dict[str, Any] = {"markerfacecolor": "white"} if number >= len(LOOKS) else {}
+        ax.errorbar(shown, means, halves, label=name, markersize=5, elinewidth=0.7, **look.line, **hollow)
+        if sweep.best in shown:
+            at = means[shown.index(sweep.best)]
+            ax.plot(sweep.best, at, "o", ms=12, mfc="none", mec=look.colour)
+    words = str(best.metric)
+    ax.set(xscale="log", xlabel="learning rate", ylabel=words[0].upper() + words[1:])
+    if best.metric.name == "accuracy":
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    else:
+        ax.set(yscale="log")
+    ax.grid(alpha=0.3)
+    legend_above(ax, 3, fontsize=8)
     return ax
 
 
