@@ -17,6 +17,7 @@ from IPython.display import display
 
 from minips import seeds
 from minips.lab.course import state
+from minips.lab.course.best import Best
 from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, as_html, completed, find, full_key
 from minips.lab.style import STYLE, WIDE
 
@@ -72,8 +73,12 @@ class Answer:
 
 
 def answer(key: str, table: Any) -> None:
-    """Show ``table``, which has the measurements, and the task of this key with a box for the answer."""
+    """Show ``table``, which has the measurements, and the task of this key with a box for the answer. TypeError if the
+    task compares schemes that train, and the table is not a `Best`.
+    """
     prompt = find("prompt", PROMPTS, key)
+    if prompt.kind == "comparison" and not isinstance(table, Best):
+        raise TypeError(f"{prompt.key} compares schemes that train: its table must be what lab.best_of returns.")
     if isinstance(table, str):
         print(table)
     else:

@@ -17,11 +17,20 @@ import numpy as np
 
 from minips import seeds
 from minips.lab.course import state
+from minips.lab.course.best import Figure
 from minips.lab.course.courses import add, course_of, numbers
 from minips.words import suggestion
 
 NONE = "none of these"
 """The outcome if no rule holds, or if a value is NaN."""
+KINDS = {
+    "comparison": "schemes that train are compared, each at its own best rate: all values come from a `Best`",
+    "count": "what is counted, such as bytes, steps or values: the same in each run with the same seeds",
+    "time": "seconds on this machine, or ratios of them",
+    "identity": "two values are equal, or a formula or a bound holds",
+    "single": "what one run, one input or one scheme shows",
+}
+"""The kinds of what a sentence, a question or a prompt says."""
 RIGHT, NEAR = 1.25, 2.0
 """A prediction is right, or near, up to this ratio of the larger to the smaller of predicted and measured number."""
 
@@ -62,6 +71,7 @@ class Question:
     expected: str
     otherwise: str
     timed: bool = False
+    kind: str = ""
 
     def __post_init__(self) -> None:
         texts = [choice.text for choice in self.choices]
@@ -103,6 +113,7 @@ class Estimate:
     because: str
     otherwise: str
     timed: bool = False
+    kind: str = ""
 
     def outcome(self, **values: float) -> Outcome:
         """Return the measured value as an outcome. ValueError unless exactly one value is given."""
@@ -139,6 +150,7 @@ class Sentence(NamedTuple):
     expect: str = ""
     timed: bool = False
     card: bool = False
+    kind: str = ""
 
 
 class Prompt(NamedTuple):
@@ -147,6 +159,7 @@ class Prompt(NamedTuple):
     key: str
     task: str
     example: str
+    kind: str = ""
 
 
 class Item(NamedTuple):
@@ -167,29 +180,51 @@ PROMPTS: dict[str, Prompt] = {}
 QUIZZES: dict[str, tuple[Item, ...]] = {}
 
 
-def question(key: str, text: str, *choices: Option, otherwise: str, timed: bool = False) -> None:
-    """Add a question with options, one of which is `Expected`; ``otherwise`` is shown if none comes true."""
+def _kind_of(key: str, kind: str, timed: bool = False) -> str:
+    """Return the kind; if none is given, that of what is timed is "time". ValueError for one that does not exist."""
+    if kind and kind not in KINDS:
+        raise ValueError(f"{key}: there is no kind {kind!r}. {suggestion(kind, KINDS)}")
+    return kind or ("time" if timed else "")
+
+
+def question(key: str, text: str, *choices: Option, otherwise: str, timed: bool = False, kind: str = "") -> None:
+    """Add a question with options, one of which is `Expected`; ``otherwise`` is shown if none comes true. ``kind`` is
+    one of `KINDS`; the values of a "comparison" must come from a `minips.lab.Best`.
+    """
     expected = [choice.text for choice in choices if isinstance(choice, Expected)]
     if len(expected) != 1:
         raise ValueError(f"{key}: expected one option that is Expected(…), got {len(expected)}.")
-    add("question", QUESTIONS, key, Question(key, text, choices, expected[0], otherwise, timed))
+    kind = _kind_of(key, kind, timed)
+    add("question", QUESTIONS, key, Question(key, text, choices, expected[0], otherwise, timed, kind))
 
 
 def estimate(
-    key: str, text: str, unit: str, expected: tuple[float, float], because: str, otherwise: str, timed: bool = False
+    key: str,
+    text: str,
+    unit: str,
+    expected: tuple[float, float],
+    because: str,
+    otherwise: str,
+    timed: bool = False,
+    kind: str = "",
 ) -> None:
-    """Add a question that is answered with a number, see `Estimate`."""
-    add("question", QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, timed))
+    """Add a question that is answered with a number, see `Estimate`; ``kind`` as for a `question`."""
+    kind = _kind_of(key, kind, timed)
+    add("question", QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, timed, kind))
 
 
-def sentence(key: str, template: str, expect: str = "", timed: bool = False, card: bool = False) -> None:
-    """Add a sentence that a run completes, see `Sentence`."""
-    add("sentence", SENTENCES, key, Sentence(key, template, expect, timed, card))
+def sentence(
+    key: str, template: str, expect: str = "", timed: bool = False, card: bool = False, kind: str = ""
+) -> None:
+    """Add a sentence that a run completes, see `Sentence`; ``kind`` as for a `question`."""
+    add("sentence", SENTENCES, key, Sentence(key, template, expect, timed, card, _kind_of(key, kind, timed)))
 
 
-def prompt(key: str, task: str, example: str) -> None:
-    """Add a task that is answered in two sentences, and an example of an answer for unattended runs."""
-    add("prompt", PROMPTS, key, Prompt(key, task, example))
+def prompt(key: str, task: str, example: str, kind: str = "") -> None:
+    """Add a task that is answered in two sentences, and an example of an answer for unattended runs. The table of a
+    prompt whose ``kind`` is "comparison" must be a `minips.lab.Best`.
+    """
+    add("prompt", PROMPTS, key, Prompt(key, task, example, _kind_of(key, kind)))
 
 
 def quiz(lesson: str, *items: Item) -> None:
@@ -228,7 +263,10 @@ def full_key(key: Any) -> str:
 
 
 def settled(asked: Question | Estimate, **values: Any) -> Outcome:
-    """Return a run's outcome. Disagreement if an unattended run of an untimed question has another than expected."""
+    """Return a run's outcome. Disagreement if an unattended run of an untimed question has another than expected.
+    TypeError as `check_compared`.
+    """
+    check_compared(asked, values)
     outcome = asked.outcome(**values)
     if outcome.expected is not None and not asked.timed and state.autoplay():
         raise Disagreement(f"{asked.key}: expected {outcome.expected!r}, got {outcome.measured!r} of {_told(values)}.")
@@ -236,8 +274,9 @@ def settled(asked: Question | Estimate, **values: Any) -> Outcome:
 
 
 def completed(key: str, **values: Any) -> tuple[str, bool]:
-    """Return a sentence with its values, and whether its ``expect`` is true. `Disagreement` as in `settled`."""
+    """Return a sentence with its values, and whether its ``expect`` is true. Raises errors as `settled` does."""
     said = find("sentence", SENTENCES, key)
+    check_compared(said, values)
     names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
     holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
     if not holds and not said.timed and state.autoplay():
@@ -246,6 +285,16 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
     if said.card:
         text += " Pass." if holds else " Fail."
     return text if holds else f"{text} Expected: {said.expect}. Here it came out otherwise.", holds
+
+
+def check_compared(asked: Question | Estimate | Sentence, values: Mapping[str, Any]) -> None:
+    """TypeError if a comparison gets a value that is not a number from a `minips.lab.Best`, or a text."""
+    loose = [name for name, value in values.items() if not isinstance(value, Figure | str)]
+    if asked.kind == "comparison" and loose:
+        raise TypeError(
+            f"{asked.key} compares schemes that train, so each of its values must come from lab.best_of, such as "
+            f"best.difference(…).mean. These do not: {', '.join(loose)}."
+        )
 
 
 def as_html(text: str) -> str:
