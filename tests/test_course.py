@@ -5,7 +5,9 @@ words that would give its answer away.
 """
 
 import ast
+import builtins
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import pairwise, product
 from math import nan
@@ -13,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claims import KNOWN, Claim, Decider, Run, claims_of, deciders, numbers
 from plain_questions import plain
-from test_lessons import LESSONS, lesson
+from test_lessons import LESSONS, lesson, remembered
 
 import minips_course
 from minips import lab
-from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
+from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, exercises, predictions, state
 from minips.lab.course.courses import chosen, lesson_of
+from minips.lab.course.exercises import Verdict
 from minips.lab.course.lessons import arguments
-from minips.lab.course.questions import NONE, Disagreement, Estimate, Question, completed, settled
+from minips.lab.course.questions import NONE, REMEMBERED, Disagreement, Estimate, Question, completed, settled
 
 OUTCOMES: dict[str, dict[str, dict[str, Any]]] = {}
 TELLING: dict[str, list[str]] = {}
@@ -242,3 +246,121 @@ def test_each_answer_of_a_quiz_is_explained(lesson_: str) -> None:
         assert len(item.explained) >= 2
         assert all(len(words) > 20 for words in item.explained.values())
         assert len({*item.explained.values()}) == len(item.explained)
+
+
+def claims(path: Path) -> list[Claim]:
+    """All claims of a lesson."""
+    word = next(word for word, place in chosen().paths().items() if place == path)
+    return [*claims_of(word, remembered(lesson(path)))]
+
+
+@each_lesson
+def test_each_claim_names_what_decides_it(path: Path) -> None:
+    for claim in claims(path):
+        assert claim.by, f"nothing decides {claim.place}: {claim.text}"
+        for one in claim.by:
+            assert one.key in KNOWN[one.kind], f"{claim.place}: there is no {one}"
+            decides = one.condition or one.kind != "say" or SENTENCES[one.key].expect
+            assert decides, f"{claim.place}: {one.key} expects nothing, and the claim names no condition"
+
+
+@pytest.mark.parametrize("word", REMEMBERED)
+def test_each_line_to_remember_has_one_entry_and_each_entry_its_line(word: str) -> None:
+    lines = remembered(lesson(chosen().paths()[word]))
+    assert len(lines) == 5
+    assert {*REMEMBERED} == {*chosen().words}
+    for words in REMEMBERED[word]:
+        assert sum(line.startswith(words) for line in lines) == 1, words
+    assert len(REMEMBERED[word]) == len(lines)
+
+
+@each_lesson
+def test_a_condition_uses_the_values_that_the_lesson_measures(path: Path) -> None:
+    word = next(word for word, place in chosen().paths().items() if place == path)
+    said = {key: given for cell in lesson(path).cells for key, given in values_said(cell)}
+    for claim in claims(path):
+        for one in claim.by:
+            if not one.condition:
+                continue
+            assert lesson_of(one.key) == word, f"{claim.place}: another lesson's run decides {one}"
+            nodes = [*ast.walk(ast.parse(one.condition, mode="eval"))]
+            bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+            names = {node.id for node in nodes if isinstance(node, ast.Name)} - bound - {*vars(builtins)}
+            known = {"say": said.get(one.key, set()), "predict": {*next(iter(OUTCOMES.get(one.key, {0: ()}).values()))}}
+            known["table"] = known["timed table"] = {"row", "column", "head", "solved"}
+            assert names <= known.get(one.kind, set()), f"{claim.place}: {one}"
+
+
+def values_said(cell: Any) -> Iterator[tuple[str, set[str]]]:
+    """The key of each sentence in a cell, and the names of its values."""
+    for node in ast.walk(code_of(cell)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lab.say":
+            key = ast.literal_eval(node.args[0])
+            yield (
+                key,
+                {*(word.arg for word in node.keywords if word.arg), *re.findall(r"{(\w+)", SENTENCES[key].template)},
+            )
+
+
+@each_lesson
+def test_each_number_of_a_claim_was_given_or_is_part_of_what_decides_it(path: Path) -> None:
+    for claim in claims(path):
+        told = " ".join([claim.given, *(f"{one.condition} {words_of(one)}" for one in claim.by)])
+        known = numbers(told) | {0.0, 1.0, 95.0}  # also the interval's 95 %
+        known |= {100 * number for number in known}
+        assert not (new := numbers(claim.text) - known), f"{claim.place}: nothing decides {new} in: {claim.text}"
+
+
+def decided(by: str, *measured: tuple[str, bool, dict[str, Any]]) -> Run:
+    """What a run with these measurements decides about a claim in lesson 15."""
+    run = Run([Claim("a claim", "the border is only a little lower", "", deciders("stale.1", by))])
+    for key, holds, values in measured:
+        run.came("say", key, holds, values)
+    return run
+
+
+@pytest.mark.parametrize("asp", [1.8, 0.5, nan])
+def test_a_condition_decides_a_claim_in_both_states(asp: float) -> None:
+    run = decided("say stale.4: solved or 0.8 < asp / bsp < 1", ("stale.4", True, {"bsp": 2.0, "asp": asp}))
+    assert bool(run.undecided("stale")) == (asp != 1.8)
+    run.solved = True
+    run.came("say", "stale.4", True, {"bsp": 2.0, "asp": 1.8})
+    assert bool(run.undecided("stale")) == (asp != 1.8), "what was contradicted once stays so"
+
+
+@pytest.mark.parametrize(
+    ("by", "measured"),
+    [
+        ("say stale.4", []),
+        ("say stale.4", [("stale.5", True, {})]),
+        ("say stale.4", [("stale.4", False, {})]),
+        ("say stale.4: asp > 1", [("stale.4", True, {"bsp": 2.0})]),
+        ("check stale.1", []),
+    ],
+    ids=["nothing came", "another came", "it came out otherwise", "a value is missing", "no verdict"],
+)
+def test_a_claim_that_nothing_bears_out_is_named(by: str, measured: list[tuple[str, bool, dict[str, Any]]]) -> None:
+    (words,) = decided(by, *measured).undecided("stale")
+    assert words.startswith("a claim")
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_check_decides_a_claim_once_the_solution_is_pasted_in(passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exercises, "VERDICTS", {"stale.1": Verdict("stale.1", passed, "")})
+    run = decided("check stale.1: 2 + 2 == 4")
+    assert not run.undecided("stale")
+    run.solved = True
+    assert bool(run.undecided("stale")) != passed
+    assert decided("check stale.1: 2 + 2 == 5").undecided("stale")
+
+
+def test_what_depends_on_the_machine_contradicts_no_claim() -> None:
+    run = decided("say stale.1: even < 2", ("stale.1", True, {"even": 3.0}))
+    assert not run.undecided("stale")
+    assert len(run.noted) == 1
+
+
+def words_of(one: Decider) -> str:
+    """The words of a sentence, a question or an exercise, and what it expects."""
+    found = KNOWN[one.kind][one.key]
+    return f"{found.template} {found.expect}" if one.kind == "say" else getattr(found, "text", None) or found.task

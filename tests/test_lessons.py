@@ -14,12 +14,14 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+from claims import lines_of
 from execute_lessons import MEASURED
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
 from minips.lab.course import QUESTIONS
+from minips.lab.course.courses import chosen
 from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.lessons import arguments, blanked
 
@@ -53,6 +55,14 @@ for _panel in [one for one in gc.get_objects() if isinstance(one, lab.Panel | la
     assert "That does not work" not in _panel.job.message.value, (_panel, _panel.job.message.value)
 """
 """A cell that moves each control of each panel there and back, then runs and stops it."""
+LISTEN = """import sys
+sys.path.append({tests!r})
+import claims
+_run = claims.listen({word!r}, {remembered!r})"""
+"""A cell that watches which of the lesson's claims the cells after it bear out."""
+DECIDED = """assert not (_wrong := _run.undecided({word!r})), chr(10).join(_wrong)
+print(*_run.noted, sep=chr(10))"""
+"""A cell that fails if a claim was contradicted or never decided, and prints what only times contradict."""
 
 
 @cache
@@ -65,8 +75,8 @@ def code_cells(book: Any) -> list[Any]:
     return [cell for cell in book.cells if cell.cell_type == "code"]
 
 
-SHORT = ("06",)
-"""The lesson that runs in a few seconds; the others run as soak tests."""
+SHORT = ("06", "01")
+"""The lessons that run in a few seconds; the others run as soak tests."""
 LONG = ("12", "14", "16", "17", "20")
 """The lessons that compute most where no prediction is made; a learner of these runs by hand."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -146,24 +156,55 @@ def test_every_result_comes_after_its_prediction(path: Path) -> None:
 def test_its_outputs_are_the_saved_ones_and_its_solutions_pass(
     path: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """nbval runs the cells and compares, in a folder in which nothing else may be found afterwards."""
+    """nbval runs the cells and compares, in a folder in which nothing else may be found afterwards. Then the solutions
+    are pasted in, and the lesson runs again from the first exercise on. In both states its claims are decided.
+    """
     copy = Path(shutil.copy(path, tmp_path))
     run = IPyNbFile.from_parent(request.session, path=copy)
-    cells = [*run.collect()]
-    assert len(cells) == len(code_cells(lesson(path)))
-    more = [f"{solution}\nverdict = {check}\nassert verdict, verdict" for check, solution in exercises(lesson(path))]
-    for number, source in enumerate([*more, DRIVE, CHILDREN], start=len(cells)):
-        unchecked = {"cell_num": number, "cell": new_code_cell(source), "options": defaultdict(bool)}
-        cells.append(IPyNbCell.from_parent(run, name=f"Cell {number}", **unchecked))
+    saved = [*run.collect()]
+    assert len(saved) == len(code_cells(lesson(path)))
+    word = {place: word for word, place in chosen().paths().items()}[path]
+    facts = {"tests": str(Path(__file__).parent), "word": word, "remembered": remembered(lesson(path))}
+    listen, decided = LISTEN.format(**facts), DECIDED.format(**facts)
+
+    def more(*sources: str, raising: bool = False) -> list[IPyNbCell]:
+        options = defaultdict(bool, check_exception=raising)
+        facts = [{"cell_num": len(saved), "cell": new_code_cell(source), "options": options} for source in sources]
+        return [IPyNbCell.from_parent(run, name="Further", **fact) for fact in facts]
+
+    (given,), (pasted,) = more(decided), more(decided)
+    cells = [*more(listen), *saved, given, *more("_run.solved = True")]
+    for source, raising in solved(lesson(path)):
+        cells += more(source, raising=raising)
+    cells += [pasted, *more(DRIVE, CHILDREN)]
     with ExitStack() as stack:
         monkeypatch.setattr("nbval.kernel.open", lambda *what: stack.enter_context(open(*what)), raising=False)
         with_a_kernel(run.setup)
         stack.callback(run.teardown)
         failed = [words for cell in cells if (words := failure(cell))]
     assert not failed, "\n\n".join(failed)
+    print(given.test_outputs, pasted.test_outputs)
     left = json.loads(cells[-1].test_outputs[0].text)
     assert not [command for command in left if "resource_tracker" not in command]
     assert [*tmp_path.iterdir()] == [copy]
+
+
+def remembered(book: Any) -> list[str]:
+    """The lines of the section "Remember"."""
+    return [line for cell in book.cells if cell.cell_type == "markdown" for line in lines_of(cell.source)]
+
+
+def solved(book: Any) -> list[tuple[str, bool]]:
+    """The code from the first exercise on, with each solution pasted in before its check, and whether it may raise."""
+    solutions = dict(exercises(book))
+    found = []
+    for cell in code_cells(book):
+        check = next((check for check in solutions if check in cell.source), None)
+        if check:
+            found.append((f"{solutions[check]}\nverdict = {check}\nassert verdict, verdict", False))
+        elif found:
+            found.append((cell.source, "raises-exception" in cell.metadata.get("tags", [])))
+    return found
 
 
 def failure(cell: IPyNbCell) -> str | None:

@@ -225,7 +225,7 @@ def test_what_users_copy_imports_nothing_but_what_is_stable():
     assert {"nano.py", "own_quantizer.py", "recipes.md", "README.md", "alone.py"} <= {file for file, _ in seen}
 
 
-FRIENDS = {"are_two", "card", "round_trip", "timed_estimate", "timed_question", "timed_sentence", "trains"}
+FRIENDS = {"are_two", "card", "remember", "round_trip", "timed_estimate", "timed_question", "timed_sentence", "trains"}
 """What minips' own lessons are written with besides the names that a teacher may use."""
 
 

@@ -7,6 +7,7 @@ from minips.lab.course.questions import (
     card,
     prompt,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -179,6 +180,11 @@ prompt(
     "them? Give the numbers. Two sentences.",
     "The tree is the faster one up to 12 kB, where the ratio is above 1 by more than its interval, and the ring from "
     "48 kB on. The right formula says 23.5 kB for eight workers, which lies between; 10 kB, right for four, does not.",
+    by=(
+        "timed table: row['12'][0] - row['12'][1] > 1 > row['48'][0] + row['48'][1]",
+        "table: abs(row['by your formula'][0] - (23.5 if solved else 10)) < 0.1",
+        "check allreduce.1",
+    ),
 )
 
 quiz(
@@ -192,6 +198,7 @@ quiz(
             "16 S, as many as over a server": "The link of a single server carries that: eight gradients in, and "
             "eight answers out.",
         },
+        by="say allreduce.17: 2 * 7 / 8 == 1.75",
     ),
     Item(
         "Four workers and one server took far less than the formula with two phases. Why?",
@@ -202,6 +209,7 @@ quiz(
             "message back for S/B + α, and the ring took as long as its formula says.",
             "the workers' processes had copies": "Each pull brings all the parameters.",
         },
+        by="say allreduce.4",
     ),
     Item(
         "What changes in a tree if pieces follow each other?",
@@ -211,6 +219,7 @@ quiz(
             "fewer bytes cross each link, since a piece is small": "All pieces together have as many bytes as before.",
             "the latencies go away": "The first piece still has to pass each level, and each level costs a latency.",
         },
+        by=("say allreduce.10", "check allreduce.2"),
     ),
     Item(
         "The times measured here agree with the formulas. What does that say about a real network?",
@@ -221,6 +230,7 @@ quiz(
             "that processes cost nothing": "Processes add little time here, because these links are slow. With a "
             "fast link their share may be large.",
         },
+        by="say allreduce.5",
     ),
     Item(
         "By the formulas, as many servers as workers take about as long as a ring, for a large gradient. Why?",
@@ -231,5 +241,17 @@ quiz(
             "a ring it receives from one.",
             "a server is faster than a worker": "All nodes have the same link here.",
         },
+        by=("say allreduce.5", "say allreduce.11"),
     ),
+)
+
+remember(
+    "allreduce",
+    {
+        "An all-reduce": ("say allreduce.2", "say allreduce.5"),
+        "A ring sends": ("say allreduce.2", "say allreduce.17", "say allreduce.8"),
+        "A tree that": ("say allreduce.8", "say allreduce.10"),
+        "One server's": ("say allreduce.6", "say allreduce.11"),
+        "With as many": ("say allreduce.5", "say allreduce.11"),
+    },
 )

@@ -1,6 +1,16 @@
 """The questions, sentences and quiz of "A small batch is an estimate"."""
 
-from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    card,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 question(
     "batch.1",
@@ -97,9 +107,14 @@ prompt(
     "batch.1",
     "How many times longer may the step be with accumulate=4, and with accumulate=8? Give the largest rates with their "
     "intervals, and say why it is not 4 and 8. Two sentences.",
-    "With accumulate=4 the largest step is about three times as long as with one row, with accumulate=8 about four "
-    "times, and the intervals do not overlap. The noise falls with the number of rows, but the border of the "
+    "With accumulate=4 the largest step is about three times as long as with one row, with accumulate=8 four to "
+    "five times, and the intervals do not overlap. The noise falls with the number of rows, but the border of the "
     "curvature, 2/λ, stays where it is.",
+    by=(
+        "table: 2.5 < row['4'][2] < 3.5 and 4 < row['8'][2] < 5",
+        "table: row['4'][0] + row['4'][1] < row['8'][0] - row['8'][1]",
+        "say batch.5",
+    ),
 )
 
 quiz(
@@ -113,6 +128,7 @@ quiz(
             "it stays: the gradient is right on average": "Right on average means that the mean of the errors "
             "is zero. Their size falls.",
         },
+        by=("predict batch.1", "say batch.2: (64 / 16) ** 0.5 == 2"),
     ),
     Item(
         "Eight workers have 16 rows each, from shards that look alike. One worker has 128 rows. Whose mean gradient is "
@@ -122,6 +138,7 @@ quiz(
             "the eight workers'": "Each of their gradients is noisier. The mean of the eight is not.",
             "the single worker's": "Its gradient is a mean over as many rows as the eight workers have together.",
         },
+        by="say batch.2",
     ),
     Item(
         "accumulate=4, and all else as before: the same rows, the same learning rate. Why does the loss end higher?",
@@ -131,6 +148,7 @@ quiz(
             "the average of four batches is a wrong gradient": "It is a better estimate than each of the four.",
             "three of four batches are thrown away": "All four are in the average.",
         },
+        by=("say batch.3", "say batch.4"),
     ),
     Item(
         "What does accumulation save?",
@@ -139,6 +157,7 @@ quiz(
             "gradients to compute": "Each run looks at the same number of rows.",
             "steps, at any learning rate": "With the same learning rate the fewer steps get less far.",
         },
+        by="say batch.3",
     ),
     Item(
         "With all the rows and a step of 1.1 · 2/λ the loss grows. Would twice as many rows help?",
@@ -148,5 +167,17 @@ quiz(
             "yes: the variance would be half": "A gradient of all the rows has no variance from drawing them.",
             "yes: each row would weigh less": "The mean, and so the curvature λ, stays about the same.",
         },
+        by="say batch.5",
     ),
+)
+
+remember(
+    "batch",
+    {
+        "The gradient of a batch": ("say batch.1", "say batch.2"),
+        "Only the number of rows": "say batch.2",
+        "Accumulation sends": ("say batch.3", "say batch.4"),
+        "Less noise allows": ("predict batch.2", "say batch.5"),
+        "A limit measured": "table batch.1: all(row[rows][1] > 0.05 * row[rows][0] for rows in ('1', '4', '8'))",
+    },
 )

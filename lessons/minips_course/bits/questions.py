@@ -1,6 +1,16 @@
 """The questions, sentences and quiz of "Send fewer bits"."""
 
-from minips.lab.course.questions import Expected, Item, Option, estimate, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    estimate,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 estimate(
     "bits.1",
@@ -118,6 +128,11 @@ prompt(
     "number and its interval? On which link would you choose another? Two sentences.",
     "I choose one value in a hundred with a memory: its interval of kB overlaps with the least, that of one in a "
     "thousand, and it takes half the steps. On a fast link steps cost more than bytes, and I would choose 8 bits.",
+    by=(
+        "table: row['top 1 %, memory'][2] - row['top 1 %, memory'][3] < sum(row['top 0.1 %, memory'][2:])",
+        "table: row['top 1 %, memory'][0] < 0.6 * row['top 0.1 %, memory'][0]",
+        "table: row['8 bits'][0] <= row['top 1 %, memory'][0]",
+    ),
 )
 
 quiz(
@@ -130,6 +145,7 @@ quiz(
             "each bit is sent as a byte": "Eight bits are packed into one byte.",
             "a sign needs two bits, for plus, minus and zero": "Sign has only two levels: zero is sent as plus.",
         },
+        by="say bits.2",
     ),
     Item(
         "Four evenly spaced levels gave a larger error than two. Why?",
@@ -139,6 +155,7 @@ quiz(
             "two bits hold fewer levels than one": "Two bits hold four levels, one bit holds two.",
             "the scale of Uniform is rounded": "The ends of its range are exact. The levels between are far apart.",
         },
+        by="say bits.5",
     ),
     Item(
         "Top-k keeps 1 % of 100 000 float32 values. About which share of the bytes does it send?",
@@ -147,6 +164,7 @@ quiz(
             "1 %": "That leaves out the indices of the values.",
             "0.03 %": "The kept values are sent with all their 32 bits.",
         },
+        by="check bits.1: (4 + 4) * 1000 / (4 * 100_000) == 2 / 100",
     ),
     Item(
         "After 40 steps scheme A reads 92 % and scheme B 90 %. What follows?",
@@ -156,6 +174,7 @@ quiz(
             "A is the better scheme": "A is ahead after 40 steps. At equal bytes it may be far behind.",
             "B can never reach 92 %": "40 steps do not tell where a run ends.",
         },
+        by="say bits.8",
     ),
     Item(
         "On which tensors is the k/32 rule nearly right?",
@@ -164,5 +183,17 @@ quiz(
             "small ones": "In a small tensor the fixed part is larger than the bits.",
             "none: half the rule is missing": "With 10 010 values the ratio was much nearer to 32 than with 650.",
         },
+        by="say bits.4",
     ),
+)
+
+remember(
+    "bits",
+    {
+        "There are two simple": ("predict bits.1", "say bits.8"),
+        "A message contains": ("say bits.2", "say bits.4", "check bits.1"),
+        "The relative error": "say bits.6",
+        "Fewer bits need not": "predict bits.2",
+        "A scheme that drops": "say bits.7",
+    },
 )

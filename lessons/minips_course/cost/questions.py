@@ -6,6 +6,7 @@ from minips.lab.course.questions import (
     Option,
     prompt,
     quiz,
+    remember,
     sentence,
     timed_estimate,
     timed_question,
@@ -135,6 +136,7 @@ prompt(
     "For three workers that push half floats, the ratio of the function in two phases is well above 1; once the "
     "phases overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, and "
     "the distance of the ratio from 1 shows how much that matters.",
+    by=("timed table: 0.8 < row['step_s'][0] < 1.1 if solved else row['step_s'][0] > 1.1", "check cost.1"),
 )
 
 quiz(
@@ -146,6 +148,7 @@ quiz(
             "the shortest ones": "Their errors are a few millionths of a second, so they hardly affect the sum.",
             "all of them alike": "That would be so in a fit of relative errors.",
         },
+        by="say cost.3",
     ),
     Item(
         "Over the emulated link the line predicts a size that was held out. What does that show?",
@@ -155,6 +158,7 @@ quiz(
             "that TCP connections take α + βS": "The emulator uses this formula. Only the bare loopback tests TCP.",
             "that a real network of that speed takes as long": "The emulator has no incast, no slow start and no loss.",
         },
+        by=("say cost.4", "say cost.5"),
     ),
     Item(
         "Eight workers, one server, links of 20 Mbit/s each way, latency 0.005 s, 80 kB up and 80 kB down, many steps. "
@@ -164,6 +168,7 @@ quiz(
             "0.522 s": "That adds eight pushes and eight answers. But answers travel while the next pushes come in.",
             "0.074 s": "That is one worker with a server of its own: one push and one answer.",
         },
+        by="check cost.1: abs(2 * 0.005 + 9 * 8 * 80_000 / 20e6 - 0.298) < 1e-9",
     ),
     Item(
         "The whole step is predicted at 98 % of what was measured. What do you know about its spans?",
@@ -175,6 +180,7 @@ quiz(
             "nothing, as spans run side by side and do not add up": "The spans of one worker follow each other, and "
             "add up to its step.",
         },
+        by="say cost.8",
     ),
     Item(
         "What is needed for a prediction of the step with other links and more workers?",
@@ -186,5 +192,17 @@ quiz(
             "a run of a few steps with those workers": "That would be a measurement. The prediction simulates the "
             "steps in virtual time.",
         },
+        by="say cost.11",
     ),
+)
+
+remember(
+    "cost",
+    {
+        "A message takes": ("say cost.1", "say cost.4"),
+        "Fit medians": ("say cost.2", "say cost.3"),
+        "Test a model": "say cost.5",
+        "To predict a step": ("predict cost.2", "check cost.1"),
+        "A correct sum": ("say cost.8", "say cost.10"),
+    },
 )

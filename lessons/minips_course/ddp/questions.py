@@ -7,6 +7,7 @@ from minips.lab.course.questions import (
     estimate,
     prompt,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -89,6 +90,7 @@ prompt(
     "change your mind? Two sentences.",
     "I take the top 2 % with a memory, since it hands over the fewest bytes; its loss against the plain all-reduce is "
     "in the last row. On a fast link I would take none, since encoding takes time, too.",
+    by="table: row['minips, top 2 %, memory'][0] == min(column(0))",
 )
 
 quiz(
@@ -100,6 +102,7 @@ quiz(
             "one buffer has fewer bytes than its tensors": "The buffer has exactly as many bytes as its tensors.",
             "one buffer can be sent during backward": "It can only be sent when the last gradient is in it.",
         },
+        by="say ddp.3",
     ),
     Item(
         "What is the most that overlap can save in a step?",
@@ -108,6 +111,7 @@ quiz(
             "all of the communication, however long it is": "If it takes longer than backward, its end is not hidden.",
             "the latency of each all-reduce, but no byte": "Bytes travel during backward, too.",
         },
+        by="say hide.2",
     ),
     Item(
         "All gradients of a net fit into one bucket of DDP. What follows?",
@@ -116,6 +120,7 @@ quiz(
             "DDP cuts it, so that two halves can overlap": "DDP does not cut buckets. You choose their size.",
             "each tensor travels as soon as it is ready": "A bucket travels whole, when it is full.",
         },
+        by="predict ddp.1",
     ),
     Item(
         "A hook sends float16. Why does it divide by the number of ranks before it sums?",
@@ -124,6 +129,7 @@ quiz(
             "float16 cannot be divided after it has travelled": "It can, but after an overflow that is too late.",
             "an all-reduce of torch always divides by itself": "torch's all-reduce only sums. The hook has to divide.",
         },
+        by="check ddp.1",
     ),
     Item(
         "Where is the state of an error-feedback hook kept?",
@@ -132,5 +138,17 @@ quiz(
             "at rank 0, for the mean of all ranks": "The mean no longer contains the values that each rank left out.",
             "in DDP's buckets, which hold gradients only": "A bucket's buffer is written anew in each step.",
         },
+        by="check ddp.2",
     ),
+)
+
+remember(
+    "ddp",
+    {
+        "An all-reduce for": "say ddp.3",
+        "Overlap sends": ("say ddp.3", "say hide.2"),
+        "A bucket is": "predict ddp.1",
+        "A hook decides": "check ddp.1",
+        "A hook that": ("say ddp.4", "check ddp.2"),
+    },
 )

@@ -7,6 +7,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -194,6 +195,13 @@ prompt(
     "With a deadline it helps from either bound: 0.45 s in place of 3.00 s from 0.4 s on, 0.25 s in place of 0.55 s "
     "from 0.05 s on. Without one it helps from 0.4 s on (1.28 ± 0.45 s in place of 3.00 s), but not from 0.05 s on "
     "(2.39 ± 0.17 s in place of 1.85 s), where the server works on more calls, 971 in place of 800.",
+    by=(
+        "table: row['0.4 s, drawn sent along'][0] == 0.45 and row['0.4 s, doubled sent along'][0] == 3.00",
+        "table: row['0.05 s, drawn sent along'][0] == 0.25 and row['0.05 s, doubled sent along'][0] == 0.55",
+        "table: row['0.4 s, drawn unknown'][:2] == [1.28, 0.45] and row['0.4 s, doubled unknown'][0] == 3.00",
+        "table: row['0.05 s, drawn unknown'][:3] == [2.39, 0.17, 971]",
+        "table: row['0.05 s, doubled unknown'][::2] == [1.85, 800]",
+    ),
 )
 
 quiz(
@@ -206,6 +214,7 @@ quiz(
             "0.03 s": "That is the time of one call. The link carries the 20 MB one after the other, in 0.01 s each.",
             "0.60 s": "That is twenty times the time of one call, as if each call waited for the previous answer.",
         },
+        by="say hide.1: abs(20 * 0.01 + 2 * 0.01 - 0.22) < 1e-9",
     ),
     Item(
         "A step computes for 0.03 s, and its messages travel for 0.09 s. How much faster does it become with overlap, "
@@ -215,6 +224,7 @@ quiz(
             "2 times": "That much is gained only if computing and travelling take the same time.",
             "4 times": "0.12 s / 0.03 s assumes that computing hides all the travelling, but it lasts only 0.03 s.",
         },
+        by="say hide.2: abs((0.03 + 0.09) / 0.09 - 1.33) < 0.01",
     ),
     Item(
         "In the storm of callers that call again at once, the server is busy all the time. What does it work on?",
@@ -225,6 +235,7 @@ quiz(
             "and nothing else.",
             "the same 50 callers again and again": "The first 50 have their answers, and do not call again.",
         },
+        by="say hide.5",
     ),
     Item(
         "200 workers lose their server at the same moment. All wait 0.4, 0.8, 1.6 s and so on. Why is each wait also "
@@ -237,6 +248,7 @@ quiz(
             "so that the server can tell the workers apart": "A worker has a number for that. The server does not see "
             "how long a worker has waited.",
         },
+        by="say hide.6",
     ),
     Item(
         "A push has timed out, and the worker sends it again. Why does minips' server not apply it twice?",
@@ -247,5 +259,25 @@ quiz(
             "applied the push long ago.",
             "the same gradient again changes nothing": "A second time, it would move the parameters as far again.",
         },
+        by="say hide.8",
     ),
+)
+
+remember(
+    "hide",
+    {
+        "Futures let": ("say hide.1", "predict hide.1"),
+        "With overlap": ("say hide.2", "say hide.3"),
+        "Immediate retries": (
+            "say hide.5",
+            "say hide.6",
+            "check hide.1",
+            "table hide.1: row['0.05 s, drawn unknown'][0] > row['0.4 s, drawn unknown'][0]",
+        ),
+        "A deadline that": (
+            "say hide.7",
+            "table hide.1: row['at once unknown never'][0] == 10_000 and row['at once sent along'][2] == 200",
+        ),
+        "A call that timed": ("say hide.4", "say hide.8", "check hide.2"),
+    },
 )

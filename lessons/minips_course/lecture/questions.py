@@ -7,6 +7,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -103,6 +104,7 @@ prompt(
     "In two sentences: how do the two compare as messages grow, and how sure are you? Use the range of the five turns.",
     "torch's call took longer than minips' at each size whose whole range lies above 1. These five turns show a change "
     "of the ratio with the size only where the ranges do not overlap.",
+    by="timed table: row['2'][1] > 1",
 )
 
 quiz(
@@ -115,6 +117,7 @@ quiz(
             "Its source.": "A pickle contains no source or byte code. So the other process needs the same module.",
             "Its result.": "Pickling a function does not call it.",
         },
+        by="say lecture.1",
     ),
     Item(
         "A function that uses a global of its module is called in another process. Which global does it see?",
@@ -125,6 +128,7 @@ quiz(
             "module and its name.",
             "Both processes share it.": "Two processes share no variables. Each has its own copy of the module.",
         },
+        by="say lecture.2",
     ),
     Item(
         "You want the server's parameters to change. Which call does that?",
@@ -134,6 +138,7 @@ quiz(
             "reference.local_value().apply_gradients(g), at the worker": "Only the owner may call local_value(); at "
             "the worker it raises an error.",
         },
+        by="say lecture.6",
     ),
     Item(
         "What is to_here() good for?",
@@ -144,6 +149,7 @@ quiz(
             "To save bytes.": "It sends the whole object with all its contents. A method that returns only the needed "
             "part sends less.",
         },
+        by="say lecture.7",
     ),
     Item(
         "What does rpc_async() change, compared with rpc_sync()?",
@@ -153,5 +159,17 @@ quiz(
             "The method runs at the caller, and no call travels.": "The method runs at the owner in both cases.",
             "The owner runs the method, and sends no result.": "The result is sent, and wait() returns it.",
         },
+        by=("say lecture.5", "check lecture.2"),
     ),
+)
+
+remember(
+    "lecture",
+    {
+        "pickle sends": "say lecture.1",
+        "Each process has": "say lecture.2",
+        "`to_here()`": ("predict lecture.1", "say lecture.7"),
+        "A remote reference": ("say lecture.4", "say lecture.5"),
+        "A program that ends": ("predict lecture.1", "check lecture.1"),
+    },
 )

@@ -6,6 +6,7 @@ from minips.lab.course.questions import (
     Option,
     prompt,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -170,6 +171,11 @@ prompt(
     "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s carries, and over 1 "
     "Gbit/s all three come close to 125: the network is the limit, and I take Tcp for its reserve. With 10 Gbit/s or "
     "1 kB the transport would be the limit, and I would take the quickest one without a network.",
+    by=(
+        "timed table: row['tcp'][1] > 3 * 125",
+        "timed table: all(100 < r[1] < 130 for name, r in row.items() if name.endswith('1 Gbit/s'))",
+        "timed table: max(row['http'][1], row['pyro'][1]) < 10 * 125",
+    ),
 )
 
 quiz(
@@ -183,6 +189,7 @@ quiz(
             "neither: this must be chance": "For small frames, the times of all transports grow far less than the "
             "frame. That is not an accident of one call.",
         },
+        by=("say move.3", "say cost.1"),
     ),
     Item(
         "REST sends a list of numbers as JSON text. What does that change most, for a large frame?",
@@ -194,6 +201,7 @@ quiz(
             "nothing: the network carries both alike": "The text is longer than the bytes. And no network is used "
             "here: the time goes into writing and parsing.",
         },
+        by="say move.2",
     ),
     Item(
         "A handler waits 0.05 s for a disk. 16 blocking calls over 16 connections go through a ThreadPoolExecutor(16). "
@@ -203,6 +211,7 @@ quiz(
             "about 16 times as long as one call": "That is the time without the pool: each waits for the previous one.",
             "about 8 times as long, with two cores": "Cores matter if threads compute. These threads wait.",
         },
+        by="say move.7",
     ),
     Item(
         "A handler that answers at once: 16 callers brought far less than 16 times as many calls a second. A handler that "
@@ -215,6 +224,7 @@ quiz(
             "the bandwidth between two processes is used up": "16 callers with 1 kB move some megabytes a second. The "
             "same kind of socket moved far more when frames were large.",
         },
+        by="predict move.2",
     ),
     Item(
         "A lecture calls Pyro relatively slow. What did this run say?",
@@ -224,5 +234,17 @@ quiz(
             "it is not slow: only its serializer is": "Even with MessagePack its call takes longer than TCP's.",
             "it is slow, and its serializer does not matter": "serpent and MessagePack are far apart at 1 MB.",
         },
+        by="say move.6",
     ),
+)
+
+remember(
+    "move",
+    {
+        "A transport moves": ("check move.1", "say move.11"),
+        "A call takes": ("say move.3", "say move.4"),
+        "Sending text": ("say move.2", "say move.5"),
+        "Threads around": ("say move.7", "predict move.2"),
+        "A measurement must": ("say move.4", "say move.10"),
+    },
 )

@@ -7,6 +7,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -168,6 +169,7 @@ prompt(
     "the table pay, and what do you answer? Give the numbers and their intervals. Two sentences.",
     "With the upper half of each float32 only mine pays between the two break-evens of the table, by their "
     "intervals. So the sentence is about an implementation on a processor, and not about sixteen bits.",
+    by="timed table: not solved or row['fp16'][0] + row['fp16'][1] < row['yours'][0] - row['yours'][1]",
 )
 
 quiz(
@@ -179,6 +181,7 @@ quiz(
             "eight times too many": "The size in bits is the larger number, so the true time is longer.",
             "right in SI units": "SI prefixes say how large a mega is. They do not turn bytes into bits.",
         },
+        by="say pays.2",
     ),
     Item(
         "A codec is rewritten. It makes the same bytes, and adds half the seconds. Its break-even bandwidth",
@@ -187,6 +190,7 @@ quiz(
             "halves": "With less processor time to win back on the wire, the codec pays on faster links, too.",
             "stays: the same bytes are saved": "The break-even depends on the bytes saved and on the seconds added.",
         },
+        by="check squeeze.1",
     ),
     Item(
         "The same gradient times 256 raised the break-even of fp16. Why?",
@@ -196,6 +200,7 @@ quiz(
             "larger values need fewer bits": "Each value has 16 bits, however large it is.",
             "the cast rounds less": "Rounding takes hardly any time. It changes the error, not the seconds.",
         },
+        by=("say pays.6", "say pays.7"),
     ),
     Item(
         "Over 10 Mbit/s a push of 1 % of the values made a step only a few times shorter. What is most of that step?",
@@ -205,6 +210,7 @@ quiz(
             "what the memory computes": "The memory takes thousandths of a second, and the link takes far longer.",
             "the additional steps": "More steps make a training longer, but not a single step.",
         },
+        by="predict pays.2",
     ),
     Item(
         "By the time of one message far more set-ups pay than the paper found. What follows?",
@@ -214,5 +220,17 @@ quiz(
             "the paper's codecs were badly written": "We cannot tell: we ran nothing from the paper.",
             "messages were timed wrongly here": "Their times may be right, but do not decide a training's time.",
         },
+        by="say pays.12",
     ),
+)
+
+remember(
+    "pays",
+    {
+        "Check a time": ("say pays.1", "say pays.2", "check pays.1"),
+        "A codec pays": ("say pays.5", "check squeeze.1"),
+        "That bandwidth": ("say pays.5", "say pays.7"),
+        "The seconds until": ("predict pays.2", "say pays.8"),
+        "The time of one": ("say pays.12", "say pays.13"),
+    },
 )

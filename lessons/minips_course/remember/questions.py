@@ -1,6 +1,16 @@
 """The questions, sentences and quiz of "Remember what was not sent"."""
 
-from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    card,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 question(
     "remember.1",
@@ -164,6 +174,10 @@ prompt(
     "interval. Two sentences.",
     "With top-k Saver is as good as error feedback, but with signs it is about two percentage points behind, like no "
     "memory, by its row of the table. A sign is never zero, so Saver takes every value for sent and keeps nothing.",
+    by=(
+        "table: row['topk saver'][0] == 0 and row['sign saver'] == row['sign none']",
+        "table: -2.5 < row['sign saver'][0] < -row['sign saver'][1]",
+    ),
 )
 
 quiz(
@@ -175,6 +189,7 @@ quiz(
             "−1": "3 − 4 leaves out the 2 that the memory held before, so it is lost.",
             "3": "2 + 1 counts the old rest twice: the sum 3 + 2 = 5 already contains it.",
         },
+        by="say remember.3: (3 + 2) - 4 == 1",
     ),
     Item(
         "With error feedback, why does the sum of many steps arrive with a small relative error?",
@@ -185,6 +200,7 @@ quiz(
             "large as it was.",
             "errors of both signs cancel by chance": "Top-k draws nothing at random, and its sum still arrives.",
         },
+        by="say remember.4",
     ),
     Item(
         "For top-k the bound on what is held was several times as large as what was measured. Does that refute it?",
@@ -194,6 +210,7 @@ quiz(
             "no: a bound holds only on average": "For top-k the bound holds for every single input.",
             "yes: the measured value shows that top-k is not a contraction": "A value below the bound agrees with it.",
         },
+        by="say remember.6",
     ),
     Item(
         "Error feedback around QSGD with few levels held ever more. What is the cause?",
@@ -203,6 +220,7 @@ quiz(
             "QSGD is biased, and the memory adds that up": "QSGD is right on average. Its variance is too large.",
             "200 steps are too few to empty the memory": "The curve grew to the end: more steps make it worse.",
         },
+        by="say remember.7",
     ),
     Item(
         "With TwoBit and error feedback, the step size is made five times as long. How far from the minimum does w "
@@ -214,5 +232,17 @@ quiz(
             "nearer: the memory empties sooner": "That concerns the way down. In the end one hop is lr · t, and a "
             "longer hop ends farther from the minimum.",
         },
+        by=("say remember.9", "say remember.15: abs(fed / before - 5) < 1.1"),
     ),
+)
+
+remember(
+    "remember",
+    {
+        "Error feedback:": ("say remember.3", "check remember.2"),
+        "Sent plus held": ("say remember.3", "check remember.1"),
+        "With a contraction": ("say remember.4", "say remember.6"),
+        "Other quantizers": ("say remember.7", "say remember.8"),
+        "With a fixed threshold": ("say remember.9", "say remember.15"),
+    },
 )

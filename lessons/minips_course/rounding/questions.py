@@ -1,6 +1,16 @@
 """The questions, sentences and quiz of "Round at random"."""
 
-from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    card,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 question(
     "rounding.1",
@@ -126,6 +136,11 @@ prompt(
     "intervals? When would the other one hurt? Two sentences.",
     "Bias hurts: nearest rounding raises the loss with 8 workers as much as with one, while random rounding changes it "
     "by less than its interval. Variance would hurt if a step were long and few copies were averaged.",
+    by=(
+        "say rounding.9",
+        "table: abs(row['8 workers'][0] / row['1 worker'][0] - 1) < 0.2",
+        "table: abs(row['8 workers'][2]) < row['8 workers'][3]",
+    ),
 )
 
 quiz(
@@ -137,6 +152,7 @@ quiz(
             "it divides it by 10": "That would hold for independent errors. These are all the same error.",
             "it removes it": "An average removes what differs from copy to copy, and nothing differs here.",
         },
+        by="say rounding.3",
     ),
     Item(
         "A scheme is unbiased. What does that say about one message?",
@@ -146,6 +162,7 @@ quiz(
             "it is nearly right": "It is right on average, over many draws. A single draw may be far off.",
             "it is nearer than nearest rounding": "On the same levels no rounding is nearer than nearest rounding.",
         },
+        by="say rounding.4",
     ),
     Item(
         "The variance of one copy is 0.64. What is the expected squared error of the mean of 16 independent, unbiased "
@@ -155,6 +172,7 @@ quiz(
             "0.16": "That divides by the root of 16. Only the length of the error shrinks like that, not its square.",
             "0.64": "That is the error of one copy. Independent errors cancel in part.",
         },
+        by="say rounding.3: 0.64 / 16 == 0.04",
     ),
     Item(
         "Why did nearest rounding on eight levels lose little when each worker had 32 rows of its own?",
@@ -165,6 +183,7 @@ quiz(
             "32 rows are too few to have a bias": "The bias belongs to the rounding. With 1024 rows in each batch it "
             "stayed.",
         },
+        by="predict rounding.2",
     ),
     Item(
         "All values of a gradient are rounded up or down by one common random number. What is wrong?",
@@ -174,5 +193,17 @@ quiz(
             "it is biased": "Each value is right on average.",
             "nothing: the mean is right": "Each value is right on average, but the errors in a message add up.",
         },
+        by="check rounding.1",
     ),
+)
+
+remember(
+    "rounding",
+    {
+        "Bias is": "say rounding.3",
+        "Averaging": ("say rounding.3", "predict rounding.1"),
+        "In one copy": "say rounding.2",
+        "Batches that differ": ("predict rounding.2", "say rounding.7"),
+        "To round at random": "check rounding.1",
+    },
 )

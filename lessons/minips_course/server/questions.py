@@ -6,6 +6,7 @@ from minips.lab.course.questions import (
     Option,
     prompt,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -95,6 +96,7 @@ prompt(
     "accurate here? Use the interval of the difference.",
     "With BSP two runs of one seed end at the same bits, with ASP they do not. If zero lies in the 95 % interval of "
     "the difference in accuracy, these five seeds show no difference.",
+    by=("table: row['BSP'][2] == row['BSP'][3] == 0", "timed table: row['ASP'][2] > 0"),
 )
 
 quiz(
@@ -108,6 +110,7 @@ quiz(
             "named arrays.",
             "Every message has to be sent to all workers.": "Only the worker that asked gets the answer to a pull.",
         },
+        by="check server.1",
     ),
     Item(
         "What makes a gradient stale?",
@@ -120,6 +123,7 @@ quiz(
             "decides how much a stale gradient matters. It "
             "does not change the number of versions in between.",
         },
+        by="predict server.1",
     ),
     Item(
         "Under BSP, why does our server need no rule for pulls?",
@@ -130,6 +134,7 @@ quiz(
             "worker that pulls before its round is complete computes its next gradient from the old parameters.",
             "The loop takes pulls last.": "The loop handles messages as they arrive, whatever their kinds.",
         },
+        by="say server.3: old == 0",
     ),
     Item(
         "Why add the gradients of a round in the workers' order?",
@@ -139,6 +144,7 @@ quiz(
             "Otherwise the mean would be wrong by a factor.": "In any order, only the last bits of the mean differ.",
             "The first worker's gradient counts most.": "All gradients of a round count equally in the mean.",
         },
+        by=("say server.3", "say split.5"),
     ),
     Item(
         "An answer to a push gets lost, and the worker sends the push again. What does our server under ASP do?",
@@ -149,5 +155,17 @@ quiz(
             "It applies the gradient once.": "For that, each push would need a number, and the server would have to "
             "remember which pushes it has applied.",
         },
+        by="say hide.4",
     ),
+)
+
+remember(
+    "server",
+    {
+        "A server decides": ("check server.1", "say server.4"),
+        "These decisions fit": ("check server.1", "check server.2"),
+        "A gradient's staleness": "say server.2",
+        "A server that applies": "predict server.2",
+        "A server that waits": "say server.3",
+    },
 )

@@ -1,6 +1,15 @@
 """The questions, sentences and quiz of "Spend bits where they matter"."""
 
-from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 question(
     "spend.1",
@@ -94,6 +103,12 @@ sentence(
     expect="gain + half < 0 and steps < 30",
 )
 
+sentence(
+    "spend.8",
+    "With U first, U is sent by {first}. With * first, it is sent by {last}.",
+    expect="first == 'topk' and last == 'sign'",
+)
+
 prompt(
     "spend.1",
     "Which tensor got the fewest bits in your plan, and by which measured number did you choose it? How sure are you "
@@ -101,6 +116,7 @@ prompt(
     "U got the fewest bits, since W adds many times as much loss for each byte that it saves. Over the eight new seeds "
     "of the check the whole 95 % interval of the difference is above zero, on this network and with runs that are not "
     "finished.",
+    by=("say spend.3", "check spend.1"),
 )
 
 prompt(
@@ -109,6 +125,7 @@ prompt(
     "does the interval allow you to say so? Two sentences.",
     "U has 6.4 times as many values and its harm is not 6.4 times as large, so I would squeeze U first. With three "
     "seeds the intervals are wide, so I would take more before I rely on the exact ratio.",
+    by="table: row['U'][0] < 6.4 * row['W'][0] and (not solved or row['U'][1] > 0.1 * row['U'][0])",
 )
 
 quiz(
@@ -123,6 +140,7 @@ quiz(
             "the memory makes all tensors equally sensitive": "With a memory, a sparse W still did more harm than a "
             "sparse U.",
         },
+        by="predict spend.1",
     ),
     Item(
         "Suppose that, at the same steps, 32 bits for every value read half a point more than signs. What follows for "
@@ -134,6 +152,7 @@ quiz(
             "other set-up.",
             "four bits for W gain at least a point": "They lie between signs and 32 bits for all tensors.",
         },
+        by="say spend.2",
     ),
     Item(
         "Two plans send the same bytes in all. The pushes of plan A are half as large as those of plan B. What else "
@@ -145,6 +164,7 @@ quiz(
             "A is less accurate, since its pushes say less": "A single push says less. But A makes more pushes, and a "
             "memory keeps the rest.",
         },
+        by="table spend.1: row['few of all'][0] > 1.5 * row['few of W'][0]",
     ),
     Item(
         "Codec({'*': Sign(), 'U': TopK(0.01)}): how is U sent?",
@@ -153,6 +173,7 @@ quiz(
             "as one value in a hundred": "That is so only if the pattern 'U' comes first.",
             "as signs of one value in a hundred": "A tensor has one quantizer, that of the first pattern.",
         },
+        by="say spend.8",
     ),
     Item(
         "Over five seeds a plan is 0.5 ± 1.4 points better in accuracy. What may you say?",
@@ -162,5 +183,17 @@ quiz(
             "the two plans are equally good": "That is not shown either: a benefit of a point would be within the "
             "interval.",
         },
+        by="say spend.5: 0.5 - 1.4 < 0",
     ),
+)
+
+remember(
+    "spend",
+    {
+        "Measure the harm": "predict spend.1",
+        "To compare two plans": "say spend.5",
+        "A memory removes": ("predict spend.1", "say spend.2"),
+        "Bytes buy": ("say spend.5", "check spend.1"),
+        "Save bytes": "say spend.3",
+    },
 )

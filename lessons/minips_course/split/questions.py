@@ -1,6 +1,15 @@
 """The questions, sentences and quiz of "Split a gradient"."""
 
-from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 question(
     "split.1",
@@ -110,6 +119,10 @@ prompt(
     "worker on would you change it, and which number in the table decides? What would you change? Two sentences.",
     "I would change it from 500 images on, since the plain mean is off by several percent there, many times its "
     "interval. Each gradient should count by its number of rows, as in exercise split.1.",
+    by=(
+        "table: row['350'][0] == 0 and row['500'][0] > max(0.02, 3 * row['500'][1])",
+        "table: not solved or row['500'][2] == 0",
+    ),
 )
 
 quiz(
@@ -124,6 +137,7 @@ quiz(
             "rounding errors cancel": "Rounding errors make the last digits differ. The equality holds on paper, "
             "without any rounding.",
         },
+        by="say split.1",
     ),
     Item(
         "A program computes on the same data with the same seed. Two runs differ in their last digits. What is a "
@@ -135,6 +149,7 @@ quiz(
             "the network changed some bits on the way": "TCP has a checksum, and a changed bit would seldom be among "
             "the last ones.",
         },
+        by="say split.7",
     ),
     Item(
         "One worker has 900 rows, another one 100. How much does a row of the small shard count in the plain mean, "
@@ -144,6 +159,7 @@ quiz(
             "as much": "That holds for a mean weighted by the numbers of rows.",
             "a ninth": "Fewer rows share the small shard's half of the mean, so each of these rows counts more.",
         },
+        by="say split.3: abs(small / large - 1100 / 100) < 1e-9 and 900 / 100 == 9",
     ),
     Item(
         "The rows are sorted by digit, so each worker's gradient points far away from the whole one. When does that "
@@ -154,6 +170,7 @@ quiz(
             "in each step with the mean of all": "That mean is the whole gradient: only the grouping changed.",
             "in the rounding of the mean": "The mean is off in the last digits, as it is with shuffled rows.",
         },
+        by="say split.9",
     ),
     Item(
         "With small whole numbers and 1024 rows, all the bits were equal. Why?",
@@ -165,5 +182,17 @@ quiz(
             "the shards were added in the same order as the rows": "The additions are grouped differently. Without "
             "rounding, the grouping makes no difference.",
         },
+        by="say split.4",
     ),
+)
+
+remember(
+    "split",
+    {
+        "The loss is a mean": ("say split.1", "predict split.1"),
+        "These two gradients": ("say split.5", "say split.10"),
+        "A server that adds": ("say split.7", "say split.8"),
+        "In a plain mean": ("say split.3", "check split.1"),
+        "One shard of sorted": "say split.9",
+    },
 )

@@ -8,6 +8,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_estimate,
     timed_question,
@@ -181,6 +182,7 @@ prompt(
     "For one worker I choose zstd, if 100 Mbit/s lies below its whole interval; zlib pays only on much slower lines. "
     "With four workers the server decompresses four frames, so I look at the last column and use none if it says less "
     "than 100 Mbit/s.",
+    by=("timed table: row['zlib'][2] < 100 < row['zstd'][2] - row['zstd'][3]", "check squeeze.1"),
 )
 
 quiz(
@@ -194,6 +196,7 @@ quiz(
             "than 8 bits. LZ4 cannot use that, since it looks for repeated pieces.",
             "LZ4 removes zeros, and there are none": "Any repeated piece would do. Zeros are the most common case.",
         },
+        by=("say squeeze.1", "say squeeze.2"),
     ),
     Item(
         "zstd saves a tenth of the 8-bit codes, and LZ4 nothing. What does zstd use?",
@@ -203,6 +206,7 @@ quiz(
             "codes that hardly matter can be dropped": "Nothing is dropped: zstd is lossless and restores every bit.",
             "it shuffles the bytes first": "Blosc does that. And a code is one byte, so nothing can be reordered.",
         },
+        by="say squeeze.9",
     ),
     Item(
         "What does the shuffle change?",
@@ -212,6 +216,7 @@ quiz(
             "the size": "The shuffle makes nothing smaller. The compressor after it does.",
             "the last bits of the mantissas": "No bit is changed. The inverse transposition gives every float back.",
         },
+        by=("say squeeze.6", "check squeeze.2"),
     ),
     Item(
         "A compressor saves 80 000 bits of a frame. It takes 1 thousandth of a second at both ends together. For one "
@@ -222,6 +227,7 @@ quiz(
             "10 Mbit/s": "That is 10 megabytes per second in the wrong unit. The 80 000 are bits already.",
             "it depends on the size of the frame": "Only the bits saved and the seconds spent count.",
         },
+        by="check squeeze.1: 80_000 / 1e-3 == 80 * 1e6",
     ),
     Item(
         "Four workers have lines of their own, and one thread of the server decompresses. How does the break-even of "
@@ -231,5 +237,17 @@ quiz(
             "it is the same": "It would be the same if the server had a thread and a core for each worker.",
             "it is four times as high": "That would need a shared line and a decompressor that takes no time.",
         },
+        by=("check squeeze.1", "say squeeze.16"),
     ),
+)
+
+remember(
+    "squeeze",
+    {
+        "A compressor uses": ("say squeeze.2", "say squeeze.3"),
+        "The entropy is": ("say squeeze.4", "say squeeze.9"),
+        "The shuffle puts": ("say squeeze.6", "check squeeze.2"),
+        "Break-even bandwidth": "check squeeze.1",
+        "With several workers": ("check squeeze.1", "say squeeze.16"),
+    },
 )

@@ -8,6 +8,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_sentence,
 )
@@ -175,6 +176,7 @@ prompt(
     "the order of pushes. If one worker were always slow, a round of BSP would take as long as that worker's step, and "
     "I would measure again.",
     kind="comparison",
+    by=("say stale.8", "say stale.14"),
 )
 
 prompt(
@@ -184,6 +186,10 @@ prompt(
     "does nearly as well. StalenessWeighted's best rate is about twice the mean's: it makes nearly every step shorter, "
     "and a smaller rate does that, too.",
     kind="comparison",
+    by=(
+        "table: max(column(1)) < 1.25 * min(column(1))",
+        "table: 1.7 < row['stalenessweighted'][0] / row['mean'][0] < 3",
+    ),
 )
 
 quiz(
@@ -196,6 +202,7 @@ quiz(
             "all of them grow, and the mean with them": "A fast worker's step sees fewer pushes, not more.",
             "all stay as they were: nobody waits": "Nobody waits, but the slow worker's step misses more versions.",
         },
+        by="say stale.1",
     ),
     Item(
         "Two rules are compared after equal pushes. Under ASP the slow worker's digits are read badly. What is your "
@@ -207,6 +214,7 @@ quiz(
             "seconds most of it was gone.",
             "conclude that ASP drops late pushes": "ASP drops nothing. BSP with one backup does.",
         },
+        by="say stale.3",
     ),
     Item(
         "Four workers under ASP, without momentum, whose steps take equally long: gradients are three versions old. Why "
@@ -218,6 +226,7 @@ quiz(
             "the ages differ from push to push, and that evens out": "Here all ages but the first are 3. Ages do differ "
             "if times are drawn, and then the border is even higher than BSP's.",
         },
+        by="say stale.4",
     ),
     Item(
         "A team trains under BSP with momentum 0.9, close to its border. They switch to ASP, and the loss explodes. "
@@ -230,6 +239,7 @@ quiz(
             "more momentum, to smooth the old gradients": "Momentum carries the parameters on, and makes old gradients "
             "worse.",
         },
+        by="predict stale.2",
     ),
     Item(
         "A hospital's machine is always four times slower, and only it has some of the classes. Its rows may not be "
@@ -242,5 +252,17 @@ quiz(
             "SSP: it hides a machine that is always slow": "The others use up their lead, and then wait for it in each "
             "step. Its classes are learned, but at about BSP's pace.",
         },
+        by="say stale.2",
     ),
+)
+
+remember(
+    "stale",
+    {
+        "Under ASP with": "say stale.1",
+        "Compare rules after": ("say stale.2", "say stale.3"),
+        "If late pushes": ("predict stale.1", "say stale.2"),
+        "The largest stable": ("say stale.4", "say stale.5", "say stale.13", "predict stale.2"),
+        "Compare rules each": ("say stale.8", "say stale.14"),
+    },
 )

@@ -1,6 +1,15 @@
 """The questions, sentences and quiz of "Open a stranger's bytes"."""
 
-from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 question(
     "stranger.1",
@@ -82,6 +91,11 @@ prompt(
     "the loop always go on? And which damage does no reader notice? Two sentences.",
     "With the reader of minips, since it raises only ValueError; the others raise something else now and then, and the "
     "loop would end. No reader notices a changed value: that needs a checksum or an authenticated connection.",
+    by=(
+        "say stranger.4",
+        "table: row['minips'][2] == 0 < min(row['np.load'][2], row['your own'][2])",
+        "say stranger.5",
+    ),
 )
 
 quiz(
@@ -93,6 +107,7 @@ quiz(
             "the result has no type to check": "The result has a type, but a check of it comes too late.",
             "a pickle hides its type until it is used": "The type is known as soon as loads returns.",
         },
+        by="predict stranger.1",
     ),
     Item(
         "A filter finds every name in the package numpy. What is wrong with it?",
@@ -102,6 +117,7 @@ quiz(
             "numpy's functions are written in C": "The problem is not the language, but what the functions do.",
             "arrays need names outside of numpy": "With protocols 4 and 5, arrays need only names in numpy.",
         },
+        by="predict stranger.2",
     ),
     Item(
         "What makes MessagePack with raw frames safer than pickle?",
@@ -110,6 +126,7 @@ quiz(
             "its bytes are encrypted on the way": "They are not encrypted. Anyone who sees the bytes can read them.",
             "its messages are much shorter": "The length says nothing about what the bytes can do.",
         },
+        by="say stranger.2",
     ),
     Item(
         "A frame of 40 kB unpacks to 10 MB, more than the receiver's limit. What should the receiver do?",
@@ -118,6 +135,7 @@ quiz(
             "unpack it and look at the length": "By then the memory is already in use, as with server A.",
             "refuse all compressed frames": "That is safe, but gives up the bytes that compression saves.",
         },
+        by=("say stranger.3", "check stranger.2"),
     ),
     Item(
         "A byte of an array's values is changed on the way. Which reader of this lesson notices?",
@@ -127,5 +145,17 @@ quiz(
             "that of minips, because it raises ValueError": "It raises ValueError for bytes that are not a packet. The "
             "changed bytes are still a packet.",
         },
+        by="say stranger.5",
     ),
+)
+
+remember(
+    "stranger",
+    {
+        "`pickle.loads` calls": "predict stranger.1",
+        "A filter must be": ("predict stranger.2", "check stranger.1"),
+        "A format that carries": ("say stranger.2", "say stranger.4"),
+        "A limit on": ("say stranger.3", "check stranger.2"),
+        "A reader should": ("say stranger.4", "say stranger.5"),
+    },
 )

@@ -1,6 +1,16 @@
 """The questions, sentences and quiz of "Train in a minute"."""
 
-from minips.lab.course.questions import Expected, Item, Option, prompt, question, quiz, sentence, timed_sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+    timed_sentence,
+)
 
 question(
     "train.1",
@@ -98,9 +108,13 @@ prompt(
     "train.1",
     "You pay for each byte. Which of the two do you choose, and by which two numbers in the table? What would change "
     "your mind? Two sentences.",
-    "I choose the top 5 %: its share of the bytes is the smallest, and the interval of its accuracy does not reach 3 "
-    "points below zero. Where a tenth of a point counts I would change my mind, until more seeds and more held-out "
-    "images narrow the interval.",
+    "I choose the row with the smaller share of the bytes, since the interval of its accuracy does not reach 3 points "
+    "below zero. Where a tenth of a point counts I would change my mind, until more seeds and more held-out images "
+    "narrow the interval.",
+    by=(
+        "table: min(mean - half for _, mean, half in row.values()) > -3",
+        "table: max(half for _, mean, half in row.values()) > 0.1",
+    ),
 )
 
 quiz(
@@ -114,6 +128,7 @@ quiz(
             "its new parameters": "A worker does not change the parameters. The server changes them and sends them "
             "back.",
         },
+        by="say train.3",
     ),
     Item(
         "5 % of the values are sent, and more than 5 % of the bytes. Why?",
@@ -125,6 +140,7 @@ quiz(
             "the server asks for the rest afterwards": "The server asks for nothing. A value that was not sent arrives "
             "later, or never.",
         },
+        by="say train.5",
     ),
     Item(
         "What does ErrorFeedback do with a value that was not sent?",
@@ -134,6 +150,7 @@ quiz(
             "it is sent at the end of the run": "No such message exists. Values left in the memory are lost.",
             "it is forgotten": "Without a memory, TopK forgets the values that it does not send.",
         },
+        by="say remember.3",
     ),
     Item(
         "A worker has pushed, and its span says wait. What is missing?",
@@ -143,6 +160,7 @@ quiz(
             "the bytes of its own gradient": "While these bytes are being sent, the span is called transfer.",
             "its next batch": "A worker has its images at hand. Nobody sends it a batch.",
         },
+        by="say server.4",
     ),
     Item(
         "One run with a new quantizer reads one more of 359 images than one run without it. What follows?",
@@ -152,5 +170,17 @@ quiz(
             "the quantizer makes the model better": "With other batches, the difference may have the opposite sign.",
             "the quantizer does no harm": "That may be so, but one run of each does not show it.",
         },
+        by="say train.4: image < other",
     ),
+)
+
+remember(
+    "train",
+    {
+        "A worker pushes a gradient": ("say train.3", "say train.8: back == 1"),
+        "On its way": "check train.1",
+        "A push contains": "say train.3",
+        "Values that a quantizer": ("say train.4", "say remember.3"),
+        "To show a difference": ("say train.4", "say train.8"),
+    },
 )

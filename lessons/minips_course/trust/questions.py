@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from minips.lab.course.questions import Expected, Item, Option, card, prompt, question, quiz, sentence
+from minips.lab.course.questions import (
+    Expected,
+    Item,
+    Option,
+    card,
+    prompt,
+    question,
+    quiz,
+    remember,
+    sentence,
+)
 
 question(
     "trust.1",
@@ -125,12 +135,24 @@ sentence(
     expect="lied + lied_half < honest - half",
 )
 
+sentence(
+    "trust.11",
+    "Of the two settings {refused} are refused. The median of one gradient is that gradient: {alone}.",
+    expect="refused == 2 and alone == [1e6, -1e6]",
+)
+
 prompt(
     "trust.1",
     "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
     "number in the table? What would change your mind? Two sentences.",
     "I choose the median: its lowest accuracy in the five cases is high, and so is the vote's. If batches were so "
     "small that honest gradients scatter more than the length of their mean, I would test it against liars that agree.",
+    by=(
+        "table: min(*row['Median'], *row['MajorityVote']) > 0.8",
+        "table: max(min(row[rule]) for rule in ('Mean', 'TrimmedMean', 'Krum')) < 0.3",
+        "table: min(row['your rule']) < min(row['Median'])",
+        "say trust.7",
+    ),
 )
 
 prompt(
@@ -140,6 +162,7 @@ prompt(
     "Noise does no harm at any size, by the four numbers of the table: the median leaves it out. A lie on which two "
     "traitors agree does most at 8 rows, where honest gradients scatter most and the lowest of three often points "
     "uphill.",
+    by=("table: solved or min(column(0)) > 85", "table: not solved or row['8'][0] == min(column(0)) < 50"),
 )
 
 quiz(
@@ -152,6 +175,7 @@ quiz(
             "the mean gives it more weight than the others": "All have the same weight, one hundredth.",
             "it can send NaN": "The server refuses NaN and infinity, and nothing is changed.",
         },
+        by="say trust.9",
     ),
     Item(
         "What does the median guarantee while fewer than half of the workers lie?",
@@ -161,6 +185,7 @@ quiz(
             "it equals the mean of the honest workers": "It is one of their values in each coordinate, or the mean of "
             "two, and usually not their mean.",
         },
+        by="say trust.9",
     ),
     Item(
         "Krum chose the lazy worker's zeros. Why?",
@@ -171,6 +196,7 @@ quiz(
             "together, and Krum chose the zeros seldom or never.",
             "the lazy worker counted twice": "Each worker sends one gradient. One lazy worker of five was enough.",
         },
+        by="say trust.7",
     ),
     Item(
         "Under ASP, which rule withstands one liar?",
@@ -182,6 +208,7 @@ quiz(
             "Krum, if there are five workers or more": "However many workers there are, each push is applied alone, "
             "and Krum needs 2f + 3 gradients at once.",
         },
+        by="say trust.11",
     ),
     Item(
         "Which rule can be computed without a server, each node combining one piece of all gradients?",
@@ -193,5 +220,17 @@ quiz(
             "none: a robust rule needs a server": "Robust rules need to see single values. A node that collects one "
             "piece of every gradient sees the single values of this piece.",
         },
+        by="say trust.8",
     ),
+)
+
+remember(
+    "trust",
+    {
+        "One liar": ("say trust.3", "say trust.9"),
+        "Robust rules keep": ("say trust.3", "say trust.9"),
+        "A result between": ("say trust.7", "say trust.10"),
+        "A robust rule compares": "say trust.11",
+        "A rule that looks": "say trust.8",
+    },
 )

@@ -10,6 +10,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -144,8 +145,9 @@ prompt(
     "Slowness comes and goes. Which staleness would you choose for this server, by which number and its interval? And "
     "what would you do if one worker were always four times slower? Two sentences.",
     "I choose a staleness of 8: it takes less time than a staleness of 1, by more than the interval of their "
-    "difference, and reads less than a percentage point less than rounds. Against a worker that is always slow no staleness helps "
-    "for long, so I would give that worker fewer rows, or go on without it.",
+    "difference, and reads less than a percentage point less than rounds. Against a worker that is always slow no "
+    "staleness helps for long, so I would give that worker fewer rows, or go on without it.",
+    by=("say wait.10", "predict wait.1"),
 )
 
 quiz(
@@ -157,6 +159,7 @@ quiz(
             "it is part of the next round": "Each push belongs to the round of its clock, and that round is over.",
             "it is applied by a quarter": "SSP and ASP would apply a quarter of it: they have no rounds.",
         },
+        by="say stale.11",
     ),
     Item(
         "A worker is at clock 7 under SSP with s = 3. Which clock must the slowest worker have reached, so that it may "
@@ -166,6 +169,7 @@ quiz(
             "3": "The bound limits the lead, 7 minus the slowest clock, and not the slowest clock itself.",
             "7": "That would be s = 0, where no worker may be ahead of another.",
         },
+        by="say wait.3: 7 - 3 == 4",
     ),
     Item(
         "One worker is always slower than the others. Why does SSP save so little?",
@@ -175,6 +179,7 @@ quiz(
             "it drops the slow pushes": "SSP drops no push. BSP with backup workers drops some.",
             "its pulls take longer": "The rule may make a pull wait, but the message itself takes as long as before.",
         },
+        by="predict wait.1",
     ),
     Item(
         "Exponential times: why does a BSP round of eight workers take longer than one of four?",
@@ -185,6 +190,7 @@ quiz(
             "the server applies twice as many pushes": "In virtual time applying takes no time, and a round of more "
             "workers is longer there as well.",
         },
+        by=("predict wait.2", "say wait.5"),
     ),
     Item(
         "Why does a backup worker save less here than its formula says?",
@@ -194,5 +200,17 @@ quiz(
             "messages take up the difference": "The saving was measured in virtual time, without messages.",
             "a round has a gradient less": "The formula accounts for that: it is multiplied by n/(n − b).",
         },
+        by="say wait.7",
     ),
+)
+
+remember(
+    "wait",
+    {
+        "BSP waits": ("say wait.1", "say wait.2"),
+        "SSP's bound": "say wait.3",
+        "If one worker": ("predict wait.1", "say wait.2"),
+        "With exponential": ("predict wait.2", "say wait.5"),
+        "A formula has": ("say wait.7", "say wait.9"),
+    },
 )

@@ -8,6 +8,7 @@ from minips.lab.course.questions import (
     prompt,
     question,
     quiz,
+    remember,
     sentence,
     timed_question,
     timed_sentence,
@@ -118,6 +119,11 @@ prompt(
     "numbers in the table? For which messages would you choose another one? Two sentences.",
     "I choose msgpack: it adds few bytes, copies nothing, and a large array takes hardly longer than a small one. "
     "For a few settings that people read and change I would choose JSON: its digits and its time do not matter there.",
+    by=(
+        "table: row['msgpack'][0] == min(column(0))",
+        "say wire.6",
+        "timed table: row['msgpack'][2] < 2",
+    ),
 )
 
 quiz(
@@ -130,6 +136,7 @@ quiz(
             "the number of bytes alone": "The same number of bytes may be float32 or int32 values, in one row or ten.",
             "the largest and the smallest value": "Once dtype and shape are known, the bytes give every value.",
         },
+        by="check wire.1",
     ),
     Item(
         "Why is JSON so long for a float32 array?",
@@ -141,6 +148,7 @@ quiz(
             "it pads each number with zeros to the width of the longest": "It writes no more "
             "digits than are needed. Zero is short.",
         },
+        by="say wire.1",
     ),
     Item(
         "A program prints the length of a list's text as the original size. What is the fair original size of an "
@@ -150,6 +158,7 @@ quiz(
             "the length of the text": "Nobody would send the text. Any size looks small next to a long text.",
             "the length of its pickle": "A pickle has a header, too. It is one of the formats to compare.",
         },
+        by="say wire.3",
     ),
     Item(
         "Why is a list of floats in MessagePack longer than the array of the same numbers?",
@@ -159,6 +168,7 @@ quiz(
             "each number is written in decimal digits": "JSON does that. MessagePack keeps a float's 8 bytes.",
             "each number gets the shape of the array": "A list of plain numbers does not contain a shape.",
         },
+        by="say wire.1: abs(list - 9 / 4) < 0.05",
     ),
     Item(
         "The frame of an array is a view. What must you not do before it has been sent?",
@@ -167,5 +177,17 @@ quiz(
             "read the array": "Reading changes nothing.",
             "delete the array's name": "The view keeps the memory alive.",
         },
+        by="say wire.5",
     ),
+)
+
+remember(
+    "wire",
+    {
+        "The bytes of an array": "check wire.1",
+        "Numbers are long": ("say wire.1", "say wire.3"),
+        "A format for small": "table wire.1: row['msgpack'][0] < 100 < row['json'][0]",
+        "A format that sends": "predict wire.2: times < 1.5",
+        "A view is": "say wire.5",
+    },
 )

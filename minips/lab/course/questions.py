@@ -153,20 +153,32 @@ class Sentence(NamedTuple):
     kind: str = ""
 
 
+By = str | tuple[str, ...]
+"""The measurements that decide a claim: ``"say wait.5"`` is a sentence, ``"predict wait.1"`` a question, ``"check
+wait.3"`` an exercise. A condition on the values may follow: ``"say wait.5: asp < 1.1"``.
+"""
+
+
 class Prompt(NamedTuple):
-    """A task that is answered in two sentences, and an example of an answer for unattended runs."""
+    """A task that is answered in two sentences, and an example of an answer for unattended runs. ``by`` decides the
+    claims of the example; ``"table: row['mean'][0] > 2"`` is a condition on the numbers of the table's rows.
+    """
 
     key: str
     task: str
     example: str
+    by: By = ()
     kind: str = ""
 
 
 class Item(NamedTuple):
-    """A question of a quiz. ``explained`` maps each option to its explanation; the first option is right."""
+    """A question of a quiz. ``explained`` maps each option to its explanation; the first option is right, as ``by``
+    decides.
+    """
 
     text: str
     explained: Mapping[str, str]
+    by: By = ()
 
     @property
     def right(self) -> str:
@@ -178,6 +190,8 @@ QUESTIONS: dict[str, Question | Estimate] = {}
 SENTENCES: dict[str, Sentence] = {}
 PROMPTS: dict[str, Prompt] = {}
 QUIZZES: dict[str, tuple[Item, ...]] = {}
+REMEMBERED: dict[str, Mapping[str, By]] = {}
+"""Maps each lesson to what decides the lines of its section "Remember", by the first words of each line."""
 
 
 def _kind_of(key: str, kind: str, timed: bool = False) -> str:
@@ -220,11 +234,16 @@ def sentence(
     add("sentence", SENTENCES, key, Sentence(key, template, expect, timed, card, _kind_of(key, kind, timed)))
 
 
-def prompt(key: str, task: str, example: str, kind: str = "") -> None:
-    """Add a task that is answered in two sentences, and an example of an answer for unattended runs. The table of a
-    prompt whose ``kind`` is "comparison" must be a `minips.lab.Best`.
+def prompt(key: str, task: str, example: str, by: By = (), kind: str = "") -> None:
+    """Add a task that is answered in two sentences, see `Prompt`. The table of a prompt whose ``kind`` is "comparison"
+    must be a `minips.lab.Best`.
     """
-    add("prompt", PROMPTS, key, Prompt(key, task, example, _kind_of(key, kind)))
+    add("prompt", PROMPTS, key, Prompt(key, task, example, by, _kind_of(key, kind)))
+
+
+def remember(lesson: str, lines: Mapping[str, By]) -> None:
+    """Add what decides each line of a lesson's section "Remember". A line is named by its first words."""
+    add("list to remember", REMEMBERED, lesson, lines)
 
 
 def quiz(lesson: str, *items: Item) -> None:
