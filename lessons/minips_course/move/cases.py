@@ -10,8 +10,8 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
     "move.2": {
-        "less than 3 times as many": {"times": 1.4},
-        "3 to 8 times as many": {"times": 5.0},
+        "less than 5 times as many": {"times": 1.4},
+        "5 to 10 times as many": {"times": 7.0},
         "about 16 times as many": {"times": 12.0},
         "none of these": {"times": nan},
     },

@@ -34,7 +34,7 @@ TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
 """The transports of minips in a lecture's table, and two more: bare TCP and shared memory."""
 CALLING = 4
 """The number of calling processes."""
-BURST_S = 0.08
+BURST_S = 0.16
 TEXT, TEXT_BYTES = ("aiohttp-json", "pyro-serpent"), 2_000_000
 """Contenders that write numbers or bytes as text, and the smallest frame, in bytes, for which they are skipped."""
 

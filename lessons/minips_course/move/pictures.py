@@ -31,7 +31,7 @@ def draw_sizes(calls: Calls) -> None:
 def draw_costs(alpha: Mapping[str, float], beta: Mapping[str, float]) -> None:
     """Draw the fixed cost of a call (left) and the cost of each byte (right), with a row for each contender."""
     _, axes = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
-    labels = "α: fixed (ms a call)", "β: for each byte (ms a MB)"
+    labels = "α: fixed (ms a message)", "β: for each byte (ms a MB)"
     for ax, costs, unit, label in zip(axes, (alpha, beta), (1e3, 1e9), labels, strict=True):
         for name, cost in costs.items():
             look = _look(name)

@@ -40,21 +40,21 @@ timed_question(
     "16 callers, each with its own connection, call over minips' Tcp with 1 kB, again and again. The server sends "
     "each frame back at once. Compared with one caller, how many times as many calls a second does it answer?",
     Expected(
-        "less than 3 times as many",
-        lambda times: 0 < times < 3,
+        "less than 5 times as many",
+        lambda times: 0 < times < 5,
         "One caller and the server work in turns, with short gaps that more callers can fill. But all threads of the "
         "server share one interpreter, and all processes share the cores. Where these are busy, further callers queue, "
         "and changing from thread to thread takes time as well, so that there may even be fewer calls. The share of "
         "each is not measured here.",
     ),
     Option(
-        "3 to 8 times as many",
-        lambda times: 3 <= times <= 8,
+        "5 to 10 times as many",
+        lambda times: 5 <= times <= 10,
         "One caller left the server idle most of the time, and 16 callers filled most of the idle time.",
     ),
     Option(
         "about 16 times as many",
-        lambda times: times > 8,
+        lambda times: times > 10,
         "The server answered many calls at once, and a call took hardly longer in the crowd than alone.",
     ),
     otherwise="One of the two could not be measured.",
@@ -111,10 +111,10 @@ timed_sentence(
 
 timed_sentence(
     "move.8",
-    "16 callers in place of one: Tcp answers {times.median:.1f} times as many calls a second (median of {rounds} "
-    "rounds, quartiles {times.low:.1f} to {times.high:.1f}), so each caller waits {longer:.0f} times as long as one "
+    "16 callers in place of one: Tcp answers {times.median:.2g} times as many calls a second (median of {rounds} "
+    "rounds, quartiles {times.low:.2g} to {times.high:.2g}), so each caller waits {longer:.0f} times as long as one "
     "alone. Over all contenders it is {least:.1f} to {most:.1f} times as many calls.",
-    expect="times.median < 3",
+    expect="times.median < 5",
 )
 
 timed_sentence(
@@ -183,7 +183,8 @@ quiz(
     Item(
         "A call of 1 kB and a call of 2 kB over the same transport take almost the same time. Which cost decides?",
         {
-            "the fixed cost α": "Each call costs α, whatever it carries, and here α is nearly all of the time.",
+            "the fixed cost α": "A call costs α for each of its two messages, whatever they carry. Here that "
+            "is nearly all of its time.",
             "the cost β of each byte": "Then twice the bytes would take about twice the time.",
             "neither: this must be chance": "For small frames, the times of all transports grow far less than the "
             "frame. That is not an accident of one call.",
@@ -213,13 +214,15 @@ quiz(
         by="say move.7",
     ),
     Item(
-        "16 callers brought far less than 16 times as many calls a second. What ran out?",
+        "A handler that answers at once: 16 callers brought far less than 16 times as many calls a second. A handler that "
+        "waits: 16 connections in 16 threads brought more than six times as many. What does that show?",
         {
-            "time of the processes that compute": "Each call costs some computing on both sides. If a process "
-            "or the cores are busy all the time, one more caller only queues.",
-            "bandwidth between the two processes": "16 callers with 1 kB move some megabytes a second. The same kind "
-            "of socket moved far more when frames were large.",
-            "connections: a server has only a few": "Each caller had its own connection, with a thread for it.",
+            "calls that wait overlap, calls that do not wait queue": "What they queue for, an interpreter, the cores or "
+            "a change of threads, was not measured.",
+            "a server has too few connections for 16 callers": "With the handler that waits as many connections were no "
+            "obstacle.",
+            "the bandwidth between two processes is used up": "16 callers with 1 kB move some megabytes a second. The "
+            "same kind of socket moved far more when frames were large.",
         },
         by="predict move.2",
     ),

@@ -56,14 +56,14 @@ def draw_swings(paths: Mapping[str, Sequence[float]]) -> None:
 
 def draw_borders(plain: Mapping[str, float], moving: Mapping[str, float]) -> None:
     """Draw each rule's border without momentum and with it, on a logarithmic axis."""
-    ax = _new(6.4, 2.4)
+    ax = _new(7.2, 2.8)
     for place, ((label, borders), look) in enumerate(
         zip({"no momentum": plain, "momentum 0.9": moving}.items(), LOOKS, strict=False)
     ):
         for row, border in enumerate(borders.values()):
             ax.barh(row + 0.4 * (place - 0.5), border, 0.38, label=None if row else label, **look.area)
             ax.text(border * 1.07, row + 0.4 * (place - 0.5), f"{border:.2f}", va="center", fontsize=9)
-    ax.set_yticks(range(len(plain)), [name.upper() for name in plain])
+    ax.set_yticks(range(len(plain)), list(plain))
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel="largest stable lr · λ", xlim=(0.05, 8))
     ax.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])

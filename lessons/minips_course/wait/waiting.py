@@ -1,9 +1,14 @@
-"""Two tools: a problem whose parameters record what each worker has read, and the virtual seconds that a run takes."""
+"""Two tools: a problem whose parameters record what each worker has read, and training in virtual seconds, with a rule
+of waiting or with the learner's own server.
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import minips as ps
+from minips.lab.course.own import BATCH, method
 from minips.stage import Tensors
 
 WORKERS, STEPS, ROOM = 4, 25, 80
@@ -49,8 +54,10 @@ def lags(rule: ps.Consistency) -> NDArray[np.int64]:
     return found
 
 
-def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, abandon: bool = False) -> float:
-    """Return the seconds that four workers need for ``steps`` updates each if only computing takes time.
+def virtual_s(
+    rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, abandon: bool = False, workers: int = WORKERS
+) -> float:
+    """Return the seconds until there are ``steps`` updates for each of the workers, if only computing takes time.
 
     If a round ends without a worker, that worker finishes its step, as a real worker does; with ``abandon``, it drops
     the step and starts the next one.
@@ -62,8 +69,8 @@ def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, ab
     [0.595, 0.534]
     """
     nothing = {"w": np.zeros(1)}
-    shard = ps.Shard.of(ps.Config(workers=WORKERS, consistency=rule), nothing, updates=WORKERS * steps)
-    now, waiting, ends = 0.0, {*range(WORKERS)}, dict[int, float]()
+    shard = ps.Shard.of(ps.Config(workers=workers, consistency=rule), nothing, updates=workers * steps)
+    now, waiting, ends = 0.0, {*range(workers)}, dict[int, float]()
     while not shard.done:
         for worker in [one for one in waiting if shard.may_pull(one)]:
             waiting.remove(worker)
@@ -77,3 +84,64 @@ def virtual_s(rule: ps.Consistency, delays: ps.Delays, steps: int, seed: int, ab
             del ends[late]
             waiting.add(late)
     return now
+
+
+class VirtualRun(NamedTuple):
+    """The virtual seconds of a run with the learner's own server, and its accuracy on held-out rows."""
+
+    seconds: float
+    accuracy: float
+
+
+def virtual_own(
+    cls: type, problem: ps.SoftmaxRegression, delays: ps.Delays, steps: int, seed: int, lr: float = 0.5
+) -> VirtualRun:
+    """Train like `minips.lab.train_own`, with the same rows and times, but in virtual time: only computing takes time.
+
+    ``handle`` gets the messages of four workers in the order of their times. ValueError if a worker is never answered.
+    """
+    server: Any = cls(problem.init(np.random.default_rng(seed)), WORKERS, lr)
+    workers = [_Worker(cls, problem.shard(i, WORKERS), np.random.default_rng([seed, i])) for i in range(WORKERS)]
+    now, ends = 0.0, dict[int, float]()
+
+    def send(sender: int, kind: str, tensors: Tensors) -> None:
+        for to, (said, values) in server.handle(sender, (kind, tensors)):
+            if said == "error":
+                raise ValueError(f"The server refused a {kind} from worker {sender}: {values}")
+            if said == "params":
+                workers[to].compute(values)
+                ends[to] = now + delays.of(to, workers[to].clock, seed)
+            elif workers[to].clock < steps:
+                send(to, "pull", {})
+
+    for worker in range(WORKERS):
+        send(worker, "pull", {})
+    while ends:
+        worker = min(ends, key=ends.__getitem__)
+        now = ends.pop(worker)
+        send(worker, "push", workers[worker].pushed(server.params))
+    if any(worker.clock < steps for worker in workers):
+        raise ValueError("The server left a worker without an answer for ever.")
+    return VirtualRun(now, (problem.held_out() or problem).accuracy(server.params))
+
+
+class _Worker:
+    """A worker of `virtual_own`: it computes gradients, and encodes them with the methods of its server's class."""
+
+    def __init__(self, cls: type, problem: ps.SoftmaxRegression, rng: np.random.Generator) -> None:
+        self.cls, self.problem, self.rng = cls, problem, rng
+        self.clock, self.memory = 0, dict[str, Any]()
+        self.gradient: Tensors = {}
+
+    def compute(self, params: Tensors) -> None:
+        rows = self.rng.choice(self.problem.rows, min(BATCH, self.problem.rows), replace=False)
+        self.gradient = self.problem.gradient(params, rows)
+
+    def pushed(self, params: Tensors) -> Tensors:
+        """Return the gradient as the server decodes it, and count the step."""
+        whole = method(self.cls, "compensate")(self.gradient, self.memory)
+        parts = method(self.cls, "encode")(whole)
+        self.memory = method(self.cls, "remember")(whole, method(self.cls, "decode")(parts, self.gradient))
+        self.clock += 1
+        decoded: Tensors = method(self.cls, "decode")(parts, params)
+        return decoded
