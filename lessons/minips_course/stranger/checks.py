@@ -56,7 +56,7 @@ PRESENTS: tuple[Present, ...] = (
     "Which pairs does an array need? Write an unpickler that collects the pairs while it loads pickles of your own "
     "arrays. Use protocols 4 and 5, and also an array that is not contiguous in memory, such as x[::2, 1:].",
     "First fill the set, with a class that adds each pair and returns super().find_class(…). In OnlyArrays, look up "
-    "the whole pair in the set, before super(), which imports the module. A name that contains a dot may lead anywhere.",
+    "the whole pair in the set before you call super(), which imports the module. A name with a dot may lead anywhere.",
 )
 def only_arrays(cls: Any, rng: np.random.Generator) -> str:
     """Write an unpickler that loads NumPy arrays of numbers and refuses every other function and class."""
