@@ -121,6 +121,7 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
         with case(f"For {', '.join(f'{k} {x.dtype}{list(x.shape)}' for k, x in tensors.items()) or 'no arrays'}:"):
             data = cls.pack(tensors)
             refuse_if(not isinstance(data, bytes | bytearray), f"pack returned a {type(data).__name__}, not bytes.")
+            is_no_pickle(bytes(data))
             back = cls.unpack(bytes(data))
             refuse_if(list(back) != list(before), f"the names came back as {list(back)}.")
             for name, x in before.items():
@@ -128,8 +129,12 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
             arrays = sum(x.nbytes for x in before.values())
             limit = arrays + 100 + 100 * len(before)
             refuse_if(len(data) > limit, f"{len(data)} bytes for {arrays} bytes of arrays; the limit is {limit}.")
+
+
+def is_no_pickle(data: bytes) -> None:
+    """Raise `Refused` if pickle can load these bytes."""
     try:
-        pickle.loads(data)
+        pickle.loads(data)  # safe: the learner's code made it
     except Exception:
         return
     raise Refused("These are pickle's bytes. Write the header yourself.")

@@ -191,7 +191,9 @@ def work(reference, gradient, steps):
             "        client.push(gradients)\n    one_by_one",
         ),
         "two at a time": (
-            "    waiting = [client.push(gradients) for _ in range(calls)]\n    for future in waiting:\n        future.result(10)\n",
+            "    waiting = [client.push(gradients) for _ in range(calls)]\n"
+            "    for future in waiting:\n"
+            "        future.result(10)\n",
             "    for start in range(0, calls, 2):\n"
             "        for future in [client.push(gradients) for _ in range(min(2, calls - start))]:\n"
             "            future.result(10)\n",

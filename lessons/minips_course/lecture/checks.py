@@ -36,7 +36,9 @@ def lost_steps(pair: Any, rng: np.random.Generator) -> str:
     return "Each gradient used the newest parameters and reached the server; nothing larger than these was sent."
 
 
-def _train(model: Callable[[int], Any], work: Callable[..., Any], steps: int, size: int, rng: np.random.Generator) -> None:
+def _train(
+    model: Callable[[int], Any], work: Callable[..., Any], steps: int, size: int, rng: np.random.Generator
+) -> None:
     from minips_course.lecture.programs import Reference
 
     owned, another = model(size), model(size)
@@ -110,7 +112,7 @@ def together(measure: Any, rng: np.random.Generator) -> str:
 
 
 def _sends(watched: "_Watched", calls: int) -> None:
-    """Refuse pushes unless half of them wait one by one, and the other half are sent before any of them is waited for."""
+    """Refuse pushes unless half wait one by one, and the others are sent before any of these is waited for."""
     sent, answered = watched.sent, watched.answered
     refuse_if(len(sent) != 2 * calls, f"it sent {len(sent)} pushes, expected {2 * calls}.")
     refuse_if(len(answered) != 2 * calls, f"it waited for {len(answered)} of {2 * calls} answers.")

@@ -13,8 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import minips
 from minips.lab.course.recorded import NotRunError, fingerprint, record, recorded
 from minips_course.arrays import array_bytes

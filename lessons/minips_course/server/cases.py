@@ -116,9 +116,15 @@ class Server:
         self.held.clear()
         return [(i, ("applied", {})) for i in range(self.workers)]
 """,
-        "in the order of the numbers' text": ("for i in range(self.workers)) /", "for i in sorted(self.held, key=str)) /"),
+        "in the order of the numbers' text": (
+            "for i in range(self.workers)) /",
+            "for i in sorted(self.held, key=str)) /",
+        ),
         "at most eight workers": ("range(self.workers)) /", "range(min(self.workers, 8))) /"),
-        "keeps all rounds": ("        self.held = {}\n        return", "        self.past = [*getattr(self, 'past', []), self.held]\n        self.held = {}\n        return"),
+        "keeps all rounds": (
+            "        self.held = {}\n        return",
+            "        self.past = [*getattr(self, 'past', []), self.held]\n        self.held = {}\n        return",
+        ),
         "the first push takes the sum": (
             STEP,
             "\n            total = self.held[0][name]\n"
@@ -141,7 +147,10 @@ class Server:
         ),
         "no dict in the answer": ('("applied", {})', '("applied", None)'),
         "one push stands for all": (STEP, "p -= self.lr * self.held[0][name]"),
-        "the largest worker's push ends the round": ("if len(self.held) < self.workers:", "if worker < self.workers - 1:"),
+        "the largest worker's push ends the round": (
+            "if len(self.held) < self.workers:",
+            "if worker < self.workers - 1:",
+        ),
     },
     "server.2": {
         "any kind goes": ('kind != "push"', "False"),
@@ -179,20 +188,32 @@ class Server:
             "wrong = self.fault(*message)",
             "wrong, _ = self.fault(*message), super().handle(worker, message)",
         ),
-        "two names alone": ("tensors.keys() != self.params.keys()", "not {*tensors} <= {'w', 'b'} or 'w' not in tensors or 'b' not in tensors"),
+        "two names alone": (
+            "tensors.keys() != self.params.keys()",
+            "not {*tensors} <= {'w', 'b'} or 'w' not in tensors or 'b' not in tensors",
+        ),
         "always worker 0": ('(worker, ("error", wrong))', '(0, ("error", wrong))'),
         "the round begins anew": (
             'return [(worker, ("error", wrong))] if wrong else',
-            'if wrong:\n'
-            '            self.held = {}\n'
-            '            return [(worker, ("error", wrong))]\n'
-            '        return',
+            'if wrong:\n            self.held = {}\n            return [(worker, ("error", wrong))]\n        return',
         ),
-        "the first gradient alone": ("in tensors.items():\n            if np", "in [*tensors.items()][:1]:\n            if np"),
-        "the last gradient alone": ("in tensors.items():\n            if np", "in [*tensors.items()][-1:]:\n            if np"),
+        "the first gradient alone": (
+            "in tensors.items():\n            if np",
+            "in [*tensors.items()][:1]:\n            if np",
+        ),
+        "the last gradient alone": (
+            "in tensors.items():\n            if np",
+            "in [*tensors.items()][-1:]:\n            if np",
+        ),
         "a gradient that has no shape stops it": ("np.shape(gradient) != self", "gradient.shape != self"),
-        "as many dimensions": ("np.shape(gradient) != self.params[name].shape", "np.ndim(gradient) != self.params[name].ndim"),
-        "the first dimension": ("np.shape(gradient) != self.params[name].shape", "np.shape(gradient)[:1] != self.params[name].shape[:1]"),
+        "as many dimensions": (
+            "np.shape(gradient) != self.params[name].shape",
+            "np.ndim(gradient) != self.params[name].ndim",
+        ),
+        "the first dimension": (
+            "np.shape(gradient) != self.params[name].shape",
+            "np.shape(gradient)[:1] != self.params[name].shape[:1]",
+        ),
         "without dimensions of 1": (
             "np.shape(gradient) != self.params[name].shape",
             "np.squeeze(gradient).shape != self.params[name].squeeze().shape",

@@ -53,7 +53,9 @@ def _combines(function: Any, gradients: list[Tensors], rows: list[int], wanted: 
     _is_close(backwards, _negated(wanted))
     refuse_if(distance(got, first), "a second call changed the first result. Make new arrays.")
     _overwrite(got)
-    changed = any(not same_bits(one[name], x) for one, old in zip(gradients, kept, strict=True) for name, x in old.items())
+    changed = any(
+        not same_bits(one[name], x) for one, old in zip(gradients, kept, strict=True) for name, x in old.items()
+    )
     refuse_if(changed, "a worker's gradient was changed, or is a part of the result. Make a new array.")
 
 
@@ -114,7 +116,7 @@ def in_pieces(function: Any, rng: np.random.Generator) -> str:
 
 
 def _in_pieces(function: Any, problem: _Counted, params: Tensors, rows: Array, most: int) -> Tensors:
-    """Return the function's gradient. Raises `Refused` if it is wrong, or not made of pieces that have each row once."""
+    """Return the function's gradient. Raises `Refused` if it is wrong, or not made of pieces with each row once."""
     wanted = problem.gradient(params, rows)
     problem.asked.clear()
     given, before = rows.copy(), copy.deepcopy(params)

@@ -97,21 +97,21 @@ my_config = ps.Config(steps=100, push=ps.Codec(quantizer=Hidden()))
         "both ways": ("run.bytes_sent", "(run.bytes_sent + run.bytes_received)"),
         "the parameters' bytes": ("run.bytes_sent / run.updates", "sum(p.nbytes for p in run.params.values())"),
         "to a tenth of a byte": ("run.bytes_sent / run.updates", "round(run.bytes_sent / run.updates, 1)"),
-        "the first run's": '''
+        "the first run's": """
 known = []
 
 
 def bytes_per_push(run):
     known.append(run.bytes_sent / run.updates)
     return known[0]
-''',
-        "remembered for a config": '''
+""",
+        "remembered for a config": """
 known = {}
 
 
 def bytes_per_push(run):
     return known.setdefault(repr(run.config), run.bytes_sent / run.updates)
-''',
+""",
     },
 }
 """Maps an exercise and an error to a wrong answer, or to a piece of the solution and what replaces it."""

@@ -250,10 +250,7 @@ def receive(connection):
         ),
         "nothing at the end": (
             "    (length,) = struct",
-            "    head = connection.recv(1)\n"
-            "    if not head:\n"
-            "        return b''\n"
-            "    (length,) = struct",
+            "    head = connection.recv(1)\n    if not head:\n        return b''\n    (length,) = struct",
         ),
         "an empty message at the end of the stream": """
 def read(connection, count):

@@ -1,7 +1,6 @@
 """The exercises of "Put arrays on a wire"."""
 
 import contextlib
-import pickle
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -10,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from minips.lab.course.exercises import Refused, asks, case, raising, refuse_if
+from minips.lab.course.exercises import asks, case, raising, refuse_if
 from minips.stage import Array, Tensors
 from minips.testing.base import described, same_bits
 from minips_course.arrays import copied
-from minips_course.own_server import check_pack
+from minips_course.own_server import check_pack, is_no_pickle
 
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
 WORDS = ["w", "W", "b", "layer.", "a/b", "x y", "p,q", "k:", "s;", "ü", '"', "\\", "|", "\n", "{", "_"]
@@ -45,9 +44,11 @@ def header(server: Any, rng: np.random.Generator) -> str:
         with case(f"The message of {[*tensors][:9]}, after {len(messages)} others:"):
             _are_same(server.unpack(message), tensors)
     check_pack(server, rng)
-    short = dict(zip(_names(rng, 3), [_drawn(rng, "<f4", (3,)), _drawn(rng, "i1", (2,)), _drawn(rng, "?", ())], strict=True))
+    short = dict(
+        zip(_names(rng, 3), [_drawn(rng, "<f4", (3,)), _drawn(rng, "i1", (2,)), _drawn(rng, "?", ())], strict=True)
+    )
     whole = bytes(server.pack(short))
-    _is_no_pickle(whole)
+    is_no_pickle(whole)
     for left in range(len(whole)):
         with case(f"{len(whole)} bytes, cut to {left}:"), raising(ValueError):
             server.unpack(whole[:left])
@@ -92,7 +93,7 @@ def _comes_back(words: str, server: Any, tensors: Tensors, rng: np.random.Genera
         data = server.pack(tensors)
         refuse_if(not isinstance(data, bytes | bytearray), f"pack returned a {type(data).__name__}, not bytes.")
         message = bytes(data)
-        _is_no_pickle(message)
+        is_no_pickle(message)
         changed = [name for name, x in before.items() if not same_bits(tensors[name], x)]
         refuse_if(changed, f"pack changed {changed}.")
         other = bytes(server.pack(others))
@@ -127,15 +128,9 @@ def _reads_the_bytes(server: Any, message: bytes, tensors: Tensors, others: Tens
         got = server.unpack(message.replace(old, new))[name]
     except ValueError:  # a server may notice that
         return
-    refuse_if(got.tobytes() != new, f"unpack does not read {name!r} from the message. Another process could not either.")
-
-
-def _is_no_pickle(data: bytes) -> None:
-    try:
-        pickle.loads(data)  # safe: the learner's code made it
-    except Exception:
-        return
-    raise Refused("These are the bytes of a pickle, which a server must not load from a stranger.")
+    refuse_if(
+        got.tobytes() != new, f"unpack does not read {name!r} from the message. Another process could not either."
+    )
 
 
 @asks(
