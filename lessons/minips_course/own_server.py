@@ -105,7 +105,11 @@ def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
     normal: Tensors = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
     zeros = {name: np.zeros_like(x) for name, x in normal.items()}
     one_of_zeros = {name: zeros[name] if name == names[1] else 1 - 3 * abs(x) for name, x in normal.items()}
-    for what, tensors in (("normal values", normal), ("zeros", zeros), ("a tensor of zeros among others", one_of_zeros)):
+    for what, tensors in (
+        ("normal values", normal),
+        ("zeros", zeros),
+        ("a tensor of zeros among others", one_of_zeros),
+    ):
         with case(f"For {what}, in {', '.join(names)}:"):
             parts = encoded(cls, tensors)
             sent, whole = nbytes(parts), nbytes(tensors)
@@ -143,7 +147,7 @@ def decoded(cls: Any, parts: Tensors, tensors: Tensors, rng: np.random.Generator
     order = rng.permutation(list(tensors))
     like: Tensors = {str(name): np.asarray(rng.normal(size=tensors[name].shape), tensors[name].dtype) for name in order}
     before = _copy(like)
-    back = cls.decode(method(cls, "unpack")(method(cls, "pack")(parts)), like)
+    back: Tensors = cls.decode(method(cls, "unpack")(method(cls, "pack")(parts)), like)
     _are_unchanged(like, before, "decode")
     for name, x in like.items():
         got = np.asarray(back[name])

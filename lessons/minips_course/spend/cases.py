@@ -26,6 +26,7 @@ TELLING = {
 
 BROKEN = {
     "spend.1": {
+        "no memory": (", feedback)", ")"),
         "signs in fewer steps": (
             '{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
             "ps.Sign(), feedback)\nplan = replace(signs, steps=22",
@@ -39,7 +40,6 @@ BROKEN = {
             '{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}',
             '{"*": ps.Sign(), "U": ps.TopK(fraction=0.002)}',
         ),
-        "no memory": (", feedback)", ")"),
         "too many steps": ("steps=50", "steps=53"),
         "too few steps": ("steps=50", "steps=30"),
         "a longer step": ("steps=50", "steps=50, optimizer=ps.SGD(lr=0.5)"),

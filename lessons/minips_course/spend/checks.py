@@ -45,7 +45,7 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
 
 
 def _pair(signs: ps.Config, plan: ps.Config, seed: int) -> tuple[float, float]:
-    """Train with both plans from one seed. Return the share of the bytes, and the points of accuracy that are gained."""
+    """Train with both plans from one seed; return the share of the bytes, and the points of accuracy gained."""
     problem = ps.MLP(*ps.datasets.digits(seed=seed), hidden=100)
     before, after = (ps.train(problem, replace(one, seed=seed), engine=ps.Threads()) for one in (signs, plan))
     gained = 100 * (float(after.accuracy or 0) - float(before.accuracy or 0))
@@ -62,7 +62,7 @@ def harm(function: Any, rng: np.random.Generator) -> str:
     """Write harm, a function of problems, config and name: the mean added loss, and half its 95 % interval's length."""
     refuse_if(not callable(function), f"Expected the function harm, got {function!r}.")
     quantizers = [ps.Sign(), ps.TopK(fraction=float(rng.uniform(0.02, 0.3)))]
-    rng.shuffle(quantizers)  # type: ignore[arg-type]
+    rng.shuffle(quantizers)
     few, many = [(1, 3), (3, 1)][int(rng.integers(2))]
     for quantizer, memory, workers, n in (
         (quantizers[0], ps.ErrorFeedback(decay=0.9), few, 2),
