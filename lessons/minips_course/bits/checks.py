@@ -74,11 +74,10 @@ def _gradients(rng: np.random.Generator, dtype: Any) -> Tensors:
     shapes = ((int(rng.integers(40, 90)), 7), (int(rng.integers(200, 400)),), (5, 4, int(rng.integers(1, 20))), (1,))
     scales = 10.0 ** np.array([rng.uniform(-8, -6), rng.uniform(6, 8), *rng.uniform(-4, 4, 2)])
     least = rng.permutation([-4.0, 0.5, -0.5, -1.5])  # of values that spread over 2
+    names = [f"{letter}{rng.integers(100)}" for letter in rng.permutation([*"Wbcdefgh"])[: len(shapes)]]
     return {
-        f"{letter}{rng.integers(100)}": np.asarray(scale * (low + rng.uniform(0, 2, shape)), dtype)
-        for letter, scale, low, shape in zip(
-            rng.permutation([*"Wbcdefgh"]), rng.permutation(scales), least, shapes, strict=False
-        )
+        name: np.asarray(scale * (low + rng.uniform(0, 2, shape)), dtype)
+        for name, scale, low, shape in zip(names, rng.permutation(scales), least, shapes, strict=True)
     }
 
 

@@ -10,7 +10,6 @@ OUTCOMES = {
         "none of these": {"times": nan},
     },
     "move.2": {
-        "no first calls": (f"        {FIRST}\n", ""),
         "less than 3 times as many": {"times": 1.4},
         "3 to 8 times as many": {"times": 5.0},
         "about 16 times as many": {"times": 12.0},
@@ -99,6 +98,7 @@ class QueueWire(QueueEnd):
 """,
     },
     "move.2": {
+        "no first calls": (f"        {FIRST}\n", ""),
         "one caller at a time": ("ThreadPoolExecutor(callers)", "ThreadPoolExecutor(1)"),
         "half the threads": ("ThreadPoolExecutor(callers)", "ThreadPoolExecutor(max(callers // 2, 1))"),
         "the clock starts too soon": (f"{FIRST}\n        began = clock()", f"began = clock()\n        {FIRST}"),
