@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,27 @@ def test_what_never_ends_is_stopped_in_a_sentence(loop: str, monkeypatch: pytest
     assert "It was stopped after 0.5 seconds. Does a loop never end?\nIn cell, line " in verdict.words
     assert signal.getsignal(signal.SIGALRM) is before
     assert left - 100 < signal.getitimer(signal.ITIMER_REAL)[0] <= left
+
+
+def test_what_a_busy_machine_slows_down_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = [0.0]  # seconds of the processor: a twentieth of the limit whenever the clock rings
+
+    def process_time() -> float:
+        used.append(used[-1] + 0.005)
+        return used[-1]
+
+    monkeypatch.setattr(course, "LIMIT_S", 0.1)
+    monkeypatch.setattr(course, "time", SimpleNamespace(monotonic=lambda: 0.0, process_time=process_time))
+    asked = course.Exercise("train.3", "wait", (), lambda answer, rng: answer())
+
+    def until(rings: int) -> str:
+        while len(used) < rings:
+            pass
+        return "It ended."
+
+    rng = np.random.default_rng(0)
+    assert course.judge(asked, lambda: until(10), rng).words.startswith("It ended.")
+    assert "stopped after 0.1 seconds" in course.judge(asked, lambda: until(100), rng).words
 
 
 def test_the_stop_button_leaves_one_line() -> None:

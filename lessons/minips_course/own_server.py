@@ -187,7 +187,7 @@ def decoded(cls: Any, parts: Tensors, tensors: Tensors, rng: np.random.Generator
     order = rng.permutation(list(tensors))
     like: Tensors = {str(name): np.asarray(rng.normal(size=tensors[name].shape), tensors[name].dtype) for name in order}
     before = copied(like)
-    back = cls.decode(method(cls, "unpack")(method(cls, "pack")(parts)), like)
+    back: Tensors = cls.decode(method(cls, "unpack")(method(cls, "pack")(parts)), like)
     _are_unchanged(like, before, "decode")
     for name, x in like.items():
         got = np.asarray(back[name])

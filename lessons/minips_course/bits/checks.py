@@ -57,9 +57,9 @@ def byte_for_each(server: Any, rng: np.random.Generator) -> str:
         workers = [_gradients(rng, dtype) for _ in range(2)]
         workers.append({name: np.asarray(-3 * x, dtype) for name, x in workers[0].items()})
         pushed = [encoded(server, tensors) for tensors in workers]  # they arrive when all have been encoded
-        for number, (tensors, parts) in enumerate(zip(workers, pushed, strict=True)):
+        for worker, (tensors, parts) in enumerate(zip(workers, pushed, strict=True)):
             values, magnitudes = sum(x.size for x in tensors.values()), _largest(tensors)
-            with case(f"For {len(tensors)} tensors of {np.dtype(dtype)} of worker {number}, magnitudes {magnitudes}:"):
+            with case(f"For {len(tensors)} tensors of {np.dtype(dtype)} of worker {worker}, magnitudes {magnitudes}:"):
                 sent, limit = nbytes(parts), values + 16 * len(tensors)
                 refuse_if(sent > limit, f"{values} values became {sent} bytes; at most {limit} are allowed.")
                 back = decoded(server, parts, tensors, rng)
@@ -74,9 +74,10 @@ def _gradients(rng: np.random.Generator, dtype: Any) -> Tensors:
     shapes = ((int(rng.integers(40, 90)), 7), (int(rng.integers(200, 400)),), (5, 4, int(rng.integers(1, 20))), (1,))
     scales = 10.0 ** np.array([rng.uniform(-8, -6), rng.uniform(6, 8), *rng.uniform(-4, 4, 2)])
     least = rng.permutation([-4.0, 0.5, -0.5, -1.5])  # of values that spread over 2
+    names = [f"{letter}{rng.integers(100)}" for letter in rng.permutation([*"Wbcdefgh"])[: len(shapes)]]
     return {
-        f"{letter}{rng.integers(100)}": np.asarray(scale * (low + rng.uniform(0, 2, shape)), dtype)
-        for letter, scale, low, shape in zip(rng.permutation([*"Wbcdefgh"]), rng.permutation(scales), least, shapes)
+        name: np.asarray(scale * (low + rng.uniform(0, 2, shape)), dtype)
+        for name, scale, low, shape in zip(names, rng.permutation(scales), least, shapes, strict=True)
     }
 
 

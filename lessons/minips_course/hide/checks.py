@@ -212,7 +212,8 @@ class _Calls:
         elif deed < 0.4 and self.last.get(caller, (0,))[0] > 0:
             self.late(caller, int(rng.integers(self.last[caller][0])))
         else:  # now and then the total is 0 again, which is an answer, too
-            self.new(caller, float(rng.choice([0, 0 - self.total, rng.integers(-9, 10), rng.integers(-9, 10) / 8])))
+            whole = int(rng.integers(-9, 10))
+            self.new(caller, float(rng.choice([0, 0 - self.total, whole, whole / 8])))
 
     def new(self, caller: str, amount: float) -> None:
         number = self.last.get(caller, (-1,))[0] + 1
@@ -257,6 +258,8 @@ def _forgets(counter: Any) -> None:
     finally:
         if not traced:
             tracemalloc.stop()
-    more = f"{held[-1] - held[0]} bytes more are held after {number + 1} calls of each of two callers than after {MANY}. "
+    more = (
+        f"{held[-1] - held[0]} bytes more are held after {number + 1} calls of each of two callers than after {MANY}. "
+    )
     asked = "Which calls may still be retried, and so need to be remembered?"
     refuse_if(min(np.diff(held)) > MOST_BYTES, more + asked)  # another thread's memory does not grow each time

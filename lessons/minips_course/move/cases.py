@@ -98,9 +98,9 @@ class QueueWire(QueueEnd):
 """,
     },
     "move.2": {
+        "no first calls": (f"        {FIRST}\n", ""),
         "one caller at a time": ("ThreadPoolExecutor(callers)", "ThreadPoolExecutor(1)"),
         "half the threads": ("ThreadPoolExecutor(callers)", "ThreadPoolExecutor(max(callers // 2, 1))"),
-        "no first calls": (f"        {FIRST}\n", ""),
         "the clock starts too soon": (f"{FIRST}\n        began = clock()", f"began = clock()\n        {FIRST}"),
         "first calls counted": ("return callers * turns", "return callers * (turns + 1)"),
         "calls of one caller counted": ("return callers * turns", "return turns"),

@@ -68,7 +68,7 @@ def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:
 
 def _is_a_copy_of_its_own(transport: StreamTransport, rng: np.random.Generator, nbytes: int) -> None:
     """Refuse a wire unless each frame that arrives is a writable copy of what it was when it was sent."""
-    mine = [bytearray(rng.bytes(nbytes)), bytearray(rng.bytes(nbytes + 7)), rng.bytes(9), bytearray(b"")]
+    mine: Frames = [bytearray(rng.bytes(nbytes)), bytearray(rng.bytes(nbytes + 7)), rng.bytes(9), bytearray(b"")]
     mine.append(mine[0])
     before = [bytes(frame) for frame in mine]
     with (
@@ -216,7 +216,9 @@ class _CountedCalls:
         self._broken = broken, number
         self._error = error
         self.times: list[float] = []
-        self._read: list[tuple[list[int], int]] = []  # each caller's calls, and those ended, whenever the clock was read
+        self._read: list[
+            tuple[list[int], int]
+        ] = []  # each caller's calls, and those ended, whenever the clock was read
         self._begun, self._ended, self._busy = [0] * callers, [0] * callers, set[int]()
         self._lock, self._all, self._free = threading.Lock(), threading.Event(), threading.Event()
         self._held, self._met, self.wrong = int(rng.integers(callers)), 0, ""
@@ -284,8 +286,8 @@ class _CountedCalls:
             f"the clock started when the callers had begun {begun} calls and {ended} had ended, expected one of each.",
         )
         most = self.callers * (self.turns + 1)
-        ended = f"the clock stopped when {self._read[-1][1]} calls had ended"
-        refuse_if(self._read[-1][1] != most, f"{ended}, expected {most}, the first ones included.")
+        stopped = f"the clock stopped when {self._read[-1][1]} calls had ended"
+        refuse_if(self._read[-1][1] != most, f"{stopped}, expected {most}, the first ones included.")
         refuse_if(set(self._begun) != {self.turns + 1}, f"the callers made {self._begun} calls.")
         left = self._threads - {threading.current_thread()}
         for _ in range(PATIENT):

@@ -79,7 +79,9 @@ class _Tensor:
         off = float(np.abs(self.arrived + held - self.meant).max())
         refuse_if(not off <= self.scale * near, f"arrived plus held differs from meant by up to {off:.2g}.")
         refuse_if(held.dtype != self.dtype, f"the dtype of what is held is {held.dtype}, not {np.dtype(self.dtype)}.")
-        grown = f"the state had {self.sizes[1]} bytes after two gradients, and {self.sizes[-1]} after all. It may not grow."
+        grown = (
+            f"the state had {self.sizes[1]} bytes after two gradients, and {self.sizes[-1]} after all. It may not grow."
+        )
         refuse_if(self.sizes[-1] > self.sizes[1], grown)
 
 

@@ -41,7 +41,7 @@ BROKEN = {
         "ten levels": ("rng.random(x.shape)", "(rng.integers(0, 10, x.shape) + 0.5) / 10"),
         "a smooth chance": (
             "np.floor(x / step + rng.random(x.shape))",
-            "np.floor(x / step) + (rng.random(x.shape) < (lambda p: p * p * (3 - 2 * p))(x / step - np.floor(x / step)))",
+            "np.floor(x / step) + (rng.random(x.shape) < (lambda p: p * p * (3 - 2 * p))(x / step % 1))",
         ),
         "small ones to the nearest": (
             "np.floor(x / step + rng.random(x.shape))",
@@ -87,7 +87,10 @@ def workers_needed(x, step):
             return n
     return np.inf
 """,
-        "at most 500": ("return np.floor(variance / bias) + 1 if bias", "return min(variance // bias + 1, 500) if bias"),
+        "at most 500": (
+            "return np.floor(variance / bias) + 1 if bias",
+            "return min(variance // bias + 1, 500) if bias",
+        ),
         "far is never": (
             "return np.floor(variance / bias) + 1 if bias",
             "return variance // bias + 1 if 100 * bias > variance",

@@ -26,6 +26,7 @@ TELLING = {
 
 BROKEN = {
     "spend.1": {
+        "no memory": (", feedback)", ")"),
         "signs in fewer steps": (
             '{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
             "ps.Sign(), feedback)\nplan = replace(signs, steps=22",
@@ -39,13 +40,12 @@ BROKEN = {
             '{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}',
             '{"*": ps.Sign(), "U": ps.TopK(fraction=0.002)}',
         ),
-        "no memory": (", feedback)", ")"),
         "too many steps": ("steps=50", "steps=53"),
         "too few steps": ("steps=50", "steps=30"),
         "a longer step": ("steps=50", "steps=50, optimizer=ps.SGD(lr=0.5)"),
         "fewer workers": ("steps=50", "steps=50, workers=2"),
         "all of the others": ('"*": ps.Sign()', '"*": ps.Exact()'),
-        "few of each, at random": ("ps.TopK(fraction=0.002)", "ps.RandomK(fraction=0.002)"),
+        "few of each, at random": ("ps.TopK(fraction=0.002)", "ps.RandomK(fraction=0.002, unbiased=False)"),
         "half of them": ("steps=50", "steps=25"),
         "another seed": ("steps=50", "steps=50, seed=7"),
         "fewer bytes by compressing": ("feedback)", "feedback, compressor=ps.Zlib())"),
@@ -86,7 +86,10 @@ BROKEN = {
 
 RIGHT = {
     "spend.1": {
-        "fewer of U": ("fraction=0.002)", "fraction=0.001)"),
+        "fewer of U": (
+            'ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
+            'ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=54',
+        ),
         "more of U": (
             'ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
             'ps.TopK(fraction=0.004), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=44',
@@ -102,7 +105,7 @@ def harm(problems, config, name):
             added[seed] += sign * ps.train(problem, one, engine=ps.Threads()).validation_loss
     return float(added.mean()), float(T95[added.size] * (added.var(ddof=1) / added.size) ** 0.5)
 """,
-        "a list": """
+        "statistics": """
 def harm(problems, config, name):
     from statistics import fmean, stdev
 

@@ -87,10 +87,14 @@ def _planes_of_words(rng: np.random.Generator) -> bytes:
 
 def _restores_in_any_order(mine: ps.Compressor, rng: np.random.Generator) -> None:
     """Refuse a compressor unless it restores many frames after it has compressed all of them."""
-    frames = [rng.bytes(min(length, 20)).ljust(length, b"\x07") for length in (0, 1, 2, 3, 4, 5, *range(4001, 4009)) * 2]
+    frames = [
+        rng.bytes(min(length, 20)).ljust(length, b"\x07") for length in (0, 1, 2, 3, 4, 5, *range(4001, 4009)) * 2
+    ]
     for data, packed in [(data, mine.compress(data)) for data in frames]:
         back = bytes(mine.decompress(packed, len(data)))
-        refuse_if(back != data, f"A frame of {len(data)} bytes came back as other bytes, when others had been compressed.")
+        refuse_if(
+            back != data, f"A frame of {len(data)} bytes came back as other bytes, when others had been compressed."
+        )
 
 
 def _beats_zlib(what: str, size: int, by_zlib: int, share: float) -> None:
