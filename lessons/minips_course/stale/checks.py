@@ -51,7 +51,7 @@ def _both_sides(function: Any, ages: list[int], whose: str) -> None:
 def _tangled(rng: np.random.Generator) -> list[int]:
     """Draw ages whose order matters: sorted or the other way round, they have another border."""
     while True:
-        ages = rng.integers(0, 9, size=int(rng.integers(5, 12))).tolist()
+        ages: list[int] = rng.integers(0, 9, size=int(rng.integers(5, 12))).tolist()
         border, *others = _border(ages), _border(sorted(ages)), _border(ages[::-1])
         steady = all((_growth(factor * border, ages) > 1) == (factor > 1) for factor in (0.5, 0.9, 0.96, 1.04, 2))
         if steady and all(abs(other / border - 1) > 0.06 for other in others):
@@ -131,8 +131,8 @@ def _faded(mine: Any, ages: list[int], rng: np.random.Generator) -> tuple[Tensor
     workers = rng.permutation([0, *rng.choice(range(1, 100), size=len(ages) - 1, replace=False)]).tolist()
     clocks, versions = rng.integers(0, 10**6, size=(2, len(ages))).tolist()  # neither tells the age
     pushes = [
-        ps.Contribution(*whose, copy.deepcopy(g), float(rng.normal()), age)
-        for *whose, g, age in zip(workers, clocks, versions, gradients, ages, strict=True)
+        ps.Contribution(workers[i], clocks[i], versions[i], copy.deepcopy(g), float(rng.normal()), age)
+        for i, (g, age) in enumerate(zip(gradients, ages, strict=True))
     ]
     got = mine.combine(pushes)
     refuse_if({*got} != {*shaped}, f"the names of the result are {[*got]}, expected {[*shaped]}.")
