@@ -120,7 +120,7 @@ def half(hook: Any, rng: np.random.Generator) -> str:
         raise Refused(f"Expected your function my_hook(gradient, group), got {hook!r}.")
     kept: list[tuple[Array, Array]] = []
     for trial in range(18):
-        ranks, size = (2, 8, 1, int(rng.integers(3, 8)))[trial % 4], (1, 40, 2, int(rng.integers(3, 40)))[trial % 4]
+        ranks, size = (2, 8, 1, int(rng.integers(3, 8)))[trial % 4], (40, 1, 2, int(rng.integers(3, 40)))[trial % 4]
         scale, signs = (1.0, 1e-2, 5e4)[trial % 3], ([1], [-1], [-1, 1])[trial // 3 % 3]
         gradients = [(scale * rng.uniform(0.5, 1, size) * rng.choice(signs, size)).astype("f4") for _ in range(ranks)]
         with case(f"With {ranks} ranks and {size} values of the size {scale:g}:"):
