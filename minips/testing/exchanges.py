@@ -1,5 +1,6 @@
 """The contract of exchanges: each sum has each gradient once, errors are in bounds, bytes are as predicted."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,30 +20,30 @@ from minips.testing.stages import check_stage
 from minips.training.train import train
 
 
-def check_exchange(exchange: Exchange) -> None:
+def check_exchange(exchange: Exchange, workers: Sequence[int] = (2, 3, 4, 5, 8)) -> None:
     """Check an exchange against its contract; for an all-reduce, check all messages, sums and bytes.
 
-    The exchange may raise ValueError for some numbers of workers, but not for all of 2, 3, 4, 5 and 8.
+    The exchange may raise ValueError for some of these numbers of ``workers``, but not for all.
     """
     check_stage(exchange)
     if not isinstance(exchange, AllReduce):
         return
     able = []
-    for workers in (2, 3, 4, 5, 8):
+    for count in workers:
         try:
-            config = Config(exchange=exchange, workers=workers, steps=3, transport="inproc")
+            config = Config(exchange=exchange, workers=count, steps=3, transport="inproc")
         except ValueError:
             continue
-        able.append(workers)
-        with strictly(f"{exchange!r} among {workers} workers"):
-            _check_counts(config, exchange.pieces(workers))
+        able.append(count)
+        with strictly(f"{exchange!r} among {count} workers"):
+            _check_counts(config, exchange.pieces(count))
             for quantizer in (Exact(), Uniform(bits=8), QSGD()):
                 _check_sums(replace(config, push=Codec(quantizer)), quantizer)
             like = tensors(0, np.float32)
             predicted = count_bytes(config, like, like, rows=1).sent
-            sent = train(FixedGradients(like, like, workers), config, engine=Threads()).bytes_sent
+            sent = train(FixedGradients(like, like, count), config, engine=Threads()).bytes_sent
             require(sent == predicted, f"a run of 3 steps sends {sent} bytes, and {predicted} are predicted.")
-    require(able, f"{exchange!r} has no schedule for 2, 3, 4, 5 or 8 workers.")
+    require(able, f"{exchange!r} has no schedule for any of {list(workers)} workers.")
 
 
 def _check_counts(config: Config, pieces: int) -> None:

@@ -69,9 +69,9 @@ def sixteen_bits(mine: Any, rng: np.random.Generator) -> str:
 def _arrays(rng: np.random.Generator) -> Iterator[Array]:
     """Yield arrays of both float types, of all shapes and layouts, with values from 1e-30 to 1e30 side by side."""
     for dtype in ("f4", "f8"):
-        for shape in ((), (1,), (0, 3), (int(rng.integers(5, 40)),), (int(rng.integers(400, 800)), 5), (3, 4, 2)):
+        for shape in ((int(rng.integers(400, 800)), 5), (int(rng.integers(5, 40)),), (3, 4, 2), (1,), (), (0, 3)):
             one, many = 10.0 ** rng.uniform(-30, 29), 10.0 ** rng.uniform(-30, 29, size=shape)
-            for scale in (1.0, 1e-30, 1e29, one, many):
+            for scale in (1.0, one, many, 1e-30, 1e29):
                 yield np.asarray(scale * rng.choice([-1, 1], size=shape) * rng.uniform(1, 10, size=shape), dtype)
         square = (many.max() * rng.normal(size=(6, 9))).astype(dtype)
         square[0] = 0

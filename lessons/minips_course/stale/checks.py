@@ -26,10 +26,9 @@ def grows(function: Any, rng: np.random.Generator) -> str:
     """Make grows, a function of rate and ages, right for pushes of different ages."""
     refuse_if(not callable(function), f"Expected the function grows, got {function!r}.")
     drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(3)]
-    for workers, slower in [(1, 1), (2, 1), (int(rng.integers(4, 9)), 1), (4, 12), (2, 9), (9, 12), *drawn]:
-        ages = _ages(workers, slower, int(rng.integers(workers)))
+    for workers, slower in [(4, 12), (int(rng.integers(4, 9)), 1), (9, 12), *drawn, (2, 9), (2, 1), (1, 1)]:
         speeds = f"one of {workers} workers {slower} times slower" if slower > 1 else f"{workers} equal workers"
-        _both_sides(function, ages, speeds)
+        _both_sides(function, _ages(workers, slower, int(rng.integers(workers))), speeds)
     for _ in range(2):
         _both_sides(function, _tangled(rng), "ages that jump to and fro")
     return "Right on both sides of the border of nine clusters, six of them with a slow worker, and of other ages."
@@ -38,7 +37,9 @@ def grows(function: Any, rng: np.random.Generator) -> str:
 def _both_sides(function: Any, ages: list[int], whose: str) -> None:
     """Refuse a function that is wrong at a rate below or above the border of these ages."""
     border = _border(ages)
-    for factor in (0.5, 0.96, 1.04, 2.0, 40.0):
+    for factor in (0.5, 0.96, 1.04, 2.0):
+        if _growth(factor * border, ages) > 2:
+            continue  # after a thousand pushes the swings are no longer floats
         rate, given = factor * border, list(ages)
         with case(f"grows({rate:.3f}, ages=[{', '.join(map(str, ages[:12]))}, …]), {whose},"):
             got = function(rate, given)
@@ -51,7 +52,7 @@ def _both_sides(function: Any, ages: list[int], whose: str) -> None:
 def _tangled(rng: np.random.Generator) -> list[int]:
     """Draw ages whose order matters: sorted or the other way round, they have another border."""
     while True:
-        ages = rng.integers(0, 9, size=int(rng.integers(5, 12))).tolist()
+        ages: list[int] = rng.integers(0, 9, size=int(rng.integers(5, 12))).tolist()
         border, *others = _border(ages), _border(sorted(ages)), _border(ages[::-1])
         steady = all((_growth(factor * border, ages) > 1) == (factor > 1) for factor in (0.5, 0.9, 0.96, 1.04, 2))
         if steady and all(abs(other / border - 1) > 0.06 for other in others):
@@ -131,8 +132,8 @@ def _faded(mine: Any, ages: list[int], rng: np.random.Generator) -> tuple[Tensor
     workers = rng.permutation([0, *rng.choice(range(1, 100), size=len(ages) - 1, replace=False)]).tolist()
     clocks, versions = rng.integers(0, 10**6, size=(2, len(ages))).tolist()  # neither tells the age
     pushes = [
-        ps.Contribution(*whose, copy.deepcopy(g), float(rng.normal()), age)
-        for *whose, g, age in zip(workers, clocks, versions, gradients, ages, strict=True)
+        ps.Contribution(workers[i], clocks[i], versions[i], copy.deepcopy(g), float(rng.normal()), age)
+        for i, (g, age) in enumerate(zip(gradients, ages, strict=True))
     ]
     got = mine.combine(pushes)
     refuse_if({*got} != {*shaped}, f"the names of the result are {[*got]}, expected {[*shaped]}.")

@@ -28,7 +28,8 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
         refuse_if(quorum is not None, f"quorum({workers}) is {quorum}. Leave it at None: there are no rounds.")
     for every in (4, 1, 2, 3, *map(int, rng.integers(5, 12, size=2)), int(rng.integers(12, 100)), 1000):
         mine = dataclasses.replace(rule, every=every)
-        late = rng.integers(10 ** rng.uniform(2, 7, size=20)) // every * every + rng.integers(every, size=20)
+        late = rng.integers((10 ** rng.uniform(2, 7, size=20)).astype(int)) // every * every
+        late += rng.integers(every, size=20)
         for clock in map(int, [*range(min(2 * every, 24) + 1), *late, 10 * every, 1000 * every]):
             meeting = clock - clock % every
             near = {*range(meeting - 3, meeting + 3), *range(clock - 3, clock + 2), clock - every, meeting - every}
