@@ -112,9 +112,9 @@ sentence(
 
 sentence(
     "bits.13",
-    "Both with a memory, in pairs: top 1 % sends {more:.2f} ± {more_half:.2f} times the bytes of top 0.1 %, in "
-    "{quicker:.2f} ± {quicker_half:.2f} times its steps.",
-    expect="more > 1 and quicker + quicker_half < 1",
+    "In pairs, signs send {more:.2f} ± {more_half:.2f} times the bytes of top 0.1 % with a memory, in {quicker:.2f} ± "
+    "{quicker_half:.2f} times its steps.",
+    expect="more > 1 > more - more_half and quicker + quicker_half < 0.5",
     kind="comparison",
 )
 
@@ -143,9 +143,11 @@ sentence(
 prompt(
     "bits.1",
     "A worker sits behind a slow link, and its steps are quick. Which row of the table do you choose, and by which "
-    "number and its interval? On which link would you choose another? Two sentences.",
-    "I choose one value in a hundred with a memory: its interval of kB overlaps with the least, that of one in a "
-    "thousand, and it takes half the steps. On a fast link steps cost more than bytes, and I would choose 8 bits.",
+    "numbers and intervals? What would change your choice? Two sentences.",
+    "I choose signs: one value in a thousand sends the fewest bytes, but in pairs signs send little more, by an "
+    "interval that includes no more at all, and they need less than half of its steps. On a link so slow that only "
+    "bytes count I would run more seeds of these two.",
+    kind="comparison",
 )
 
 quiz(
