@@ -37,18 +37,28 @@ def folder(word: str) -> Path:
     return LESSONS / "minips_course" / word / "sweeps"
 
 
-def needed_cells(word: str) -> list[str]:
-    """The sources of the cells that call `lab.best_of`, and of those above that they depend on."""
+def needed_cells(word: str, alone: bool = False) -> list[str]:
+    """The sources of the cells that call `lab.best_of`, and of those above that they depend on. ``alone``: of the former
+    only the statements up to the call.
+    """
     cells = [source(cell) + "\n" for cell in read(chosen().paths()[word])["cells"] if cell["cell_type"] == "code"]
     found, wanted = list[str](), set[str]()
     for text in reversed(cells):
-        reads, binds = _names_of(
-            ast.parse("".join(f"{line}\n" for line in text.splitlines() if line[:1] not in "%!" or not line))
-        )
+        if text.startswith(("%", "!")):
+            continue
+        if "lab.best_of(" in text and alone:
+            text = without_the_rest(text)
+        reads, binds = _names_of(ast.parse(text))
         if "lab.best_of(" in text or binds & wanted:
             wanted = (wanted - binds) | reads
             found.insert(0, text)
     return found
+
+
+def without_the_rest(text: str) -> str:
+    """A cell's statements without those that only show or say something: such calls bind no names."""
+    kept = [node for node in ast.parse(text).body if not isinstance(node, ast.Expr)]
+    return "".join(f"{ast.get_source_segment(text, node)}\n" for node in kept)
 
 
 def run_cells(word: str, cells: list[str]) -> None:

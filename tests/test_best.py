@@ -3,10 +3,13 @@
 import json
 import linecache
 import math
+import re
+import subprocess
 import sys
 from dataclasses import replace
 from importlib import import_module
 
+import make_sweeps
 import numpy as np
 import pytest
 
@@ -363,3 +366,60 @@ def test_the_hash_of_a_problem_is_that_of_all_its_data():
         assert sweeps.digest(other) != first, name
     assert sweeps.digest(np.float32([1, 2])) != sweeps.digest(np.float64([1, 2]))
     assert sweeps.digest([[1], [2]]) != sweeps.digest([[1, 2]])
+
+
+@pytest.fixture
+def cached(monkeypatch, registry):
+    """No run may be needed: what was asked, by key."""
+    asked = {}
+    look = sweeps.kept
+
+    def kept(what):
+        asked[sweeps.key_of(what)] = what
+        return look(what)
+
+    def of(self, problem, config, engine):
+        raise AssertionError(f"No sweep is kept for {config!r}. Make it: python tests/make_sweeps.py")
+
+    monkeypatch.setattr(sweeps, "kept", kept)
+    monkeypatch.setattr(Metric, "of", of)
+    return asked
+
+
+@pytest.mark.parametrize("word", make_sweeps.swept())
+def test_a_lesson_keeps_the_sweeps_that_it_asks_for_and_each_has_five_rates_and_seeds(word, cached, capsys):
+    with make_sweeps.without_pictures():
+        make_sweeps.run_cells(word, make_sweeps.needed_cells(word, alone=True))
+    assert {path.stem for path in make_sweeps.folder(word).iterdir()} == {*cached}
+    for key, asked in cached.items():
+        runs = sweeps.read(make_sweeps.folder(word) / f"{key}.json")
+        assert len(asked["rates"]) >= 5
+        assert {*asked["rates"]} <= {*runs}
+        assert asked["seeds"] >= 5
+        assert {rows.shape for rows in runs.values()} == {(asked["seeds"], 2)}
+        assert Sweep(CONFIG, Metric(**asked["metric"]), runs).settled, asked["config"]
+
+
+@pytest.mark.parametrize("word", make_sweeps.swept())
+def test_a_lesson_without_one_of_its_rates_compares_nothing(word, cached, capsys):
+    """Each sweep has five rates to begin with, so it is refused without the last of them."""
+    rates = re.compile(r"(rates ?= ?\(|problems, \()([\d., ]+), [\d.]+\)")
+    cells = make_sweeps.needed_cells(word, alone=True)
+    fewer = [rates.sub(r"\1\2)", text) for text in cells]
+    assert sum(one != other for one, other in zip(cells, fewer, strict=True)) >= 1
+    with make_sweeps.without_pictures(), pytest.raises(ValueError, match="at least 5 different learning rates"):
+        make_sweeps.run_cells(word, fewer)
+
+
+def test_only_lessons_that_compare_keep_sweeps():
+    folders = {path.parent.name for path in make_sweeps.LESSONS.glob("minips_course/*/sweeps")}
+    assert folders == {*make_sweeps.swept()} >= {"bits", "rounding", "remember"}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("word", make_sweeps.swept())
+def test_the_sweeps_of_a_lesson_come_out_as_they_are_kept(word):
+    command = [sys.executable, make_sweeps.__file__, "--check", word]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1100)
+    assert done.returncode == 0, done.stdout + done.stderr

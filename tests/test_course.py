@@ -22,10 +22,11 @@ from test_lessons import LESSONS, lesson, remembered
 import minips_course
 from minips import lab
 from minips.lab.course import EXERCISES, PROMPTS, QUESTIONS, QUIZZES, SENTENCES, exercises, predictions, state
+from minips.lab.course.best import Figure
 from minips.lab.course.courses import chosen, lesson_of
 from minips.lab.course.exercises import Verdict
 from minips.lab.course.lessons import arguments
-from minips.lab.course.questions import NONE, REMEMBERED, Disagreement, Estimate, Question, completed, settled
+from minips.lab.course.questions import KINDS, NONE, REMEMBERED, Disagreement, Estimate, Question, completed, settled
 
 OUTCOMES: dict[str, dict[str, dict[str, Any]]] = {}
 TELLING: dict[str, list[str]] = {}
@@ -78,6 +79,8 @@ def test_a_run_that_disagrees_is_an_error_in_an_unattended_run_and_shown_to_a_le
 ) -> None:
     asked = QUESTIONS[key]
     other = next(v for v in OUTCOMES[key].values() if asked.outcome(**v).expected is not None)
+    if asked.kind == "comparison":
+        other = {name: Figure(value) for name, value in other.items()}
     if asked.timed:
         assert settled(asked, **other).expected
     else:
@@ -364,3 +367,66 @@ def words_of(one: Decider) -> str:
     """The words of a sentence, a question or an exercise, and what it expects."""
     found = KNOWN[one.kind][one.key]
     return f"{found.template} {found.expect}" if one.kind == "say" else getattr(found, "text", None) or found.task
+
+
+UNSWEPT = {
+    "train.4": "top 5 % and all values, at the default rate",
+    "batch.4": "pushes of one batch and of four, at two rates that it names",
+    "spend.1": "signs for one tensor and for another, at one rate",
+    "spend.3": "the same, by bytes",
+    "ddp.5": "fp16 and the plain all-reduce of torch, at one rate",
+}
+"""Sentences that compare schemes that train at a rate that is not each one's best: these are still to be swept."""
+NOT_COMPARED = {
+    "train.7": "one run, at three times",
+    "batch.5": "the limit of one scheme's rate",
+    "batch.6": "the limit of one scheme's rate",
+    "squeeze.15": "the word lossless",
+    "rounding.8": "one run: its bytes and its accuracy",
+    "remember.10": "a paper's claim for any rate",
+    "spend.4": "one run: its bytes and its accuracy",
+    "move.11": "one run, and a list of transports",
+    "stale.4": "the limits of two rules' rates, by halving",
+    "stale.7": "the limit of one rule's rate",
+    "stale.9": "the limit of one scheme's rate",
+    "stale.10": "the limit of one rule's rate",
+}
+"""Sentences with the word accuracy or loss and several values that compare no schemes."""
+
+
+def test_a_sentence_with_two_values_of_accuracy_or_loss_compares_schemes_at_their_best_rates() -> None:
+    found = {
+        key
+        for key, one in SENTENCES.items()
+        if re.search(r"accurac|\bloss", one.template)
+        and len({*re.findall(r"{(\w+)", one.template)}) > 1
+        and one.kind != "comparison"
+    }
+    assert found == {*UNSWEPT, *NOT_COMPARED}
+    assert not {*UNSWEPT} & {*NOT_COMPARED}
+
+
+STATED = {"sentence": SENTENCES, "question": QUESTIONS, "prompt": PROMPTS}
+
+
+@pytest.mark.parametrize("what", STATED)
+def test_each_says_of_which_kind_it_is(what: str) -> None:
+    assert [key for key, one in STATED[what].items() if one.kind not in KINDS] == []
+    timed = [key for key, one in STATED[what].items() if getattr(one, "timed", False) and one.kind != "time"]
+    assert timed == []
+
+
+@pytest.mark.parametrize("key", [key for key, one in SENTENCES.items() if one.kind == "comparison"])
+def test_a_comparison_refuses_a_number_that_is_not_of_a_sweep(key: str) -> None:
+    names = {*re.findall(r"{(\w+)", SENTENCES[key].template)}
+    names |= {node.id for node in ast.walk(ast.parse(SENTENCES[key].expect)) if isinstance(node, ast.Name)} - {"abs"}
+    figures: dict[str, Any] = dict.fromkeys(names, Figure(0.5))
+    for name in names:
+        with pytest.raises(TypeError, match=rf"{re.escape(key)} compares schemes .* These do not: {name}\."):
+            completed(key, **{**figures, name: 0.5})
+
+
+def test_a_prompt_that_compares_takes_a_sweep_as_its_table() -> None:
+    (key, *_) = [key for key, one in PROMPTS.items() if one.kind == "comparison"]
+    with pytest.raises(TypeError, match=rf"{re.escape(key)} compares schemes that train"):
+        lab.answer(key, "top 1 %   94 %")

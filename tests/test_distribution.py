@@ -156,7 +156,15 @@ def lessons_of_the_checkout() -> list[str]:
     """The notebooks, pages, pictures and recorded values, below the folder of the lessons."""
     listed = subprocess.run(["git", "ls-files", "lessons"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [name.removeprefix("lessons/") for name in listed.splitlines()]
-    return [path for path in paths if path.endswith((".ipynb", ".md", ".png", ".json"))]
+    shown = [path for path in paths if not path.startswith("minips_course/")]
+    return [path for path in shown if path.endswith((".ipynb", ".md", ".png", ".json"))]
+
+
+def sweeps_of_the_checkout() -> set[str]:
+    """The sweeps that lessons keep, beside their modules."""
+    command = ["git", "ls-files", "lessons/minips_course/*/sweeps"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {name.removeprefix("lessons/") for name in listed.splitlines()}
 
 
 @pytest.mark.soak
@@ -178,6 +186,7 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
         assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"minips", "minips_course"}
         assert "minips_course/wait/checks.py" in names
         assert [name for name in names if name.endswith("cases.py")] == []
+        assert {name for name in names if "/sweeps/" in name} == sweeps_of_the_checkout() != set()
         kept = {f"minips_course/notebooks/{name}" for name in lessons_of_the_checkout()}
         assert {name for name in names if name.startswith("minips_course/notebooks/")} == kept
         assert "minips/lab/course/settings/labconfig/default_setting_overrides.json" in package.namelist()

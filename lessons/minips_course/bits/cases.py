@@ -5,9 +5,9 @@ from math import nan
 OUTCOMES = {
     "bits.1": {"expected": {"ratio": 9.04}, "otherwise": {"ratio": 26.9}},
     "bits.2": {
-        "fewer than half": {"times": 0.4},
-        "about as many": {"times": 0.97},
-        "two to ten times as many": {"times": 2.5},
+        "fewer than half as many": {"times": 0.4},
+        "no more: half as many to as many": {"times": 0.73},
+        "more: up to ten times as many": {"times": 1.44},
         "about 32 times as many, or it never gets there": {"times": 32.0},
         "none of these": {"times": nan},
     },
@@ -16,7 +16,7 @@ OUTCOMES = {
 
 TELLING = {
     "bits.1": ["9 times", "nine times", "ten times", "10 times"],
-    "bits.2": ["no more steps", "as many steps"],
+    "bits.2": ["no more steps", "as many steps", "as soon"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 

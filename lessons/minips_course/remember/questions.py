@@ -78,16 +78,16 @@ sentence(
 
 sentence(
     "remember.2",
-    "Where each has its best rate, the memory adds {gain:.1f} ± {half:.1f} percentage points of accuracy. Where both have "
-    "0.1, it adds {early:.0f} ± {early_half:.0f}: most of that is the length of a step (pairs, 5 seeds).",
+    "Where each has its best rate, the memory adds {gain:.1f} ± {half:.1f} percentage points of accuracy. Where both "
+    "have 0.1, it adds {early:.0f} ± {early_half:.0f}: there the run without it is unfinished (pairs, 5 seeds).",
     expect="gain - half > 2 and early - early_half > 3 * gain",
     kind="comparison",
 )
 
 sentence(
     "remember.16",
-    "With all the values the accuracy is {behind:.1f} ± {half:.1f} percentage points higher than with one in each push and "
-    "error feedback, each at its best rate.",
+    "With all the values the accuracy is {behind:.1f} ± {half:.1f} percentage points higher than with one in each push "
+    "and error feedback, each at its best rate.",
     expect="0 < behind < 5",
     kind="comparison",
 )
@@ -110,8 +110,8 @@ sentence(
 
 sentence(
     "remember.17",
-    "With signs, error feedback is {behind:.1f} ± {half:.1f} percentage points of accuracy ahead of Saver after 40 steps, "
-    "each at its best rate; where both have 0.1, {early:.1f} ± {early_half:.1f}.",
+    "With signs, error feedback is {behind:.1f} ± {half:.1f} percentage points of accuracy ahead of Saver after 40 "
+    "steps, each at its best rate; where both have 0.1, {early:.1f} ± {early_half:.1f}.",
     expect="abs(behind) < half and early - early_half > 0",
     kind="comparison",
 )
@@ -195,8 +195,8 @@ sentence(
 
 sentence(
     "remember.14",
-    "Each at its best rate: against an exact pull, 2 bits raise the held-out loss by {plain:.3f} ± {half:.3f}; with Delta "
-    "they change it by {delta:+.3f} ± {delta_half:.3f} (pairs, 5 seeds).",
+    "Each at its best rate: against an exact pull, 2 bits raise the held-out loss by {plain:.3f} ± {half:.3f}; with "
+    "Delta they change it by {delta:+.3f} ± {delta_half:.3f} (pairs, 5 seeds).",
     expect="plain > half and abs(delta) < plain / 3",
     kind="comparison",
 )

@@ -140,22 +140,45 @@ sentence(
 
 sentence(
     "rounding.9",
-    "With three levels and 8 workers, nearest rounding raises the held-out loss by {near:.3f} ± {near_half:.3f}, as "
-    "with one worker ({one:.3f}). Random rounding changes it by {random:+.3f} ± {random_half:.3f}.",
-    expect="near - near_half > 0.05 and abs(near / one - 1) < 0.4 and abs(random) + random_half < near / 4",
+    "8 workers and the learning rate 0.1 for both: nearest rounding to three levels raises the held-out loss after 60 "
+    "steps by {early:.3f} ± {early_half:.3f}. Each at its best rate: by {near:.3f} ± {near_half:.3f}.",
+    expect="near - near_half > 0 and early > 3 * near",
+    kind="comparison",
+)
+
+sentence(
+    "rounding.10",
+    "Of the step along the gradient, nearest rounding to three levels keeps {nearest:.0%}, and Stretched "
+    "{stretched:.0%}.",
+    expect="nearest < 0.5 and abs(stretched - 1) < 1e-6",
+    kind="single",
+)
+
+sentence(
+    "rounding.11",
+    "Where the steps are as long along the gradient, and each has its best rate, nearest rounding raises the held-out "
+    "loss by {stretched:.3f} ± {half:.3f}: a shorter step is not its only fault.",
+    expect="stretched - half > 0",
+    kind="comparison",
+)
+
+sentence(
+    "rounding.12",
+    "Random rounding, at its best rate, changes the held-out loss by {one:+.3f} ± {one_half:.3f} with 1 worker, and by "
+    "{random:+.3f} ± {random_half:.3f} with 8.",
+    expect="one - one_half > 0 and random < one / 2 and random - random_half < 0",
+    kind="comparison",
 )
 
 prompt(
     "rounding.1",
-    "Bias or variance: which of them hurts n workers, and which two numbers in the table show it, with their "
-    "intervals? When would the other one hurt? Two sentences.",
-    "Bias hurts: nearest rounding raises the loss with 8 workers as much as with one, while random rounding changes it "
-    "by less than its interval. Variance would hurt if a step were long and few copies were averaged.",
-    by=(
-        "say rounding.9",
-        "table: abs(row['8 workers'][0] / row['1 worker'][0] - 1) < 0.2",
-        "table: abs(row['8 workers'][2]) < row['8 workers'][3]",
-    ),
+    "Bias or variance: which of them hurts 8 workers here, and which rows of the table show it, with their intervals? "
+    "When does the other one hurt? Two sentences.",
+    "Bias hurts 8 workers: at its best rate nearest rounding has a higher loss by more than its interval, also "
+    "stretched, while random rounding differs by less than its own. Variance hurts a single worker: without an "
+    "average, random rounding has a higher loss, too.",
+    kind="comparison",
+    by=("say rounding.9", "say rounding.11"),
 )
 
 quiz(
