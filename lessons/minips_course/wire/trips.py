@@ -30,7 +30,11 @@ def microseconds(serializer: ps.Serializer, packets: Sequence[ps.Packet], repeat
 
 
 def _trip(
-    serializer: ps.Serializer, packet: ps.Packet, here: socket.socket, there: socket.socket, receiver: ThreadPoolExecutor
+    serializer: ps.Serializer,
+    packet: ps.Packet,
+    here: socket.socket,
+    there: socket.socket,
+    receiver: ThreadPoolExecutor,
 ) -> float:
     began = time.perf_counter()
     arrived = receiver.submit(_receive, serializer, there)
