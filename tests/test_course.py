@@ -54,6 +54,27 @@ def test_each_option_can_come_true_and_none_of_them_too(key: str) -> None:
         assert (outcome.expected is None) == (option == asked.expected)
 
 
+@pytest.mark.parametrize(
+    ("key", "option", "values"),
+    [
+        ("server.1", "about twice as stale", {"four": 2.0, "eight": 3.0}),
+        ("server.1", "about twice as stale", {"four": 2.0, "eight": 6.0}),
+        ("remember.1", "about twice as many", {"times": 1.5}),
+        ("remember.1", "about twice as many", {"times": 3.0}),
+        ("batch.1", "about four times smaller", {"ratio": 3.0}),
+        ("batch.1", "about four times smaller", {"ratio": 5.5}),
+        ("wire.1", "about 80 000 bytes", {"ratio": 1.5}),
+        ("wire.1", "about 80 000 bytes", {"ratio": 2.7}),
+        ("wire.2", "about 5 times", {"times": 3.0}),
+        ("wire.2", "about 5 times", {"times": 10.0}),
+        ("wire.2", "about 25 times", {"times": 13.0}),
+    ],
+)
+def test_about_a_number_is_no_other_number(key: str, option: str, values: dict[str, float]) -> None:
+    assert option in QUESTIONS[key].options
+    assert QUESTIONS[key].outcome(**values).measured == NONE
+
+
 @each_question
 def test_never_do_two_come_true(key: str) -> None:
     asked = QUESTIONS[key]

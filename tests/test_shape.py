@@ -139,6 +139,36 @@ def test_each_term_of_the_glossary_is_linked_from_a_lesson_and_explained() -> No
     assert all(len(words) > 40 for _, words in entries)
 
 
+SYMBOLS = ("α", "β", "B", "S", "n", "b")
+"""Those of the formulas that several lessons share."""
+
+
+def symbols_of(text: str) -> set[str]:
+    """The symbols in a text: Greek letters, letters in italics, and letters in formulas between dollar signs."""
+    text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", " ", text, flags=re.DOTALL)
+    formulas = " ".join(re.findall(r"\$+(.+?)\$+", text, re.DOTALL))
+    formulas = re.sub(r"\\text\{.*?\}|\\[a-z]+", " ", formulas)
+    found = {*re.findall("[αβ]", text), *re.findall(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])", formulas)}
+    return found | {letter for letter in re.findall(r"(?<!\*)\*([A-Za-z])′?\*(?!\*)", text)}
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_the_glossary_lists_the_lessons_with_each_symbol(symbol: str) -> None:
+    """So an author who uses one of them in another lesson looks up what it means, and adds the lesson to the table."""
+    rows = re.findall(r"^\| \*?(\w)\*? \| (.+?) \| .*? ?\| ([\d, ]+) \|$", GLOSSARY.read_text(), re.MULTILINE)
+    assert [name for name, _, _ in rows] == [*SYMBOLS]
+    (lessons,) = [listed for name, _, listed in rows if name == symbol]
+    using = [path.stem[:2] for path in LESSONS if symbol in symbols_of(markdown(lesson(path).cells))]
+    assert lessons == ", ".join(using)
+
+
+def test_symbols_are_found_in_italics_and_formulas_alone() -> None:
+    text = (
+        "A message of *S* bytes, $\\frac{8 B}{t}$, α*n*, *S′*, **b**, `b`, A and B, *see* [B](b.md), and ```\n*b*\n```"
+    )
+    assert symbols_of(text) == {"S", "B", "t", "α", "n"}
+
+
 def test_the_courses_page_says_what_the_lessons_say() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_tables(page), "write its tables again: python tests/course_page.py"

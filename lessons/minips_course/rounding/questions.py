@@ -163,7 +163,7 @@ sentence(
 )
 
 sentence(
-    "rounding.12",
+    "rounding.14",
     "Random rounding, at its best rate, changes the held-out loss by {one:+.3f} ± {one_half:.3f} with 1 worker, and by "
     "{random:+.3f} ± {random_half:.3f} with 8.",
     expect="one - one_half > 0 and random < one / 2 and random - random_half < 0",

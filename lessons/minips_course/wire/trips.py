@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+import minips as ps
 from minips.stage import Array
-from minips.stages import Packet, Serializer
 
 LIMIT_S = 20.0
 """The most seconds that one trip may take."""
 
 
-def microseconds(serializer: Serializer, packets: Sequence[Packet], repeat: int = 5) -> Array:
+def microseconds(serializer: ps.Serializer, packets: Sequence[ps.Packet], repeat: int = 5) -> Array:
     """Return the time to write each packet (row), send it through a local socket into other memory, and read it there.
     The packets take turns; the first turn does not count.
     """
@@ -30,7 +30,11 @@ def microseconds(serializer: Serializer, packets: Sequence[Packet], repeat: int 
 
 
 def _trip(
-    serializer: Serializer, packet: Packet, here: socket.socket, there: socket.socket, receiver: ThreadPoolExecutor
+    serializer: ps.Serializer,
+    packet: ps.Packet,
+    here: socket.socket,
+    there: socket.socket,
+    receiver: ThreadPoolExecutor,
 ) -> float:
     began = time.perf_counter()
     arrived = receiver.submit(_receive, serializer, there)
@@ -42,7 +46,7 @@ def _trip(
     return time.perf_counter() - began
 
 
-def _receive(serializer: Serializer, there: socket.socket) -> Packet:
+def _receive(serializer: ps.Serializer, there: socket.socket) -> ps.Packet:
     (count,) = struct.unpack("<I", _read(there, 4))
     return serializer.loads([_read(there, size) for size in struct.unpack(f"<{count}Q", _read(there, 8 * count))])
 

@@ -20,7 +20,7 @@ class Half(float):
     def __format__(self, spec: str) -> str:
         text = super().__format__(spec)
         if not self:
-            return f"– ({self.values} equal values)"
+            return f"– ({self.values} equal)"
         if any(digit in text for digit in "123456789"):
             return text
         return f"{100 * self:.1g}%" if spec.endswith("%") else f"{float(self):.1g}"
@@ -43,7 +43,7 @@ def interval(values: ArrayLike) -> Interval:
     >>> print(f"{mean} ± {half:.3f}")
     3.0 ± 1.963
     >>> "{:.2f} ± {:.2f}".format(*interval([1.0, 1.001, 1.002])), "{:.2f} ± {:.2f}".format(*interval([1.0, 1.0, 1.0]))
-    ('1.00 ± 0.002', '1.00 ± – (3 equal values)')
+    ('1.00 ± 0.002', '1.00 ± – (3 equal)')
     """
     from scipy.special import stdtrit  # scikit-learn installs scipy
 
