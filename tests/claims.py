@@ -163,10 +163,11 @@ def listen(word: str, remembered: list[str]) -> Run:
         run.came("predict", asked.key, outcome.expected is None, values)
         return outcome
 
-    def answer(key: str, table: Any) -> None:
+    def answer(key: str, table: Any, **values: Any) -> None:
         row, head = rows(str(table)), str(table).partition("\n")[0]
-        run.came("table", full_key(key), True, {"row": row, "column": partial(column, row), "head": head})
-        original["answer"](key, table)
+        facts = {"row": row, "column": partial(column, row), "head": head, "table": table}
+        run.came("table", full_key(key), True, facts)
+        original["answer"](key, table, **values)
 
     original: dict[str, Callable[..., Any]] = {}
     for module, new in ((cells, completed), (predictions, settled), (lab, answer)):

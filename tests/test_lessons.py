@@ -146,6 +146,14 @@ def test_every_result_comes_after_its_prediction(path: Path) -> None:
         assert 0 <= asked < locked < shown
 
 
+@each_lesson
+def test_each_solution_is_pasted_in_before_its_check(path: Path) -> None:
+    pasted = [source for source, _ in solved(lesson(path))]
+    for check, solution in exercises(lesson(path)):
+        (cell,) = (source for source in pasted if check in source)
+        assert cell.startswith(solution)
+
+
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[] if path.stem[:2] in SHORT else [pytest.mark.soak]) for path in LESSONS],
@@ -183,7 +191,7 @@ def test_its_outputs_are_the_saved_ones_and_its_solutions_pass(
         stack.callback(run.teardown)
         failed = [words for cell in cells if (words := failure(cell))]
     assert not failed, "\n\n".join(failed)
-    print(given.test_outputs, pasted.test_outputs)
+    print(f"as given: {given.test_outputs[0].text}\nwith the solutions: {pasted.test_outputs[0].text}")
     left = json.loads(cells[-1].test_outputs[0].text)
     assert not [command for command in left if "resource_tracker" not in command]
     assert [*tmp_path.iterdir()] == [copy]
