@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from claims import KNOWN, Claim, Decider, Run, claims_of, deciders, numbers
+from course_page import FIRST, WAYS
 from plain_questions import plain
 from test_lessons import LESSONS, lesson, remembered
 
@@ -364,3 +365,10 @@ def words_of(one: Decider) -> str:
     """The words of a sentence, a question or an exercise, and what it expects."""
     found = KNOWN[one.kind][one.key]
     return f"{found.template} {found.expect}" if one.kind == "say" else getattr(found, "text", None) or found.task
+
+
+def test_each_way_through_the_course_contains_what_its_lessons_build_on() -> None:
+    for way, listed in WAYS.items():
+        for path in [path for path in LESSONS if int(path.name[:2]) in listed]:
+            needs = FIRST.match(lesson(path).cells[0].source)["needs"].partition("omework")[0]
+            assert {int(number) for number in re.findall(r"\b\d\d\b", needs)} <= {*listed}, (way, path.name)

@@ -242,7 +242,7 @@ remember(
     "move",
     {
         "A transport moves": ("check move.1", "say move.11"),
-        "A call takes": ("say move.3", "say move.4"),
+        "A message takes": ("say move.3", "say move.4"),
         "Sending text": ("say move.2", "say move.5"),
         "Threads around": ("say move.7", "predict move.2"),
         "A measurement must": ("say move.4", "say move.10"),

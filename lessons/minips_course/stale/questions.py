@@ -107,8 +107,8 @@ sentence(
     "stale.13",
     "Without a cluster: a momentum of 0.9 changes the border from {plain[0]:.2f} to {moving[0]:.2f} at age 0, from "
     "{plain[1]:.2f} to {moving[1]:.3f} at age 1, from {plain[3]:.2f} to {moving[3]:.4f} at age 3, from {plain[7]:.2f} "
-    "to {moving[7]:.4f} at age 7. A steady gradient is added up ten times, but from age 1 on ten times the border is at "
-    "most {most:.2f} times the one without momentum.",
+    "to {moving[7]:.4f} at age 7. A steady gradient is added up ten times, but from age 1 on ten times the border is "
+    "at most {most:.2f} times the one without momentum.",
     expect="moving[0] > 1.8 * plain[0] and most < 1.04",
 )
 
@@ -224,8 +224,8 @@ quiz(
             "each push moves the parameters by a quarter of lr": "Whole steps of age 3 would lower the border by more "
             "than three quarters. Steps of a quarter make up for nearly all of that.",
             "three versions are too few to matter": "With whole steps they matter, as the swings at age 2 and 4 show.",
-            "the ages differ from push to push, and that evens out": "Here all ages but the first are 3. Ages do differ "
-            "if times are drawn, and then the border is even higher than BSP's.",
+            "the ages differ from push to push, and that evens out": "Here all ages but the first are 3. Ages do "
+            "differ if times are drawn, and then the border is even higher than BSP's.",
         },
         by="say stale.4",
     ),

@@ -144,10 +144,11 @@ sentence(
 
 prompt(
     "trust.1",
-    "Seven phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
-    "number in the table? What would change your mind? Two sentences.",
+    "Seven phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by "
+    "which number in the table? What would change your mind? Two sentences.",
     "I choose the median: its lowest accuracy in the five cases is high, and so are the trimmed mean's and the vote's. "
-    "If batches were so small that honest gradients scatter more than the length of their mean, I would test it against liars that agree.",
+    "If batches were so small that honest gradients scatter more than the length of their mean, I would test it "
+    "against liars that agree.",
     by=(
         "table: min(*row['Median'], *row['TrimmedMean'], *row['MajorityVote']) > 0.8",
         "table: max(min(row[rule]) for rule in ('Mean', 'Krum')) < 0.5",
