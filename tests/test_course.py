@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from claims import KNOWN, Claim, Decider, Run, claims_of, deciders, numbers
+from course_page import FIRST, WAYS
 from plain_questions import plain
 from test_lessons import LESSONS, lesson, remembered
 
@@ -451,3 +452,10 @@ def test_a_prompt_that_compares_takes_a_sweep_as_its_table() -> None:
     (key, *_) = [key for key, one in PROMPTS.items() if one.kind == "comparison"]
     with pytest.raises(TypeError, match=rf"{re.escape(key)} compares schemes that train"):
         lab.answer(key, "top 1 %   94 %")
+
+
+def test_each_way_through_the_course_contains_what_its_lessons_build_on() -> None:
+    for way, listed in WAYS.items():
+        for path in [path for path in LESSONS if int(path.name[:2]) in listed]:
+            needs = FIRST.match(lesson(path).cells[0].source)["needs"].partition("omework")[0]
+            assert {int(number) for number in re.findall(r"\b\d\d\b", needs)} <= {*listed}, (way, path.name)

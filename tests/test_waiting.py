@@ -1,5 +1,5 @@
-"""Waiting in virtual time, as lesson 14 computes it, against the engine that trains in virtual time; and a learner's own
-server in virtual time, against the same one in threads.
+"""Waiting in virtual time, as lesson 14 computes it, against the engine that trains in virtual time; and a learner's
+own server in virtual time, against the same one in threads.
 """
 
 from itertools import pairwise

@@ -94,7 +94,7 @@ sentence(
 
 timed_sentence(
     "cost.7",
-    "Predicted over measured for the whole step: {ratio:.2f} ± {half:.2f} by minips, {paper:.2f} ± {paper_half:.2f} "
+    "Predicted over measured for the whole step: {ratio:.3f} ± {half:.1g} by minips, {paper:.3f} ± {paper_half:.1g} "
     "for the links alone, on paper ({runs} runs). Transfer: {transfer:.2f}. Wait: {wait:.2f}.",
     expect="1 / 1.4 < ratio < 1.4 and paper < 1.05 and 0.8 < transfer < 1.25 and 0.6 < wait < 1.6",
 )

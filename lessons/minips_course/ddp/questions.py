@@ -37,8 +37,9 @@ timed_question(
 
 estimate(
     "ddp.2",
-    "Training takes 60 steps with torch's PowerSGD of rank 2. How many percent of the gradients' bytes does a rank "
-    "hand over in all?",
+    "Training takes 60 steps with torch's PowerSGD of rank 2, the first ten of them with whole gradients. Of the net's "
+    "38,282 values 32,768 are a matrix of 64 × 512. What share of the uncompressed bytes does a rank send over the 60 "
+    "steps?",
     "%",
     expected=(10.0, 35.0),
     because="The matrix of 64 × 512 values travels as two thin ones, 64 × 2 and 512 × 2: 28 times fewer. But the first "
@@ -54,20 +55,20 @@ sentence(
 
 timed_sentence(
     "ddp.2",
-    "From the last gradient to the end of the step, in milliseconds, mean of five turns, in each the shortest of six "
-    "steps: {told}.",
+    "A whole step in milliseconds, median of {turns} turns: {told}.",
 )
 
 timed_sentence(
     "ddp.3",
-    "With one buffer for all, this wait is {flat:.2f} ± {flat_half:.2f} times that of the naive way; with small "
-    "buckets it is {small:.2f} ± {small_half:.2f} times.",
-    expect="small < flat < 1",
+    "A step as a share of the naive way's, in pairs of turns (median, quartiles): with one buffer for all "
+    "{flat.median:.2f} ({flat.low:.2f} to {flat.high:.2f}), overlapped {overlapped.median:.2f} ({overlapped.low:.2f} "
+    "to {overlapped.high:.2f}), DDP with small buckets {small.median:.2f} ({small.low:.2f} to {small.high:.2f}).",
+    expect="small.median < flat.median < 1 and overlapped.median < 1",
 )
 
 timed_sentence(
     "ddp.6",
-    "The shortest mean wait of this run: buckets of {best}, {calls} all-reduces in a step.",
+    "The shortest median step of this run: buckets of {best}, {calls} all-reduces in a step.",
     expect="calls > 1",
 )
 

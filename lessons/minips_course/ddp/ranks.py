@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LIMIT_S = 200.0
 """The most seconds that the start, or one call, may take."""
 KEY = "ddp.torch"
+WARM = 3
+"""The first steps of each way, which are not timed: in the second one DDP arranges its buckets anew."""
 
 
 class Ranks:
@@ -206,14 +208,15 @@ WAYS: Mapping[str, tuple[Callable[..., Any], Callable[..., None]]] = {
 def ladder(
     latency_s: float,
     bytes_per_s: float,
+    backward_s: float,
     buckets: Sequence[float] = (),
-    turns: int = 5,
-    steps: int = 6,
-    batch: int = 512,
+    turns: int = 20,
+    batch: int = 256,
 ) -> dict[str, Any]:
-    """Time each way of `WAYS`, or DDP with each size of ``buckets`` in megabytes. Return, for each: every turn's
-    shortest wait from the last gradient to the end of a step; the last step's times, in milliseconds from its start,
-    of gradients and of all-reduces, with their bytes; and the largest error of the mean gradient.
+    """Time whole steps of each way of `WAYS`, or of DDP with each size of ``buckets`` in megabytes, in turns. Autograd
+    waits ``backward_s`` before each gradient, as if the net were larger. Return, for each way, in milliseconds: all
+    its steps, turn by turn; of the median one, the times from its start at which gradients were ready and at which
+    all-reduces ran, with their bytes; and the largest error of the mean gradient.
     """
     import torch
     import torch.distributed as dist
@@ -235,25 +238,28 @@ def ladder(
             torch.manual_seed(0)
             net = make_net()
             for p in net.parameters():
+                p.register_hook(lambda gradient: time.sleep(backward_s))  # it returns None: the gradient stays
                 p.register_post_accumulate_grad_hook(lambda _: ready.append(time.perf_counter()))
             members[name] = (net, wrap(net, wire), step)
-        found: dict[str, Any] = {name: {"waits_ms": []} for name in members}
-        for _ in range(turns):
+        seen: dict[str, list[Any]] = {name: [] for name in members}
+        for _ in range(WARM + turns):
             for name, (net, model, step) in members.items():
-                took = []
-                for _ in range(steps):
-                    net.zero_grad()
-                    ready.clear()
-                    wire.spans.clear()
-                    dist.barrier()
-                    began = time.perf_counter()
-                    step(model, loss_of(mine), wire)
-                    took.append(1e3 * (time.perf_counter() - max(ready)))
-                found[name]["waits_ms"].append(min(took))
-                found[name]["ready_ms"] = [1e3 * (at - began) for at in ready]
-                found[name]["calls_ms"] = [[1e3 * (a - began), 1e3 * (b - began), size] for a, b, size in wire.spans]
-                pairs = zip(net.parameters(), alone.parameters(), strict=True)
-                found[name]["error"] = max(float((a.grad - b.grad).abs().max()) for a, b in pairs)
+                net.zero_grad()
+                ready.clear()
+                wire.spans.clear()
+                dist.barrier()
+                began = time.perf_counter()
+                step(model, loss_of(mine), wire)
+                ms = 1e3 * (time.perf_counter() - began)
+                calls = [[1e3 * (a - began), 1e3 * (b - began), size] for a, b, size in wire.spans]
+                seen[name].append((ms, [1e3 * (at - began) for at in ready], calls))
+        found = {}
+        for name, (net, _, _) in members.items():
+            steps = seen[name][WARM:]
+            pairs = zip(net.parameters(), alone.parameters(), strict=True)
+            _, ready_ms, calls_ms = sorted(steps, key=lambda step: step[0])[len(steps) // 2]
+            found[name] = {"steps_ms": [ms for ms, _, _ in steps], "ready_ms": ready_ms, "calls_ms": calls_ms}
+            found[name]["error"] = max(float((a.grad - b.grad).abs().max()) for a, b in pairs)
     return found
 
 
@@ -293,26 +299,43 @@ def as_hook(mine: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return hook
 
 
-def hooks() -> dict[str, Callable[[], tuple[Any, Any]]]:
-    """Map each hook's name to a function that creates, for one run, the hook's state and the hook."""
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+def with_codec(model: Any, codec: ps.Codec) -> Any:
+    """Return the net under DDP, which sends each bucket's gradients through a codec of minips."""
+    from torch.nn.parallel import DistributedDataParallel
 
     from minips.torch import codec_hook
 
-    def low_rank() -> tuple[Any, Any]:
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=10)
-        return state, powerSGD_hook.powerSGD_hook
+    ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(None, codec_hook(codec))
+    return ddp
 
-    def through(codec: ps.Codec) -> Callable[[], tuple[Any, Any]]:
-        return lambda: (None, codec_hook(codec))
+
+def with_hook(model: Any, hook: Callable[..., Any], state: Any = None) -> Any:
+    """Return the net under DDP, which calls ``hook(state, bucket)`` for each bucket."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(state, hook)
+    return ddp
+
+
+def hooks() -> dict[str, Callable[[Any], Any]]:
+    """Map each hook's name to a function that wraps a net in DDP with this hook."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    def low_rank(model: Any) -> Any:
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=10)
+        return with_hook(model, powerSGD_hook.powerSGD_hook, state)
 
     return {
-        "all-reduce": lambda: (None, default_hooks.allreduce_hook),
-        "torch's fp16": lambda: (None, default_hooks.fp16_compress_hook),
+        "all-reduce": lambda model: with_hook(model, default_hooks.allreduce_hook),
+        "torch's fp16": lambda model: with_hook(model, default_hooks.fp16_compress_hook),
         "torch's PowerSGD, rank 2": low_rank,
-        "minips, 8 bits": through(ps.Codec(ps.Uniform(bits=8))),
-        "minips, top 2 %, no memory": through(ps.Codec(ps.TopK(fraction=0.02))),
-        "minips, top 2 %, memory": through(ps.Codec(ps.TopK(fraction=0.02), ps.ErrorFeedback())),
+        "minips, 8 bits": lambda model: with_codec(model, ps.Codec(ps.Uniform(bits=8))),
+        "minips, top 2 %, no memory": lambda model: with_codec(model, ps.Codec(ps.TopK(fraction=0.02))),
+        "minips, top 2 %, memory": lambda model: with_codec(
+            model, ps.Codec(ps.TopK(fraction=0.02), ps.ErrorFeedback())
+        ),
     }
 
 
@@ -326,14 +349,13 @@ def learn(steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = N
     found: dict[str, Any] = {}
     before = dist.all_reduce, dist.all_gather
     dist.all_reduce, dist.all_gather = (_counting(one, sent) for one in before)
-    made = {"mine": lambda: (None, as_hook(mine))} if mine else hooks()
+    made = {"mine": lambda model: with_hook(model, as_hook(mine))} if mine else hooks()
     try:
-        for name, make in made.items():
+        for name, wrap in made.items():
             found[name] = {"accuracy": []}
             sent.clear()
             for seed in range(seeds):
-                state, hook = make()
-                accuracy, dense = _learnt(state, hook, steps, seed)
+                accuracy, dense = _learnt(wrap, steps, seed)
                 found[name]["accuracy"].append(accuracy)
             found[name]["share"] = sum(sent) / (seeds * steps * dense)
     finally:
@@ -341,7 +363,7 @@ def learn(steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = N
     return found
 
 
-def _learnt(state: Any, hook: Any, steps: int, seed: int) -> tuple[float, int]:
+def _learnt(wrap: Callable[[Any], Any], steps: int, seed: int) -> tuple[float, int]:
     """Return the accuracy of one run, and the bytes of the gradients of one step."""
     import torch
     import torch.distributed as dist
@@ -350,8 +372,7 @@ def _learnt(state: Any, hook: Any, steps: int, seed: int) -> tuple[float, int]:
     middle, spread = X.mean(), X.std()
     X, X_new = (X - middle) / spread, (X_new - middle) / spread
     torch.manual_seed(seed)
-    model = torch.nn.parallel.DistributedDataParallel(make_net())
-    model.register_comm_hook(state, hook)
+    model = wrap(make_net())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.5)
     for _ in range(steps):
         rows = torch.randint(len(X), (64,))[dist.get_rank() :: 2]

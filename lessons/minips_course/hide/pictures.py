@@ -59,10 +59,16 @@ def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str
     lines = [f"{'wait':16} {'deadline':10} {'last answer after':>18} {'calls worked on':>16}"]
     for (name, told), some in storms.items():
         ends = [answered.max() / 1e3 for answered, _ in some]
-        after = "{:.2f} ± {:.2f} s".format(*interval(ends)) if np.isfinite(ends).all() else "never"
-        calls = "{:.0f} ± {:.0f}".format(*interval([worked for _, worked in some]))
+        after = f"{_told(ends, 2)} s" if np.isfinite(ends).all() else "never"
+        calls = _told([worked for _, worked in some], 0)
         lines.append(f"{name:16} {'sent along' if told else 'unknown':10} {after:>18} {calls:>16}")
     return "\n".join(lines)
+
+
+def _told(values: Sequence[float], digits: int) -> str:
+    """Return the mean with half of its 95 % interval, or the value itself if all are equal: then nothing was drawn."""
+    mean, half = interval(values)
+    return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if len({*values}) > 1 else "")
 
 
 def draw_pool(milliseconds: Mapping[int, Spread]) -> None:

@@ -214,17 +214,17 @@ quiz(
         by="say move.7",
     ),
     Item(
-        "A handler that answers at once: 16 callers brought far less than 16 times as many calls a second. A handler that "
-        "waits: 16 connections in 16 threads brought more than six times as many. What does that show?",
+        "A handler answers at once: 16 callers bring far less than 16 times as many calls a second. Another handler "
+        "waits: 16 connections in 16 threads bring more than six times as many. What does that show?",
         {
-            "calls that wait overlap, calls that do not wait queue": "What they queue for, an interpreter, the cores or "
-            "a change of threads, was not measured.",
-            "a server has too few connections for 16 callers": "With the handler that waits as many connections were no "
-            "obstacle.",
+            "calls that wait overlap, calls that do not wait queue": "For what they queue, an interpreter, the cores "
+            "or a change of threads, was not measured.",
+            "a server has too few connections for 16 callers": "With the handler that waits, as many connections were "
+            "no obstacle.",
             "the bandwidth between two processes is used up": "16 callers with 1 kB move some megabytes a second. The "
             "same kind of socket moved far more when frames were large.",
         },
-        by="predict move.2",
+        by=("say move.7", "predict move.2"),
     ),
     Item(
         "A lecture calls Pyro relatively slow. What did this run say?",
@@ -242,7 +242,7 @@ remember(
     "move",
     {
         "A transport moves": ("check move.1", "say move.11"),
-        "A call takes": ("say move.3", "say move.4"),
+        "A message takes": ("say move.3", "say move.4"),
         "Sending text": ("say move.2", "say move.5"),
         "Threads around": ("say move.7", "predict move.2"),
         "A measurement must": ("say move.4", "say move.10"),

@@ -91,14 +91,14 @@ sentence(
 
 sentence(
     "spend.6",
-    "The largest error is {over:.3f} of the allowed one. With half of the length allowed, U takes {large:.1f} bits "
-    "and b {short:.1f}.",
+    "The largest error is {over:.3f} of the allowed one. With a relative error of 0.5 allowed, U takes {large:.1f} "
+    "bits and b {short:.1f}.",
     expect="over <= 1.001 and large > short",
 )
 
 sentence(
     "spend.7",
-    "Adaptive, half of the length allowed, with feedback: {steps} steps, and {gain:+.1f} ± {half:.1f} percentage "
+    "Adaptive, a relative error of 0.5 allowed, with feedback: {steps} steps, and {gain:+.1f} ± {half:.1f} percentage "
     "points from signs with feedback.",
     expect="gain + half < 0 and steps < 30",
 )

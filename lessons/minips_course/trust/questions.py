@@ -94,9 +94,10 @@ sentence(
 
 sentence(
     "trust.4",
-    "If all are honest, each rule reads {least:.0%} of the digits or more. The vote minus the mean, each at the best "
-    "of its rates: {points:+.1f} ± {half:.1f} percentage points (five seeds, paired).",
+    "If all are honest, each rule at its best rate reads {least:.0%} of the digits or more. The vote minus the mean: "
+    "{points:+.1f} ± {half:.1f} percentage points (five seeds, paired).",
     expect="least > 0.9 and points - half < 1",
+    kind="comparison",
 )
 
 sentence("trust.5", "{rule} reads less than 75 % with: {failed}.")
@@ -143,13 +144,14 @@ sentence(
 
 prompt(
     "trust.1",
-    "Five phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by which "
-    "number in the table? What would change your mind? Two sentences.",
-    "I choose the median: its lowest accuracy in the five cases is high, and so is the vote's. If batches were so "
-    "small that honest gradients scatter more than the length of their mean, I would test it against liars that agree.",
+    "Seven phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by "
+    "which number in the table? What would change your mind? Two sentences.",
+    "I choose the median: its lowest accuracy in the five cases is high, and so are the trimmed mean's and the vote's. "
+    "If batches were so small that honest gradients scatter more than the length of their mean, I would test it "
+    "against liars that agree.",
     by=(
-        "table: min(*row['Median'], *row['MajorityVote']) > 0.8",
-        "table: max(min(row[rule]) for rule in ('Mean', 'TrimmedMean', 'Krum')) < 0.3",
+        "table: min(*row['Median'], *row['TrimmedMean'], *row['MajorityVote']) > 0.8",
+        "table: max(min(row[rule]) for rule in ('Mean', 'Krum')) < 0.5",
         "table: min(row['your rule']) < min(row['Median'])",
         "say trust.7",
     ),
@@ -199,10 +201,10 @@ quiz(
         by="say trust.7",
     ),
     Item(
-        "Under ASP, which rule withstands one liar?",
+        "Under ASP, which of the rules of this lesson withstands one liar?",
         {
-            "none: each push is applied by itself": "There is nothing to compare a push with. Under ASP, minips "
-            "refuses Krum and the trimmed mean.",
+            "none: each push is applied by itself": "They compare the pushes of a round, and there is none. Under ASP, "
+            "minips refuses Krum and the trimmed mean.",
             "the median: it accepts any number of gradients": "It accepts a single gradient, but the median of one "
             "gradient is that gradient.",
             "Krum, if there are five workers or more": "However many workers there are, each push is applied alone, "
@@ -230,7 +232,7 @@ remember(
         "One liar": ("say trust.3", "say trust.9"),
         "Robust rules keep": ("say trust.3", "say trust.9"),
         "A result between": ("say trust.7", "say trust.10"),
-        "A robust rule compares": "say trust.11",
+        "The rules of this": "say trust.11",
         "A rule that looks": "say trust.8",
     },
 )
