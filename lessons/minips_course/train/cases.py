@@ -24,12 +24,12 @@ TELLING = {
 
 BROKEN = {
     "train.1": {
+        "the pull, too": ("push=sign", "push=sign, pull=ps.Codec(quantizer=ps.Float16())"),
         "all the bytes": ("ps.Sign()", "ps.Exact()"),
         "half the bytes": ("ps.Sign()", "ps.Float16()"),
         "too few values": ("ps.Sign(), memory=ps.ErrorFeedback()", "ps.TopK(0.01)"),
         "the one that was shown": ("ps.Sign()", "ps.TopK(fraction=0.05)"),
         "shown, for one tensor": ("ps.Sign()", '{"W": ps.TopK(0.05), "*": ps.Exact()}'),
-        "the pull, too": ("push=sign", "push=sign, pull=ps.Codec(quantizer=ps.Float16())"),
         "fewer steps": ("steps=100", "steps=25"),
         "fewer workers": ("steps=100", "steps=100, workers=1"),
         "only a codec": ("ps.Config(steps=100, push=sign)", "sign"),
