@@ -22,8 +22,8 @@ def drawn_shapes(rng: np.random.Generator, count: int) -> list[tuple[int, ...]]:
 
 
 def drawn_tensors(rng: np.random.Generator, count: int = 3, dtype: str = "float64") -> Tensors:
-    """Draw named arrays of normal values, of one magnitude between a hundredth and a hundred."""
-    scale, shapes = 10.0 ** rng.uniform(-2, 2), drawn_shapes(rng, count)
+    """Draw named arrays of normal values, of one magnitude between a ten-thousandth and a thousand."""
+    scale, shapes = 10.0 ** rng.uniform(-4, 3), drawn_shapes(rng, count)
     rng.shuffle(shapes)
     named = zip(drawn_names(rng, count), shapes, strict=True)
     return {name: np.asarray(scale * rng.normal(size=shape)).astype(dtype) for name, shape in named}

@@ -23,15 +23,16 @@ def _drawn(rng: np.random.Generator) -> Tensors:
 @grows("server", "handle", until="wait")
 def check_rounds(cls: type, rng: np.random.Generator) -> None:
     """Refuse a server unless it applies a round's mean, added in the workers' order, then answers all its pushes."""
-    for workers in (int(rng.integers(2, 6)), 1, int(rng.integers(6, 12))):
-        _holds_rounds(cls, workers, rng)
+    rates = rng.permutation([0.02, 0.2, 2.0]) * rng.uniform(0.5, 2, 3)
+    for workers, lr in zip((int(rng.integers(2, 6)), 1, int(rng.integers(6, 12))), rates.tolist(), strict=True):
+        _holds_rounds(cls, workers, lr, rng)
     _same_in_any_order(cls, rng)
     _adds_in_order(cls, rng)
 
 
-def _holds_rounds(cls: type, workers: int, rng: np.random.Generator) -> None:
+def _holds_rounds(cls: type, workers: int, lr: float, rng: np.random.Generator) -> None:
     """Refuse a server unless two of its kind, which serve two models by turns, both do what they should."""
-    lr, turns, seen = float(rng.uniform(0.05, 0.5)), 4, 0
+    turns, seen = 4, 0
     models = [drawn_tensors(rng, 3, str(rng.choice(["float32", "float64"]))) for _ in range(2)]
     servers: list[Any] = [cls(copied(model), workers, lr) for model in models]
     for turn in range(turns):

@@ -27,13 +27,16 @@ WITHIN, MOST_RUNS, WIDEST = 1.02, 10, 1000.0
 def largest(function: Any, rng: np.random.Generator) -> str:
     """Find the largest learning rate that ends well, to within 2 %, in at most 10 runs."""
     refuse_if(not callable(function), f"Expected the function largest(ends_well, low, high), got {function!r}.")
-    for trial in range(12):
+    for trial in range(24):
         low = 10.0 ** float(rng.uniform(-5, 2))
-        high = low * [WIDEST, _unlucky(rng), 1.015][trial] if trial < 3 else low * WIDEST ** float(rng.uniform(0.1, 1))
+        narrower = [_unlucky(rng), 1.015, WIDEST ** float(rng.uniform(0.1, 1))]
+        high = low * [WIDEST, *narrower][trial % 4]
         near_an_end = [low * 1.001, high / 1.001]
-        for border in (near_an_end[trial % 2], low * (high / low) ** float(rng.uniform(0.05, 0.95))):
+        for border in (near_an_end[trial // 4 % 2], low * (high / low) ** float(rng.uniform(0.05, 0.95))):
             with case(f"Between {low:.4g} and {high:.4g}, where rates below {border:.4g} end well:"):
                 _brackets(function, border.__gt__, low, high)
+        with case(f"Between {low:.4g} and {high:.4g}, where each run leaves the larger part of the range:"):
+            _brackets(function, _contrary(low, high), low, high)
     for many in (4, 8):
         seed = drawn_seed(rng)
         with case(f"With accumulate={many} and seed {seed}:"):
@@ -44,6 +47,19 @@ def largest(function: Any, rng: np.random.Generator) -> str:
 def _unlucky(rng: np.random.Generator) -> float:
     """Return a range that so many halvings leave a little too wide."""
     return float((WITHIN + 0.0002) ** (2 ** rng.integers(4, 9)))
+
+
+def _contrary(low: float, high: float) -> Callable[[float], bool]:
+    """Return the ``ends_well`` of which a run says the least: the border is in the larger part that it leaves."""
+    ends = [low, high]
+
+    def ends_well(lr: float) -> bool:
+        well = lr <= ends[0] or (lr < ends[1] and lr / ends[0] < ends[1] / lr)
+        if ends[0] < lr < ends[1]:
+            ends[not well] = lr
+        return well
+
+    return ends_well
 
 
 def _brackets(function: Any, ends_well: Callable[[float], bool], low: float, high: float) -> None:

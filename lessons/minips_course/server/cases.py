@@ -132,6 +132,7 @@ class Server:
             "                total += self.held[i][name]\n"
             "            p -= self.lr * total / self.workers",
         ),
+        "no rate above 0.3": ("self.lr * sum", "min(self.lr, 0.3) * sum"),
         "a pull empties the round": (
             'if kind == "pull":\n',
             'if kind == "pull":\n            self.held = {}\n',
@@ -193,6 +194,8 @@ class Server:
             "not {*tensors} <= {'w', 'b'} or 'w' not in tensors or 'b' not in tensors",
         ),
         "always worker 0": ('(worker, ("error", wrong))', '(0, ("error", wrong))'),
+        "in capitals, too": ('kind != "push"', 'str(kind).strip().lower() != "push"'),
+        "what begins like a push": ('kind != "push"', 'not str(kind).startswith("pu")'),
         "the round begins anew": (
             'return [(worker, ("error", wrong))] if wrong else',
             'if wrong:\n            self.held = {}\n            return [(worker, ("error", wrong))]\n        return',

@@ -64,8 +64,7 @@ def careful(server: Any, rng: np.random.Generator) -> str:
 def _bad(params: Tensors, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
     """Yield bad messages for a server with these parameters, and what is bad."""
     good = drawn_like(params, rng)
-    kind = str(rng.choice(["shove", "poll", "pushed", "", "PUSH"]))
-    for unknown in (kind, None, 7, b"push", ("push",)):
+    for unknown in ("shove", "poll", "pushed", "", "PUSH", "Pull", " push", "pus", None, 7, b"push", ("push",)):
         yield f"an unknown kind, ({unknown!r}, …)", (unknown, drawn_like(params, rng))
     contents: list[Any] = [None, 3.0, "w", [*good.values()], [*good.items()], tuple(good), {}]
     for content in contents:

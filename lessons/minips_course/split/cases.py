@@ -85,6 +85,7 @@ def combine(gradients, rows):
     return {name: sum(w * g[name] for w, g in zip(weights, gradients, strict=True)) for name in gradients[0]}
 """,
         "sorted apart": ("zip(rows, gradients, strict=True)", "zip(sorted(rows), gradients, strict=True)"),
+        "without what is tiny": ("n * g[name]", "n * np.where(np.abs(g[name]) < 0.001, 0, g[name])"),
         "three digits": ("n * g[name]", "round(n / total, 3) * total * g[name]"),
         "an empty shard stops it": ("n * g[name]", "g[name] / (1 / n)"),
         "single precision": ("n * g[name]", "n * np.float32(g[name])"),

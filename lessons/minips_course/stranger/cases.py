@@ -78,6 +78,10 @@ class OnlyArrays(pickle.Unpickler):
             "(module, name) not in needed",
             "not module.startswith('numpy') or name not in {n for _, n in needed}",
         ),
+        "what ends like numpy": (
+            "(module, name) not in needed",
+            "not any(f'{module}.{name}'.endswith(f'{m.split(\".\")[-1]}.{n}') for m, n in needed)",
+        ),
         "numpy's files, too": (
             "(module, name) not in needed",
             "(module, name) not in needed | {('numpy', 'memmap'), ('numpy', 'save')}",

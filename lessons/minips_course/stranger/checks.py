@@ -131,9 +131,10 @@ class _Trap(MetaPathFinder, Loader):
 
 @contextmanager
 def _trap(rng: np.random.Generator) -> Iterator[list[str]]:
-    """Yield names of modules that a stranger may have left on the disk, two of which look like NumPy's."""
+    """Yield names of modules that a stranger may have left on the disk, most of which look like NumPy's."""
     mark = f"{rng.integers(2**40):x}"
     names = [f"stranger_{mark}", f"numpy_{mark}", f"numpy.stranger_{mark}"]
+    names += [f"stranger_{mark}_numpy", f"stranger_{mark}_multiarray", f"stranger_{mark}_numeric"]
     sys.meta_path.append(trap := _Trap(names))
     try:
         yield names

@@ -34,8 +34,8 @@ def fewer_bytes(config: Any, rng: np.random.Generator) -> str:
         with case(f"With seed {seed}"):
             refuse_if(ratio > 0.25, f"the workers sent {ratio:.2f} of the bytes; at most 0.25 is allowed.")
             refuse_if(lost > 0.03, f"the accuracy fell {fell}; a loss of at most 0.03 is allowed.")
-    topk = any(isinstance(quantizer, ps.TopK) for quantizer in chosen)
-    refuse_if(topk, "Bytes and accuracy are right, but you have already seen the quantizer TopK. Find another.")
+        seen = any(isinstance(quantizer, ps.TopK) for quantizer in chosen)
+        refuse_if(seen, "Bytes and accuracy are right, but you have already seen the quantizer TopK. Find another.")
     return f"{ratio:.2f} of the bytes; accuracy {after.accuracy:.3f} instead of {before.accuracy:.3f} (seed {seed})."
 
 
