@@ -159,6 +159,7 @@ class _Patient(Future[Frames]):
 
     def result(self, timeout: float | None = None) -> Frames:
         refuse_if(timeout is None, "it waits for an answer without a time-out. A server may never answer.")
+        refuse_if(timeout < 1, f"it waits for an answer for {timeout} s. A server may take longer.")
         return super().result(timeout)
 
 
