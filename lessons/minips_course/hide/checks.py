@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minips.lab.course.exercises import asks, case, raising, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, raising, refuse_if
 from minips.stage import Array, Frames
 from minips.stages.transports import Channel
 
@@ -158,7 +158,9 @@ class _Patient(Future[Frames]):
     """A future that shows whether its caller would wait for ever."""
 
     def result(self, timeout: float | None = None) -> Frames:
-        refuse_if(timeout is None, "it waits for an answer without a time-out. A server may never answer.")
+        if timeout is None:
+            raise Refused("it waits for an answer without a time-out. A server may never answer.")
+        refuse_if(timeout < 1, f"it waits for an answer for {timeout} s. A server may take longer.")
         return super().result(timeout)
 
 

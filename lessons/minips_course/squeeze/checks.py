@@ -39,12 +39,13 @@ def break_even(function: Any, rng: np.random.Generator) -> str:
                     refuse_if(not same, "without workers it must return the same as with one worker.")
     for before, after in ((1000, 1000), (1000, 1004), (1000, 5000), (0, 0), (0, 13)):
         for compress, decompress in ((0.01, 0.01), (0.0, 0.01), (0.01, 0.0), (0.0, 0.0)):
-            with case(_round(before, after, compress, decompress, 4)):
-                answer = number(function(before, after, compress, decompress, 4))
-                refuse_if(answer != 0, f"it returned {answer:.4g} bit/s. Nothing is saved, so expected 0.")
-    for before, after in ((1000, 500), (1000, 999), (1000, 0)):
-        with case(_round(before, after, 0.0, 0.0, 4)):
-            answer = number(function(before, after, 0.0, 0.0, 4))
+            for workers in (1, int(rng.integers(2, 65))):
+                with case(_round(before, after, compress, decompress, workers)):
+                    answer = number(function(before, after, compress, decompress, workers))
+                    refuse_if(answer != 0, f"it returned {answer:.4g} bit/s. Nothing is saved, so expected 0.")
+    for before, after, workers in ((1000, 500, 4), (1000, 999, 1), (1000, 0, 64), (1000, 0, 1)):
+        with case(_round(before, after, 0.0, 0.0, workers)):
+            answer = number(function(before, after, 0.0, 0.0, workers))
             refuse_if(answer != math.inf, f"it returned {answer:.4g}. It always pays here, so expected math.inf.")
     return "It is right for random break-evens with 1 to 10,000 workers, and in the edge cases."
 
