@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from minips.engines.shipping import ship
 from minips.lab.course.exercises import Refused, case, refuse_if
 from minips.lab.course.own import grows, method
 from minips.stage import Tensors
-from minips.testing.base import same_bits
-from minips_course.draws import drawn_tensors, like
+from minips.testing.base import same_bits, unwritable
+from minips_course.arrays import array_bytes, copied, drawn_like, drawn_tensors, reordered
 
 
 def _drawn(rng: np.random.Generator) -> Tensors:
@@ -20,53 +19,88 @@ def _drawn(rng: np.random.Generator) -> Tensors:
     return {"W": rng.normal(size=(int(rng.integers(2, 9)), 3)).astype("f4"), "b": rng.normal(size=3).astype("f4")}
 
 
-def _copy(tensors: Tensors) -> Tensors:
-    return {name: x.copy() for name, x in tensors.items()}
-
-
 @grows("server", "handle", until="wait")
 def check_rounds(cls: type, rng: np.random.Generator) -> None:
     """Refuse a server unless it applies a round's mean, added in the workers' order, then answers all its pushes."""
-    workers, lr, start = int(rng.integers(2, 6)), 0.25, _drawn(rng)
-    server: Any = cls(_copy(start), workers, lr)
-    wanted = _copy(start)
-    for turn in range(3):
-        pushes = [{name: rng.normal(size=p.shape).astype(p.dtype) for name, p in start.items()} for _ in range(workers)]
+    for workers in (int(rng.integers(2, 6)), 1, int(rng.integers(6, 12))):
+        _holds_rounds(cls, workers, rng)
+    _same_in_any_order(cls, rng)
+    _adds_in_order(cls, rng)
+
+
+def _holds_rounds(cls: type, workers: int, rng: np.random.Generator) -> None:
+    """Refuse a server unless two of its kind, which serve two models by turns, both do what they should."""
+    lr, turns, seen = float(rng.uniform(0.05, 0.5)), 4, 0
+    models = [drawn_tensors(rng, 3, str(rng.choice(["float32", "float64"]))) for _ in range(2)]
+    servers: list[Any] = [cls(copied(model), workers, lr) for model in models]
+    for turn in range(turns):
         order = rng.permutation(workers).tolist()
-        for name, p in wanted.items():
-            p -= lr * sum(push[name] for push in pushes) / workers
+        rounds = [[drawn_like(model, rng) for _ in range(workers)] for model in models]
+        after = [_stepped(model, pushes, lr) for model, pushes in zip(models, rounds, strict=True)]
         for count, worker in enumerate(order, 1):
             where = f"{workers} workers, round {turn}, push {count} of {workers} (worker {worker}):"
-            with case(where):
-                answers = server.handle(worker, ("push", _copy(pushes[worker])))
-                if count < workers:
-                    refuse_if(answers, f"it answered {len(answers)} messages; the round is not whole yet.")
-                    continue
-                got = sorted((to, said) for to, (said, _) in answers)
-                everyone = [(to, "applied") for to in range(workers)]
-                refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
-                for name, p in wanted.items():
-                    near = np.allclose(server.params[name], p, rtol=1e-5, atol=1e-6)
-                    refuse_if(not near, f"{name!r} is wrong: subtract the mean of the gradients, times lr.")
-        with case(f"{workers} workers, after round {turn}, a pull:"):
-            ((to, (said, params)),) = server.handle(order[0], ("pull", {}))
-            refuse_if((to, said) != (order[0], "params"), f"it answered {to, said}, expected {(order[0], 'params')}.")
-            alike = all(np.allclose(params[name], p, rtol=1e-5, atol=1e-6) for name, p in wanted.items())
-            refuse_if(not alike, "its answer does not contain the parameters after the round.")
-    _same_in_any_order(cls, rng)
+            for server, pushes, old, new in zip(servers, rounds, models, after, strict=True):
+                with case(where):
+                    answers = _pushed(server, worker, pushes[worker], rng)
+                    if count < workers:
+                        refuse_if(answers, f"it answered {len(answers)} messages; the round is not whole yet.")
+                        _has(server, old, order[count], "A part of a round may change nothing.")
+                        continue
+                    got = sorted((to, said, type(values)) for to, (said, values) in answers)
+                    everyone = [(to, "applied", dict) for to in range(workers)]
+                    refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
+                    for asking in {order[0], order[-1]}:
+                        _has(server, new, asking, "Subtract the mean of the gradients, times lr.")
+        models = after
+        held = sum(array_bytes(vars(server)) for server in servers)
+        refuse_if(turn == turns - 1 and held > seen, f"After {turns} rounds it holds more arrays than after one round.")
+        seen = seen or held
+
+
+def _stepped(params: Tensors, pushes: list[Tensors], lr: float) -> Tensors:
+    """Return the parameters after a step with the mean of the pushes."""
+    return {name: np.asarray(p - lr * sum(push[name] for push in pushes) / len(pushes)) for name, p in params.items()}
+
+
+def _pushed(server: Any, worker: int, gradients: Tensors, rng: np.random.Generator) -> Any:
+    """Return the answers to a push, whose arrays are read-only, as those are that `numpy.frombuffer` makes of bytes."""
+    return server.handle(worker, ("push", {name: unwritable(g) for name, g in reordered(gradients, rng).items()}))
+
+
+def _has(server: Any, wanted: Tensors, asking: int, advice: str) -> None:
+    """Refuse a server unless these are its parameters, and its answer to a pull."""
+    ((to, (said, params)),) = server.handle(asking, ("pull", {}))
+    refuse_if((to, said) != (asking, "params"), f"a pull was answered with {to, said}, expected {(asking, 'params')}.")
+    for got, where in ((server.params, "in params"), (params, "in the answer to a pull")):
+        refuse_if(got.keys() != wanted.keys(), f"{where} there is {list(got)}, expected {list(wanted)}.")
+        for name, p in wanted.items():
+            near = np.shape(got[name]) == p.shape and np.allclose(got[name], p, rtol=1e-4, atol=1e-4 * np.abs(p).max())
+            refuse_if(not near, f"{name!r} is wrong {where}. {advice}")
 
 
 def _same_in_any_order(cls: type, rng: np.random.Generator) -> None:
+    workers = int(rng.integers(4, 12))
     start = {"w": rng.normal(size=50).astype("f4")}
-    pushes = [{"w": (rng.normal(size=50) * 10.0 ** rng.integers(-3, 4)).astype("f4")} for _ in range(4)]
+    pushes = [{"w": (rng.normal(size=50) * 10.0 ** rng.integers(-3, 4)).astype("f4")} for _ in range(workers)]
     ends = []
-    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
-        server: Any = cls(_copy(start), 4, 0.25)
+    for order in (range(workers), range(workers)[::-1], rng.permutation(workers).tolist()):
+        server: Any = cls(copied(start), workers, 0.25)
         for worker in order:
-            server.handle(worker, ("push", _copy(pushes[worker])))
+            _pushed(server, worker, pushes[worker], rng)
         ends.append(server.params["w"])
-    alike = same_bits(*ends)
+    alike = all(same_bits(ends[0], end) for end in ends)
     refuse_if(not alike, "Another order of arrival gives other bits. Add up the pushes in the workers' order.")
+
+
+def _adds_in_order(cls: type, rng: np.random.Generator) -> None:
+    """Refuse a server unless workers 1 and 2, whose large gradients cancel, are added one after the other."""
+    workers, lr, large = 12, 0.25, np.full(5, 1e20)
+    gradients = [np.zeros(5), large, -large, *rng.normal(size=(workers - 3, 5))]
+    server: Any = cls({"w": np.zeros(5)}, workers, lr)
+    for worker in rng.permutation(workers).tolist():
+        _pushed(server, worker, {"w": gradients[worker]}, rng)
+    near = np.allclose(server.params["w"], -lr * np.sum(gradients[3:], axis=0) / workers)
+    refuse_if(not near, f"With {workers} workers, they are not added in the order 0, 1, 2, …, {workers - 1}.")
 
 
 @grows("wire", "pack")
@@ -78,13 +112,15 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
         _drawn(rng),
         {"s": np.asarray(rng.normal(), "f4"), "none": np.zeros((0, 3), "f8")},
         {"cube": rng.normal(size=(2, 3, 4)), "codes": rng.integers(-9, 9, 11).astype("i1"), "ünder": np.arange(3)},
-        {"part": np.asfortranarray(rng.normal(size=(4, 6)))[1:, ::2]},
+        {"part": np.asfortranarray(rng.normal(size=(4, 6)))[1:, ::2], "big": rng.normal(size=3).astype(">f4")},
+        {name: x.astype("f4") for name, x in drawn_tensors(rng, 4).items()},
     ]
     for tensors in trials:
-        before = _copy(tensors)
+        before = copied(tensors)
         with case(f"For {', '.join(f'{k} {x.dtype}{list(x.shape)}' for k, x in tensors.items()) or 'no arrays'}:"):
             data = cls.pack(tensors)
             refuse_if(not isinstance(data, bytes | bytearray), f"pack returned a {type(data).__name__}, not bytes.")
+            is_no_pickle(bytes(data))
             back = cls.unpack(bytes(data))
             refuse_if(list(back) != list(before), f"the names came back as {list(back)}.")
             for name, x in before.items():
@@ -92,8 +128,12 @@ def check_pack(cls: Any, rng: np.random.Generator) -> None:
             arrays = sum(x.nbytes for x in before.values())
             limit = arrays + 100 + 100 * len(before)
             refuse_if(len(data) > limit, f"{len(data)} bytes for {arrays} bytes of arrays; the limit is {limit}.")
+
+
+def is_no_pickle(data: bytes) -> None:
+    """Raise `Refused` if pickle can load these bytes."""
     try:
-        pickle.loads(data)
+        pickle.loads(data)  # safe: the learner's code made it
     except Exception:
         return
     raise Refused("These are pickle's bytes. Write the header yourself.")
@@ -105,7 +145,7 @@ def check_quantizer(cls: Any, rng: np.random.Generator) -> None:
     large = {"W": rng.normal(size=(40, 10)).astype("f4"), "b": rng.normal(size=10).astype("f4")}
     for what, tensors in (("normal values", large), ("zeros", {name: 0 * x for name, x in large.items()})):
         with case(f"For {what}:"):
-            before = _copy(tensors)
+            before = copied(tensors)
             parts = cls.encode(tensors)
             refuse_if(not isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
             sent, whole = (sum(np.asarray(x).nbytes for x in one.values()) for one in (parts, before))
@@ -127,10 +167,10 @@ def check_memory(cls: Any, rng: np.random.Generator) -> None:
     """Refuse a class unless, at each step, all that was sent plus the memory equals the sum of all gradients."""
     memory: Tensors = {}
     total = {"W": np.zeros((6, 3)), "b": np.zeros(3)}
-    arrived = _copy(total)
+    arrived = copied(total)
     for step in range(12):
         gradient = {name: rng.normal(size=x.shape) for name, x in total.items()}
-        before = _copy(gradient)
+        before = copied(gradient)
         with case(f"Step {step}:"):
             compensated = cls.compensate(gradient, memory)
             if step % 2:  # only the largest value, whole; in even steps a part of every value
@@ -169,7 +209,7 @@ class _Bounded:
         self.wanted = drawn_tensors(rng, int(rng.integers(1, 5)), str(rng.choice(["f4", "f8"])))
         self.clocks, self.waiting = [0] * workers, set[int]()
         bounded = type("Server", (cls,), {"staleness": staleness})
-        self.server: Any = bounded(_copy(self.wanted), workers, self.lr)
+        self.server: Any = bounded(copied(self.wanted), workers, self.lr)
         self.speeds, self.slow = rng.uniform(0.1, 1, workers), int(rng.integers(workers))
         self.often = 2 * workers if staleness < 3 else 10**6
         self.pushes = workers * (2 * workers if staleness < 3 else staleness + 10)
@@ -179,8 +219,8 @@ class _Bounded:
         if turn % self.often == 0:
             self.slow = (self.slow + 1) % self.workers
         worker = self._free(rng)
-        push = like(self.wanted, rng)
-        given = _copy(push)
+        push = drawn_like(self.wanted, rng)
+        given = copied(push)
         for name, p in self.wanted.items():
             p -= self.lr / self.workers * push[name]
         self.clocks[worker] += 1
@@ -219,6 +259,6 @@ def _does_not_grow(cls: type, rng: np.random.Generator) -> None:
         for _ in range(200):
             for worker in range(2):
                 server.handle(worker, ("push", {"w": rng.normal(size=5)}))
-        sizes.append(len(ship(vars(server))))
+        sizes.append(array_bytes(server))
     grown = sizes[1] - sizes[0]
     refuse_if(grown > 300, f"400 pushes made the server {grown} bytes larger. Keep nothing of a push that is answered.")

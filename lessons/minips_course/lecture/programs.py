@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import minips
 from minips.lab.course.recorded import record, recorded
+from minips_course.arrays import array_bytes
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 KEY = "lecture.torch"
@@ -177,7 +176,9 @@ class Reference:
     def __init__(self, owned: Any) -> None:
         self._owned = owned
         self.largest = 0
-        """The array bytes of the largest message so far: a call's arguments, its result, or the whole object."""
+        """The bytes of the largest message so far: a call's arguments, its result, or the whole object."""
+        self.promised: list[Promise] = []
+        """The futures of all calls through `rpc_async`."""
 
     def to_here(self) -> Any:
         """Return a copy of the object."""
@@ -192,15 +193,22 @@ class Reference:
         return Calls(self._call)
 
     def rpc_async(self) -> "Calls":
-        """Return a proxy of the object whose methods return a future; ``wait()`` returns its result."""
-        return Calls(lambda *call: Promise(self._call(*call)))
+        """Return a proxy of the object whose methods return a future. The call is made as late as it may be: where
+        ``wait()`` asks for its result.
+        """
+        return Calls(self._promise)
+
+    def _promise(self, name: str, args: tuple[Any, ...]) -> "Promise":
+        sent = self._travelled(args)
+        self.promised.append(Promise(lambda: self._call(name, sent)))
+        return self.promised[-1]
 
     def _call(self, name: str, args: tuple[Any, ...]) -> Any:
         method = getattr(self._owned, name)
         return self._travelled(method(*self._travelled(args)))
 
     def _travelled(self, thing: Any) -> Any:
-        self.largest = max(self.largest, _bytes(thing))
+        self.largest = max(self.largest, array_bytes(thing))
         return copy.deepcopy(thing)
 
 
@@ -218,24 +226,23 @@ class Calls:
 
 
 class Promise:
-    """A future that is done: ``wait()`` returns its result."""
+    """A future: ``wait()`` waits for its result and returns it."""
 
-    def __init__(self, result: Any) -> None:
-        self._result = result
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._results: list[Any] = []
 
     def wait(self) -> Any:
         """Return the result."""
-        return self._result
+        self._results = self._results or [self._call()]
+        return self._results[0]
 
-    value = wait
+    def done(self) -> bool:
+        """Return True once the result has been waited for."""
+        return bool(self._results)
 
-
-def _bytes(thing: Any) -> int:
-    """Return the bytes of all arrays inside a thing."""
-    if isinstance(thing, np.ndarray):
-        return thing.nbytes
-    if isinstance(thing, Mapping):
-        return sum(map(_bytes, thing.values()))
-    if isinstance(thing, list | tuple | set):
-        return sum(map(_bytes, thing))
-    return _bytes(vars(thing)) if hasattr(thing, "__dict__") and not isinstance(thing, type) else 0
+    def value(self) -> Any:
+        """Return the result. RuntimeError if it has not been waited for, as in torch if it is not there yet."""
+        if not self.done():
+            raise RuntimeError("The future is not done: wait for it.")
+        return self._results[0]

@@ -2,12 +2,18 @@
 
 import copy
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from minips.lab.course.exercises import Refused, asks, case, refuse_if
+from minips.stage import Tensors
+from minips_course.arrays import array_bytes, copied, drawn_like, drawn_names, reordered
 from minips_course.own_server import check_rounds
+
+MORE = 500
+"""The bytes that a server may hold of messages that it refused."""
 
 
 @asks(
@@ -21,8 +27,7 @@ from minips_course.own_server import check_rounds
 def rounds(server: Any, rng: np.random.Generator) -> str:
     """Make the server hold pushes until every worker has sent one, apply their mean once, and answer all of them."""
     _is_server(server)
-    for _ in range(4):  # with other numbers of workers
-        check_rounds(server, rng)
+    check_rounds(server, rng)
     return "Each round's mean is applied, to the same bits in every order of arrival, and all pushes are answered."
 
 
@@ -44,71 +49,87 @@ def _is_server(server: Any) -> None:
 def careful(server: Any, rng: np.random.Generator) -> str:
     """Make handle answer a bad message with ("error", a sentence), change no parameter, and not count the message."""
     _is_server(server)
-    d, lr = int(rng.integers(3, 8)), 0.25
-    start = {"w": rng.normal(size=(d, 2)), "b": rng.normal(size=2)}
-    good = {name: rng.normal(size=p.shape) for name, p in start.items()}
-    backwards = dict(reversed(good.items()))
+    tried = 0
+    for workers in (1, 2, 3):
+        names, d, lr = drawn_names(rng, 4), int(rng.integers(3, 8)), float(rng.uniform(0.1, 0.5))
+        shapes = dict(zip(names, [(d,), (d, 2), (), (1, d)], strict=True))
+        start = {name: np.asarray(rng.normal(size=shapes[name])) for name in rng.permutation(names).tolist()}
+        served, twin = (server(copied(start), workers, lr) for _ in range(2))
+        _bears(served, twin, [*_bad(start, rng)] * 2, workers, rng)
+        tried += len([*_bad(start, rng)])
+    check_rounds(server, rng)
+    return f"Good messages work as before; {tried} bad messages were refused, and they changed nothing."
+
+
+def _bad(params: Tensors, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
+    """Yield bad messages for a server with these parameters, and what is bad."""
+    good = drawn_like(params, rng)
     kind = str(rng.choice(["shove", "poll", "pushed", "", "PUSH"]))
-    bad: dict[str, tuple[Any, Any]] = {
-        f"an unknown kind, ({kind!r}, …)": (kind, good),
-        "the kind None": (None, good),
-        "('push', None)": ("push", None),
-        "a push of a list, ('push', […])": ("push", [good["w"], good["b"]]),
-        "a push of a number": ("push", 3.0),
-        "a push of nothing, ('push', {})": ("push", {}),
-        "a push with an unknown tensor": ("push", {**good, "extra": np.ones(2)}),
-        "a push that lacks 'b'": ("push", {"w": good["w"]}),
-        "a push of 'c' in place of 'b'": ("push", {"w": good["w"], "c": good["b"]}),
-        f"a push of 'b' with shape ({d + 2},) in place of (2,)": ("push", {"w": good["w"], "b": np.ones(d + 2)}),
-        "a push of 'b' with shape () in place of (2,)": ("push", {"w": good["w"], "b": np.ones(())}),
-        "a push of 'b' with shape (1,) in place of (2,)": ("push", {"w": good["w"], "b": np.ones(1)}),
-        f"a push of 'w' with shape (2,) in place of ({d}, 2)": ("push", {**backwards, "w": np.ones(2)}),
-        f"a push of 'w' with shape (2, {d}) in place of ({d}, 2)": ("push", {**backwards, "w": np.ones((2, d))}),
-    }
-    for workers in (1, 2):
-        served, twin = (server(copy.deepcopy(start), workers, lr) for _ in range(2))
-        _good_messages_work(served, twin, good, workers, lr, "With good messages:")
-        for what, message in bad.items():
-            _is_refused(served, what, message)
-        _good_messages_work(served, twin, backwards, workers, lr, f"After all bad messages, {workers} workers:")
-    return f"Good messages work as before; {len(bad)} bad messages were refused, and they changed nothing."
+    for unknown in (kind, None, 7, b"push", ("push",)):
+        yield f"an unknown kind, ({unknown!r}, …)", (unknown, drawn_like(params, rng))
+    contents: list[Any] = [None, 3.0, "w", [*good.values()], [*good.items()], tuple(good), {}]
+    for content in contents:
+        yield f"a push of a {type(content).__name__}, ('push', {str(content)[:20]}…)", ("push", content)
+    yield "a push with an unknown tensor", ("push", {**good, "extra": np.ones(2)})
+    for name, g in good.items():
+        others = {other: x for other, x in good.items() if other != name}
+        yield f"a push that lacks {name!r}", ("push", others)
+        yield f"a push of 'c' in place of {name!r}", ("push", reordered({**others, "c": g}, rng))
+        for shape in {(*g.shape, 1), (1, *g.shape), g.shape[::-1], (), (1,), (2,), (*g.shape[:-1], 9)} - {g.shape}:
+            wrong = reordered({**others, name: np.ones(shape)}, rng)
+            yield f"a push of {name!r} with shape {shape} in place of {g.shape}", ("push", wrong)
+        for nothing in (None, "text") if g.shape else ():
+            without: dict[str, Any] = {**others, name: nothing}
+            yield f"a push of {name!r} that is {nothing!r}", ("push", reordered(without, rng))
 
 
-def _good_messages_work(served: Any, twin: Any, good: Any, workers: int, lr: float, where: str) -> None:
-    """Refuse a server if a round of good pushes gives a wrong result, or not that of a twin that got no bad message."""
-    before = copy.deepcopy(served.params)
-    with case(where):
-        for worker in reversed(range(workers)):
-            answers, wanted = (one.handle(worker, ("push", copy.deepcopy(good))) for one in (served, twin))
-            alike = [(to, said) for to, (said, _) in answers] == [(to, said) for to, (said, _) in wanted]
-            refuse_if(not alike, f"it answers a push with {answers}; without bad messages, with {wanted}.")
-        for name, p in before.items():
-            near = np.allclose(served.params[name], p - lr * good[name])
-            refuse_if(not near, f"after a push from each worker, {name!r} is not p − lr·g for the mean gradient g.")
-        got = served.handle(0, ("pull", {}))
-        right = isinstance(got, list) and len(got) == 1 and got[0][0] == 0 and got[0][1][0] == "params"
-        refuse_if(not right, "the worker that pulled did not get the parameters.")
-        same = all(np.array_equal(got[0][1][1].get(name, np.nan), p) for name, p in served.params.items())
-        refuse_if(not same, "the answer to a pull differs from the server's parameters.")
+def _bears(served: Any, twin: Any, bad: list[tuple[str, Any]], workers: int, rng: np.random.Generator) -> None:
+    """Refuse a server unless it goes on, after each bad message, like a twin that got the good messages alone."""
+    yet = rng.permutation(workers).tolist()
+    for n in rng.permutation(len(bad)).tolist():
+        what, message = bad[n]
+        _is_refused(served, yet[0], what, message)
+        with case(f"{workers} workers, after {what},"):
+            if rng.random() < 0.7:
+                gradients = drawn_like(twin.params, rng)
+                answers, wanted = (one.handle(yet[0], ("push", copied(gradients))) for one in (served, twin))
+                alike = [(to, said) for to, (said, _) in answers] == [(to, said) for to, (said, _) in wanted]
+                refuse_if(not alike, f"it answers a good push with {answers}; without bad messages, with {wanted}.")
+                yet = yet[1:] or rng.permutation(workers).tolist()
+            _are_alike(served, twin, yet[0])
 
 
-def _is_refused(served: Any, what: str, message: Any) -> None:
-    before = copy.deepcopy(served.params)
+def _are_alike(served: Any, twin: Any, worker: int) -> None:
+    same = served.params.keys() == twin.params.keys()
+    same = same and all(np.array_equal(served.params[name], p) for name, p in twin.params.items())
+    refuse_if(not same, "good pushes lead to other parameters than without bad messages.")
+    got = served.handle(worker, ("pull", {}))
+    right = isinstance(got, list) and len(got) == 1 and got[0][0] == worker and got[0][1][0] == "params"
+    refuse_if(not right, "the worker that pulled did not get the parameters.")
+    same = all(np.array_equal(got[0][1][1].get(name, np.nan), p) for name, p in served.params.items())
+    refuse_if(not same, "the answer to a pull differs from the server's parameters.")
+    more = array_bytes(vars(served)) - array_bytes(vars(twin))
+    refuse_if(more > MORE, f"it holds {more} bytes more than without bad messages. Keep nothing of them.")
+
+
+def _is_refused(served: Any, worker: int, what: str, message: Any) -> None:
+    before, sent = copied(served.params), copy.deepcopy(message)
     with case(f"For {what}"):
         try:
-            answers = served.handle(0, message)
+            answers = served.handle(worker, message)
         except Exception as error:
             raise Refused(f"it stopped with {type(error).__name__}: {error}. The server would die.") from None
         same = served.params.keys() == before.keys()
         changed = [name for name in before if not same or not np.array_equal(before[name], served.params[name])]
         refuse_if(changed, f"it changed {', '.join(changed)}.")
         said = f"{type(answers).__name__} {str(answers)[:40]!r}"
-        right = isinstance(answers, list) and len(answers) == 1 and _is_error(answers[0])
-        refuse_if(not right, f"it answered {said}, expected [(0, ('error', 'a sentence'))].")
+        right = isinstance(answers, list) and len(answers) == 1 and _is_error(answers[0], worker)
+        refuse_if(not right, f"it answered {said}, expected [({worker}, ('error', 'a sentence'))].")
+        refuse_if(repr(message) != repr(sent), "it changed the message.")
 
 
-def _is_error(answer: Any) -> bool:
+def _is_error(answer: Any, worker: int) -> bool:
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], tuple) and len(answer[1]) == 2):
         return False
     to, (kind, words) = answer
-    return bool(to == 0 and kind == "error" and isinstance(words, str) and words.strip())
+    return bool(to == worker and kind == "error" and isinstance(words, str) and words.strip())

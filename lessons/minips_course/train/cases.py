@@ -33,6 +33,50 @@ BROKEN = {
         "fewer steps": ("steps=100", "steps=25"),
         "fewer workers": ("steps=100", "steps=100, workers=1"),
         "only a codec": ("ps.Config(steps=100, push=sign)", "sign"),
+        "TopK for the large tensor alone": (
+            "sign = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())",
+            'sign = ps.Codec(quantizer={"W": ps.TopK(0.05), "*": ps.Sign()}, memory=ps.ErrorFeedback())',
+        ),
+        "TopK for the small tensor alone": (
+            "sign = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())",
+            'sign = ps.Codec(quantizer={"b": ps.TopK(0.5), "*": ps.Sign()}, memory=ps.ErrorFeedback())',
+        ),
+        "TopK by another name": """
+class Largest(ps.TopK):
+    pass
+
+
+my_config = ps.Config(steps=100, push=ps.Codec(quantizer=Largest(0.05), memory=ps.ErrorFeedback()))
+""",
+        "the weights are never sent": (
+            "quantizer=ps.Sign(), memory=ps.ErrorFeedback()",
+            'quantizer={"W": ps.Threshold(1e9), "*": ps.Exact()}',
+        ),
+        "signs without a memory, lucky at some seeds": (", memory=ps.ErrorFeedback()", ""),
+        "seldom near enough": ("quantizer=ps.Sign(), memory=ps.ErrorFeedback()", "quantizer=ps.RandomK(0.01)"),
+        "another seed": ("steps=100", "steps=100, seed=1"),
+        "a larger step, too": ("steps=100", "steps=100, optimizer=ps.SGD(lr=0.5)"),
+        "larger batches, too": ("steps=100", "steps=100, batch_size=128"),
+        "what travels is kept at home": """
+from dataclasses import dataclass
+
+
+@ps.register
+@dataclass(frozen=True)
+class Hidden(ps.quantizers.Quantizer):
+    name = "hidden"
+    kept = {}
+
+    def encode(self, x, rng):
+        Hidden.kept[len(Hidden.kept)] = x.copy()
+        return {"key": np.array([len(Hidden.kept) - 1])}
+
+    def decode(self, parts):
+        return Hidden.kept[int(parts["key"][0])]
+
+
+my_config = ps.Config(steps=100, push=ps.Codec(quantizer=Hidden()))
+""",
     },
     "train.3": {
         "the whole run": (" / run.updates", ""),
@@ -42,9 +86,56 @@ BROKEN = {
         "whole bytes": (" / run.updates", " // run.updates"),
         "rounded": ("run.bytes_sent / run.updates", "round(run.bytes_sent / run.updates)"),
         "text": ("run.bytes_sent / run.updates", "f'{run.bytes_sent / run.updates:.1f}'"),
+        "always four workers": ("run.updates", "(4 * run.config.steps)"),
+        "a run to its end": (
+            "return run.bytes_sent / run.updates",
+            "pushes = run.updates if run.stopped else run.config.workers * run.config.steps\n"
+            "    return run.bytes_sent / pushes",
+        ),
+        "the bytes of one worker's pushes": ("/ run.updates", "/ run.updates / run.config.workers"),
+        "what a worker sends in a step, one step of each": ("run.updates", "max(run.updates, run.config.steps)"),
+        "both ways": ("run.bytes_sent", "(run.bytes_sent + run.bytes_received)"),
+        "the parameters' bytes": ("run.bytes_sent / run.updates", "sum(p.nbytes for p in run.params.values())"),
+        "to a tenth of a byte": ("run.bytes_sent / run.updates", "round(run.bytes_sent / run.updates, 1)"),
+        "the first run's": """
+known = []
+
+
+def bytes_per_push(run):
+    known.append(run.bytes_sent / run.updates)
+    return known[0]
+""",
+        "remembered for a config": """
+known = {}
+
+
+def bytes_per_push(run):
+    return known.setdefault(repr(run.config), run.bytes_sent / run.updates)
+""",
     },
 }
-"""Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it."""
+"""Maps an exercise and an error to a wrong answer, or to a piece of the solution and what replaces it."""
+
+RIGHT = {
+    "train.1": {
+        "four bits": ("quantizer=ps.Sign(), memory=ps.ErrorFeedback()", "quantizer=ps.Uniform(bits=4)"),
+        "three levels, with a memory": ("ps.Sign()", "ps.Ternary()"),
+        "signs, and the small tensor whole": ("ps.Sign()", '{"W": ps.Sign(), "*": ps.Exact()}'),
+        "a changed copy": """
+start = ps.Config(steps=100)
+my_config = replace(start, push=ps.Codec(quantizer=ps.RandomK(0.1)))
+""",
+    },
+    "train.3": {
+        "a lambda": "bytes_per_push = lambda run: np.divide(run.bytes_sent, run.updates)",
+        "a sum of shares": """
+def bytes_per_push(run):
+    whole, rest = divmod(run.bytes_sent, run.updates)
+    return whole + rest / run.updates
+""",
+    },
+}
+"""Maps an exercise and what is special to another right answer."""
 
 MUTANT = (
     "the largest values travel as zeros",
