@@ -1,6 +1,5 @@
 """The exercises of "Learn from old gradients"."""
 
-import copy
 import dataclasses
 from typing import Any
 
@@ -10,7 +9,7 @@ import minips as ps
 from minips.lab.course.exercises import asks, case, conforms, distance, refuse_if
 from minips.stage import Tensors
 from minips.testing.base import same_bits
-from minips_course.draws import drawn_tensors, like
+from minips_course.arrays import copied, drawn_like, drawn_tensors
 
 
 @asks(
@@ -127,12 +126,12 @@ def _faded(mine: Any, ages: list[int], rng: np.random.Generator) -> tuple[Tensor
     """Refuse an aggregator that weakens gradients of these ages wrongly. Return what it returned, and a copy."""
     weights = [min(1.0, (1 + mine.usual) / (1 + age)) for age in ages]
     shaped = drawn_tensors(rng, int(rng.integers(1, 5)))
-    gradients = [like(shaped, rng) for _ in ages]
+    gradients = [drawn_like(shaped, rng) for _ in ages]
     wanted = {name: np.mean([w * g[name] for w, g in zip(weights, gradients, strict=True)], axis=0) for name in shaped}
     workers = rng.permutation([0, *rng.choice(range(1, 100), size=len(ages) - 1, replace=False)]).tolist()
     clocks, versions = rng.integers(0, 10**6, size=(2, len(ages))).tolist()  # neither tells the age
     pushes = [
-        ps.Contribution(workers[i], clocks[i], versions[i], copy.deepcopy(g), float(rng.normal()), age)
+        ps.Contribution(workers[i], clocks[i], versions[i], copied(g), float(rng.normal()), age)
         for i, (g, age) in enumerate(zip(gradients, ages, strict=True))
     ]
     got = mine.combine(pushes)
@@ -145,4 +144,4 @@ def _faded(mine: Any, ages: list[int], rng: np.random.Generator) -> tuple[Tensor
     for push, before in zip(pushes, gradients, strict=True):
         alike = all(same_bits(push.gradients[name], x) for name, x in before.items())
         refuse_if(not alike, f"it changed the gradient of worker {push.worker}.")
-    return got, copy.deepcopy(got)
+    return got, copied(got)

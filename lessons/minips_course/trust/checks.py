@@ -11,7 +11,7 @@ import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
 from minips.stage import Tensors
 from minips.testing.base import same_bits
-from minips_course.draws import drawn_tensors, like
+from minips_course.arrays import copied, drawn_like, drawn_tensors
 from minips_course.trust.traitors import Traitors
 
 BROKEN_BELOW = 0.5
@@ -34,7 +34,7 @@ def clipped(aggregator: Any, rng: np.random.Generator) -> str:
         share_not_zero = (1.0, 0.8, 0.0, 1.0)[trial % 4]
         factors[1:] *= rng.random(n - 1) < share_not_zero
         factors = rng.permutation(factors)
-        grads = [{name: (x * f).astype(x.dtype) for name, x in like(shaped, rng).items()} for f in factors]
+        grads = [{name: (x * f).astype(x.dtype) for name, x in drawn_like(shaped, rng).items()} for f in factors]
         kept.append(_clipped(aggregator, grads, rng))
     changed = any(not same_bits(got[name], then[name]) for got, then in kept for name in then)
     refuse_if(changed, "A later call wrote into arrays that an earlier call had returned. Make new ones in each call.")
@@ -49,7 +49,7 @@ def clipped(aggregator: Any, rng: np.random.Generator) -> str:
 def _clipped(aggregator: Any, grads: list[Tensors], rng: np.random.Generator) -> tuple[Tensors, Tensors]:
     """Refuse an aggregator that combines these gradients wrongly. Return what it returned, and a copy."""
     workers = rng.choice(100, size=len(grads), replace=False).tolist()
-    pushes = [ps.Contribution(i, 7, 7, copy.deepcopy(g)) for i, g in zip(workers, grads, strict=True)]
+    pushes = [ps.Contribution(i, 7, 7, copied(g)) for i, g in zip(workers, grads, strict=True)]
     lengths = [float(np.sqrt(sum(np.square(x, dtype=float).sum() for x in g.values()))) for g in grads]
     limit = float(np.median(lengths))
     scales = [1 if length <= limit else limit / length for length in lengths]
@@ -65,7 +65,7 @@ def _clipped(aggregator: Any, grads: list[Tensors], rng: np.random.Generator) ->
         for push, before in zip(pushes, grads, strict=True):
             alike = all(same_bits(push.gradients[name], x) for name, x in before.items())
             refuse_if(not alike, f"it changed the gradient of worker {push.worker}.")
-    return got, copy.deepcopy(got)
+    return got, copied(got)
 
 
 def _accuracy(traitors: tuple[int, ...], lie: Callable[..., Tensors], **fields: Any) -> float:
@@ -114,7 +114,7 @@ def _tells(lie: Any, rng: np.random.Generator) -> None:
         for problem in (Traitors, _Net):
             worker = int(rng.integers(5))
             part = problem(*rows, traitors=(worker,), lie=lie).shard(worker, 5)
-            params = like(part.init(rng), rng)
+            params = drawn_like(part.init(rng), rng)
             gradient = part.truth(params, np.arange(8))
             given = copy.deepcopy((params, gradient))
             sizes = ", ".join(f"{name} {list(g.shape)}" for name, g in gradient.items())
