@@ -89,6 +89,7 @@ sentence(
     "Bytes that the workers send in {steps} steps: {says_sent:,} predicted, {sent:,} counted. Bytes that they "
     "receive: {says_received:,} predicted, {received:,} counted.",
     expect="says_sent == sent and says_received == received",
+    kind="identity",
 )
 
 timed_sentence(
@@ -135,6 +136,7 @@ prompt(
     "For three workers that push half floats, the ratio of the function in two phases is well above 1; once the "
     "phases overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, and "
     "the distance of the ratio from 1 shows how much that matters.",
+    kind="time",
 )
 
 quiz(

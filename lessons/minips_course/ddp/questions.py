@@ -43,12 +43,14 @@ estimate(
     because="The matrix of 64 × 512 values travels as two thin ones, 64 × 2 and 512 × 2: 28 times fewer. But the first "
     "ten of the 60 steps travel whole, a sixth of all bytes.",
     otherwise="The thin matrices, or the steps that send whole gradients, had a different share of the bytes.",
+    kind="count",
 )
 
 sentence(
     "ddp.1",
     "The mean gradient of each way differs from that of one process on all the rows by {error:.0e} at most.",
     expect="error < 1e-5",
+    kind="identity",
 )
 
 timed_sentence(
@@ -74,6 +76,7 @@ sentence(
     "ddp.4",
     "Top 2 %: {plain:.0f} ± {plain_half:.0f} % of the digits without a memory, {fed:.0f} ± {fed_half:.0f} % with it.",
     expect="fed - fed_half > plain + plain_half",
+    kind="single",
 )
 
 sentence(
@@ -81,6 +84,7 @@ sentence(
     "torch's fp16 hands over {share:.0%} of the bytes. Its accuracy minus that of the plain all-reduce: {points:+.1f} "
     "± {half:.1f} percentage points (five seeds, paired).",
     expect="abs(points) <= half + 0.5",
+    kind="single",
 )
 
 prompt(
@@ -89,6 +93,7 @@ prompt(
     "change your mind? Two sentences.",
     "I take the top 2 % with a memory, since it hands over the fewest bytes; its loss against the plain all-reduce is "
     "in the last row. On a fast link I would take none, since encoding takes time, too.",
+    kind="single",
 )
 
 quiz(

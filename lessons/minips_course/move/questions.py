@@ -91,6 +91,7 @@ sentence(
     "move.5",
     "serpent writes 1,000,000 bytes as {text:,}, MessagePack as {packed:,}.",
     expect="text > 1.3e6 and packed < 1.001e6",
+    kind="single",
 )
 
 timed_sentence(
@@ -136,18 +137,21 @@ sentence(
     "Your transport carried the messages of four workers, and the model reads {accuracy:.0%} of the held-out digits. "
     "Is it among minips' transports? {listed}.",
     expect="accuracy > 0.9 and listed == 'yes'",
+    kind="single",
 )
 
 sentence(
     "move.12",
     "No .proto file, and the answers are {answer} and, with asyncio, {awaited}.",
     expect="answer == 'NO .PROTO ANYWHERE' and awaited == 'NOR HERE'",
+    kind="single",
 )
 
 sentence(
     "move.13",
     "One call; frames of {sent} bytes, answered one by one: {totals}.",
     expect="sent == [100, 20, 3] and totals == [100, 120, 123]",
+    kind="single",
 )
 
 sentence(
@@ -155,12 +159,14 @@ sentence(
     "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in place of a name was refused: "
     "{refused}.",
     expect="size == 6 and shape == [2, 3] and dtype == 'float32' and refused",
+    kind="single",
 )
 
 sentence(
     "move.15",
     "ZeroMQ raised no error; an answer came: {answered}. minips' Zmq, which asks whether anybody is there: {ours}.",
     expect="not answered and ours == 'ConnectionError'",
+    kind="single",
 )
 
 prompt(
@@ -170,6 +176,7 @@ prompt(
     "Without a network Tcp makes several times the 125 calls of 1 MB a second that 1 Gbit/s carries, and over 1 "
     "Gbit/s all three come close to 125: the network is the limit, and I take Tcp for its reserve. With 10 Gbit/s or "
     "1 kB the transport would be the limit, and I would take the quickest one without a network.",
+    kind="time",
 )
 
 quiz(

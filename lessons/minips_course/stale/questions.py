@@ -38,6 +38,7 @@ question(
         "Enough of worker 3's pushes came in time, and the fast workers did not outvote them.",
     ),
     otherwise="Under BSP none of them was read, so there is nothing to compare.",
+    kind="single",
 )
 
 question(
@@ -65,6 +66,7 @@ question(
         "three more. Momentum damps swings only where gradients are fresh.",
     ),
     otherwise="ASP's border is between a tenth and three tenths of BSP's.",
+    kind="single",
 )
 
 timed_sentence(
@@ -79,18 +81,21 @@ sentence(
     "After {seconds:.2f} virtual seconds of each, one backup reads {backup:.0f} % of the 8s and 9s. ASP reads "
     "{behind:.0f} ± {half:.0f} percentage points fewer of them than BSP, SSP {ssp:.0f} fewer (five seeds, in pairs).",
     expect="backup < 1 and 4 < behind - half and behind + half < 22 and -3 < ssp < 5",
+    kind="single",
 )
 
 sentence(
     "stale.3",
     "After as many pushes as BSP, ASP reads {early:.0f} points fewer. That run took {time:.0%} of BSP's time.",
     expect="early > 40 and time < 0.4",
+    kind="single",
 )
 
 sentence(
     "stale.4",
     "Without momentum the loss falls up to lr · λ = {bsp:.2f} under BSP, and up to {asp:.2f} under ASP.",
     expect="1.9 < bsp < 2.1 and 0.85 < asp / bsp < 0.95",
+    kind="single",
 )
 
 sentence(
@@ -98,6 +103,7 @@ sentence(
     "With a momentum of 0.9: {bsp:.2f} under BSP, {asp:.2f} under ASP. A steady gradient is added up ten times; ten "
     "times ASP's border is {steady:.1f}, no more than the {plain:.1f} without momentum.",
     expect="3.6 < bsp < 4 and asp < 0.2 and steady < plain",
+    kind="single",
 )
 
 sentence(
@@ -105,6 +111,7 @@ sentence(
     "Runs: stable up to lr · λ = {equal:.2f} with equal workers, {straggler:.2f} with the straggler. The formula with "
     "the mean age says {formula:.2f} for both.",
     expect="abs(equal / formula - 1) < 0.05 and straggler > 1.2 * formula",
+    kind="identity",
 )
 
 timed_sentence(
@@ -119,18 +126,21 @@ sentence(
     "Digits: ASP needs {time:.2f} of BSP's time, and {bytes:.2f} of its bytes. Patients: BSP with momentum is there "
     "{wins:.2f} ± {half:.2f} virtual s before ASP without.",
     expect="time < 0.7 and 0.75 < bytes < 1.2 and wins > half",
+    kind="single",
 )
 
 card(
     "stale.9",
     "At {held} of {ages} ages the loss fell at 0.97 of the border, and grew at 1.03 of it.",
     expect="held == ages",
+    kind="identity",
 )
 
 sentence(
     "stale.10",
     "{rule} with overlap: the loss falls up to lr · λ = {limit:.2f}; by the formula {formula:.2f}.",
     expect="abs(limit / formula - 1) < 0.06",
+    kind="identity",
 )
 
 sentence(
@@ -138,12 +148,14 @@ sentence(
     "{late} pushes were dropped. After equal seconds one backup reads {more:+.1f} ± {d_more:.1f} points more of all "
     "digits than BSP; after {rounds} rounds of both, {even:+.1f} ± {d_even:.1f} (five seeds, in pairs).",
     expect="late > 20 and more > d_more and abs(even) < 2",
+    kind="single",
 )
 
 sentence(
     "stale.12",
     "BSP's mean times for each batch: {one:.1f} with accumulate=1, {four:.1f} with 4, {sixteen:.1f} with 16.",
     expect="four < 0.8 * one and sixteen < 0.65 * one and sixteen > 1.1",
+    kind="count",
 )
 
 prompt(
@@ -153,6 +165,7 @@ prompt(
     "For the digits I choose ASP, which needs the least time and no more bytes than BSP; for the patients BSP with "
     "momentum, whose interval lies below all others of its task. If one worker were always slow, a round of BSP would "
     "take as long as that worker's step, and I would measure again.",
+    kind="single",
 )
 
 prompt(
@@ -160,6 +173,7 @@ prompt(
     "Does it pay to fade old gradients, and when? Compare the columns. Two sentences.",
     "At half of its own border each ends at about the same loss, so a plain mean at a smaller rate does as well. At "
     "lr · λ = 6 the plain mean diverges and the weighted one does not: fading helps where nobody knows the border.",
+    kind="single",
 )
 
 quiz(

@@ -22,6 +22,7 @@ question(
         "The command ran, and its result passed the check.",
     ),
     otherwise="The message was accepted, and no command has run.",
+    kind="single",
 )
 
 question(
@@ -43,18 +44,21 @@ question(
         "An array's pickle names a function outside numpy, so B finds neither that function nor a stranger's.",
     ),
     otherwise="A command ran, and an array was dropped: the filter does the opposite of its purpose.",
+    kind="single",
 )
 
 sentence(
     "stranger.1",
     "np.load: {said}. np.load with allow_pickle=True: {got}.",
     expect="said == 'refused' and 'shell' in got",
+    kind="single",
 )
 
 sentence(
     "stranger.2",
     "The server answers: {answer} Its parameters moved by {moved:g}.",
     expect="'names msgpack' in answer and moved == 0",
+    kind="single",
 )
 
 sentence(
@@ -62,18 +66,21 @@ sentence(
     "The frame has {small:,} bytes and unpacks to {large:,}, {ratio:,.0f} times as many. With a limit of {limit:,}: "
     "{said}",
     expect="ratio > 100 and 'more than' in said",
+    kind="count",
 )
 
 sentence(
     "stranger.4",
     "In {trials:,} trials the reader of minips raised {other} errors other than ValueError.",
     expect="other == 0",
+    kind="identity",
 )
 
 sentence(
     "stranger.5",
     "Of the {readers} readers {noticed} noticed that a value had changed.",
     expect="noticed == 0",
+    kind="count",
 )
 
 prompt(
@@ -82,6 +89,7 @@ prompt(
     "the loop always go on? And which damage does no reader notice? Two sentences.",
     "With the reader of minips, since it raises only ValueError; the others raise something else now and then, and the "
     "loop would end. No reader notices a changed value: that needs a checksum or an authenticated connection.",
+    kind="single",
 )
 
 quiz(

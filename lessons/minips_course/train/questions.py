@@ -22,6 +22,7 @@ question(
         " them apart. 200 steps with 128 images each show every training image about 18 times.",
     ),
     otherwise="The accuracy lies between the options.",
+    kind="single",
 )
 
 question(
@@ -44,9 +45,15 @@ question(
         "it, until it is among the largest. Most values arrive some steps late, which does this model little harm.",
     ),
     otherwise="The accuracy rose, or it fell by an amount between the options.",
+    kind="single",
 )
 
-sentence("train.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
+sentence(
+    "train.1",
+    "After 200 steps the model reads {accuracy:.0%} of the held-out digits.",
+    expect="accuracy > 0.9",
+    kind="single",
+)
 
 timed_sentence(
     "train.2",
@@ -55,7 +62,7 @@ timed_sentence(
     expect="middle < 0.5 and away > middle",
 )
 
-sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
+sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1", kind="count")
 
 sentence(
     "train.4",
@@ -63,9 +70,10 @@ sentence(
     "(95 % interval ±{half:.1f}; one image is {image:.1f} points). As an estimate for other images, an accuracy "
     "on so few has a standard error of {other:.1f} points.",
     expect="same and abs(mean) + half < 3",
+    kind="single",
 )
 
-sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
+sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2", kind="count")
 
 timed_sentence(
     "train.6",
@@ -78,6 +86,7 @@ sentence(
     "train.7",
     "The training loss begins at {first:.1f}, is {early:.1f} around step 20, and {last:.1f} in the last ten steps.",
     expect="first - early > early - last > 0",
+    kind="single",
 )
 
 sentence(
@@ -85,6 +94,7 @@ sentence(
     "On a link of 10 Mbit/s B takes {ratio:.2f} of A's time. Its pushes have {bytes:.2f} of A's bytes, its answers "
     "{back:.2f}.",
     expect="bytes < ratio < 0.9 and back == 1",
+    kind="time",
 )
 
 timed_sentence(
@@ -101,6 +111,7 @@ prompt(
     "I choose the top 5 %: its share of the bytes is the smallest, and the interval of its accuracy does not reach 3 "
     "points below zero. Where a tenth of a point counts I would change my mind, until more seeds and more held-out "
     "images narrow the interval.",
+    kind="single",
 )
 
 quiz(

@@ -63,6 +63,7 @@ question(
         "The slowest step of four took as long as four steps one after another.",
     ),
     otherwise="The slowest step of four took less than three quarters of a mean time, or more than six mean times.",
+    kind="identity",
 )
 
 timed_sentence(
@@ -83,6 +84,7 @@ card(
     "wait.3",
     "s = {s}: in {reads} reads the largest lag was {most}.",
     expect="most <= s and reads == 100",
+    kind="identity",
 )
 
 timed_sentence(
@@ -97,6 +99,7 @@ sentence(
     "± {d_backup:.2f}, SSP {ssp:.2f} ± {d_ssp:.2f}, ASP {asp:.2f} ± {d_asp:.2f}.",
     expect="abs(bsp - 25 / 12) < 0.05 and abs(asp - 1) < 0.05 and asp + d_asp < ssp - d_ssp "
     "and ssp + d_ssp < backup - d_backup and ssp + d_ssp < bsp - d_bsp and ssp - asp < (bsp - asp) / 2",
+    kind="count",
 )
 
 timed_sentence(
@@ -111,12 +114,14 @@ sentence(
     "One backup saves {formula:.0%} of BSP's time by the formula, {abandon:.0%} ± {d_abandon:.0%} if late workers "
     "abandon their step, {finish:.0%} ± {d_finish:.0%} if they finish it (five seeds, 300 steps).",
     expect="abs(abandon - formula) < 0.05 and 0.05 < finish - d_finish and finish + d_finish < formula / 2",
+    kind="count",
 )
 
 sentence(
     "wait.8",
     "Time of four updates, in mean times of a step: {mine:.2f} ± {d_mine:.2f} under your rule with every=3, {ssp:.2f} "
     "± {d_ssp:.2f} under SSP with s = 2.",
+    kind="count",
 )
 
 prompt(
@@ -126,6 +131,7 @@ prompt(
     "I choose a staleness of 8: its time is the least, its interval lies below that of 1, and the interval of "
     "the accuracy's difference shows no loss worth that time. Against a worker that is always slow no staleness helps "
     "for long, so I would give that worker fewer rows, or go on without it.",
+    kind="time",
 )
 
 quiz(
