@@ -1,23 +1,20 @@
 """Make the sweeps anew that lessons keep: `python tests/make_sweeps.py bits`, or of all lessons without a word.
 
-With `--check` nothing is written: it says which sweeps came out otherwise. Of a notebook only those cells run that a
-call of `lab.best_of` depends on.
+With `--check` nothing is written: it says which sweeps came out otherwise. Of a notebook only those statements run that
+a call of `lab.best_of` depends on.
 """
 
 import ast
-import io
 import json
 import linecache
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minips.lab.course import best, sweeps
+from minips.lab.course import sweeps
 from minips.lab.course.courses import chosen
 from minips.lab.course.lessons import read, source
 from minips.lab.course.predictions import _names_of
@@ -37,48 +34,42 @@ def folder(word: str) -> Path:
     return LESSONS / "minips_course" / word / "sweeps"
 
 
-def needed_cells(word: str, alone: bool = False) -> list[str]:
-    """The sources of the cells that call `lab.best_of`, and of those above that they depend on. ``alone``: of the former
-    only the statements up to the call.
-    """
-    cells = [source(cell) + "\n" for cell in read(chosen().paths()[word])["cells"] if cell["cell_type"] == "code"]
+def needed(word: str) -> list[str]:
+    """The statements of a notebook that call `lab.best_of`, and those above that they depend on."""
+    cells = [source(cell) for cell in read(chosen().paths()[word])["cells"] if cell["cell_type"] == "code"]
     found, wanted = list[str](), set[str]()
-    for text in reversed(cells):
-        if text.startswith(("%", "!")):
-            continue
-        if "lab.best_of(" in text and alone:
-            text = without_the_rest(text)
-        reads, binds = _names_of(ast.parse(text))
-        if "lab.best_of(" in text or binds & wanted:
+    for text in reversed([one for cell in cells if cell[:1] not in ("%", "!") for one in statements(cell)]):
+        tree = ast.parse(text)
+        reads, binds = _names_of(tree)
+        if "lab.best_of(" in text or (binds | changed(tree)) & wanted:
             wanted = (wanted - binds) | reads
             found.insert(0, text)
     return found
 
 
-def without_the_rest(text: str) -> str:
-    """A cell's statements without those that only show or say something: such calls bind no names."""
-    kept = [node for node in ast.parse(text).body if not isinstance(node, ast.Expr)]
-    return "".join(f"{ast.get_source_segment(text, node)}\n" for node in kept)
+def statements(cell: str) -> list[str]:
+    """The source of each statement in a cell, with its decorators."""
+    lines, found = cell.splitlines(), list[str]()
+    for node in ast.parse(cell).body:
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        found.append("\n".join(lines[first - 1 : node.end_lineno]) + "\n")
+    return found
 
 
-def run_cells(word: str, cells: list[str]) -> None:
-    """Run cells as a notebook does: what is defined in them has a source."""
+def changed(tree: ast.Module) -> set[str]:
+    """The names of which a part is assigned: ``schemes`` in ``schemes["sign"] = …``."""
+    parts = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript | ast.Attribute)]
+    stored = [node.value for node in parts if isinstance(node.ctx, ast.Store)]
+    return {node.id for node in stored if isinstance(node, ast.Name)}
+
+
+def run_statements(word: str, texts: list[str]) -> None:
+    """Run statements as a notebook does: what is defined in them has a source."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    for number, text in enumerate(cells):
-        file = f"<{word}, cell {number}>"
+    for number, text in enumerate(texts):
+        file = f"<{word}, statement {number}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         exec(compile(text, file, "exec"), names)
-
-
-@contextmanager
-def without_pictures() -> Iterator[None]:
-    """What a sweep shows is not shown."""
-    before = best.Best.show
-    best.Best.show = lambda self: None  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        best.Best.show = before  # type: ignore[method-assign]
 
 
 def made(word: str) -> dict[str, str]:
@@ -91,8 +82,7 @@ def made(word: str) -> dict[str, str]:
 
     sweeps.kept, sweeps.keep = (lambda asked: {}), keep
     try:
-        with without_pictures(), redirect_stdout(io.StringIO()):
-            run_cells(word, needed_cells(word))
+        run_statements(word, needed(word))
     finally:
         sweeps.kept, sweeps.keep = before
     return found

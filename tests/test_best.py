@@ -12,6 +12,7 @@ from importlib import import_module
 import make_sweeps
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import minips as ps
 from minips import lab
@@ -123,7 +124,7 @@ def test_a_run_that_does_not_get_there_is_infinite_and_never_compared():
     assert "0 of 2 got there" in str(best)
     assert "may lie outside" in str(best)
     assert math.isnan(best.difference("all", "all").mean)
-    lab.plots.rates(best)
+    best.show()
 
 
 def test_a_run_that_diverges_is_the_worst():
@@ -216,28 +217,29 @@ def test_what_is_made_of_a_figure_is_one():
     assert type(float(mean)) is float
 
 
-def test_the_picture_shows_every_curve_and_says_so_in_words():
-    sweeps_ = {f"scheme {n}": made({1.0: [3.0 + n, 3.0], 2.0: [2.0, 2.0], 4.0: [3.0, 3.0]}) for n in range(8)}
-    best = Best(sweeps_)
-    ax = lab.plots.rates(best)
-    assert ax.get_xscale() == "log"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(sweeps_)
+def test_the_picture_shows_every_curve_and_marks_the_best_rates():
+    values = {1.0: np.array([3.0, 4.0]), 2.0: np.array([2.0, 2.0]), 4.0: np.array([3.0, np.inf])}
+    names = [f"scheme {number}" for number in range(8)]
+    ax = lab.plots.rates(dict.fromkeys(names, values), dict.fromkeys(names, 2.0), label="loss")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == names
     drawn = [box.lines[0] for box in ax.containers]
-    looks = {(line.get_color(), line.get_marker(), line.get_markerfacecolor()) for line in drawn}
-    assert len(looks) == len(sweeps_)
-    assert all(list(line.get_xdata()) == [1.0, 2.0, 4.0] for line in drawn)
-    for name in sweeps_:
-        assert f"{name}: 2.000" in best.words
+    assert len({(line.get_color(), line.get_marker(), line.get_markerfacecolor()) for line in drawn}) == len(names)
+    assert all(line.get_xydata().tolist() == [[1.0, 3.5], [2.0, 2.0]] for line in drawn)
+    rings = [line for line in ax.lines if line.get_markersize() == 12]
+    assert [line.get_xydata().tolist() for line in rings] == [[[2.0, 2.0]]] * len(names)
+    pyplot.close(ax.figure)
 
 
 def test_show_shows_the_picture_with_its_words_and_the_table(monkeypatch):
     shown = []
-    monkeypatch.setattr("minips.lab.course.best.display", lambda *what, **how: shown.append((what, how)))
+    monkeypatch.setattr("IPython.display.display", lambda *what, **how: shown.append((what, how)))
     best = Best({"all": made({1.0: [3.0, 3.1], 2.0: [2.0, 2.1], 4.0: [3.0, 3.2]})})
     best.show()
     (((picture,), how), ((table,), _)) = shown
     assert picture["image/png"].startswith(b"\x89PNG")
     assert how["metadata"]["image/png"]["alt"] == best.words
+    assert "all: 2.050 ± " in best.words
     assert table is best
     assert "2.050" in repr(best)
 
@@ -387,9 +389,8 @@ def cached(monkeypatch, registry):
 
 
 @pytest.mark.parametrize("word", make_sweeps.swept())
-def test_a_lesson_keeps_the_sweeps_that_it_asks_for_and_each_has_five_rates_and_seeds(word, cached, capsys):
-    with make_sweeps.without_pictures():
-        make_sweeps.run_cells(word, make_sweeps.needed_cells(word, alone=True))
+def test_a_lesson_keeps_the_sweeps_that_it_asks_for_and_each_has_five_rates_and_seeds(word, cached):
+    make_sweeps.run_statements(word, make_sweeps.needed(word))
     assert {path.stem for path in make_sweeps.folder(word).iterdir()} == {*cached}
     for key, asked in cached.items():
         runs = sweeps.read(make_sweeps.folder(word) / f"{key}.json")
@@ -401,14 +402,14 @@ def test_a_lesson_keeps_the_sweeps_that_it_asks_for_and_each_has_five_rates_and_
 
 
 @pytest.mark.parametrize("word", make_sweeps.swept())
-def test_a_lesson_without_one_of_its_rates_compares_nothing(word, cached, capsys):
+def test_a_lesson_without_one_of_its_rates_compares_nothing(word, cached):
     """Each sweep has five rates to begin with, so it is refused without the last of them."""
     rates = re.compile(r"(rates ?= ?\(|problems, \()([\d., ]+), [\d.]+\)")
-    cells = make_sweeps.needed_cells(word, alone=True)
-    fewer = [rates.sub(r"\1\2)", text) for text in cells]
-    assert sum(one != other for one, other in zip(cells, fewer, strict=True)) >= 1
-    with make_sweeps.without_pictures(), pytest.raises(ValueError, match="at least 5 different learning rates"):
-        make_sweeps.run_cells(word, fewer)
+    whole = make_sweeps.needed(word)
+    fewer = [rates.sub(r"\1\2)", text) for text in whole]
+    assert fewer != whole
+    with pytest.raises(ValueError, match="at least 5 different learning rates"):
+        make_sweeps.run_statements(word, fewer)
 
 
 def test_only_lessons_that_compare_keep_sweeps():

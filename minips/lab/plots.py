@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from minips import files
 from minips.core.config import Config
 from minips.cost import CodecMap, Comparison
-from minips.lab.course.best import Best
 from minips.lab.course.intervals import interval
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
 from minips.results.run import Run
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE
+from minips.stage import Array
 from minips.training.sweep import FIGURES, RunTable, is_number
 
 __all__ = ["GROUPS", "LOOKS", "MEASURED", "PREDICTED", "Look", "check_ending", "codec_map", "contenders"]
@@ -249,25 +249,32 @@ def pareto(
     return ax
 
 
-def rates(best: Best, *, ax: Axes | None = None) -> Axes:
-    """Plot the metric of each scheme against the learning rate, on a logarithmic axis: means over the seeds, with 95 %
-    intervals. A ring marks each scheme's best rate. Rates at which a run did not reach the target are left out.
+def rates(
+    sweeps: Mapping[str, Mapping[float, Array]],
+    best: Mapping[str, float],
+    *,
+    label: str,
+    percent: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot each scheme's metric against the learning rate, on a logarithmic axis. ``sweeps`` maps each scheme to the
+    values of all seeds at each rate: a point is their mean, with its 95 % interval; rates with infinite values have no
+    point. A ring marks each scheme's ``best`` rate. ``label`` names the metric; its axis is logarithmic, or in
+    ``percent``.
     """
     ax = ax or _new(6.4, 3.8)
-    for number, (look, (name, sweep)) in enumerate(zip(cycle(LOOKS), best.sweeps.items(), strict=False)):
-        shown = [rate for rate in sweep.rates if np.isfinite(sweep.values(rate)).all()]
-        means, halves = zip(*(interval(sweep.values(rate)) for rate in shown), strict=True) if shown else ((), ())
+    for number, (look, (name, values)) in enumerate(zip(cycle(LOOKS), sweeps.items(), strict=False)):
+        points = {rate: interval(values[rate]) for rate in sorted(values) if np.isfinite(values[rate]).all()}
         hollow: dict[str, Any] = {"markerfacecolor": "white"} if number >= len(LOOKS) else {}
-        ax.errorbar(shown, means, halves, label=name, markersize=5, elinewidth=0.7, **look.line, **hollow)
-        if sweep.best in shown:
-            at = means[shown.index(sweep.best)]
-            ax.plot(sweep.best, at, "o", ms=12, mfc="none", mec=look.colour)
-    words = str(best.metric)
-    ax.set(xscale="log", xlabel="learning rate", ylabel=words[0].upper() + words[1:])
-    if best.metric.name == "accuracy":
+        means, halves = np.array([*points.values()]).reshape(-1, 2).T
+        ax.errorbar([*points], means, halves, label=name, markersize=5, elinewidth=0.7, **look.line, **hollow)
+        if best[name] in points:
+            ax.plot(best[name], points[best[name]].mean, "o", ms=12, mfc="none", mec=look.colour)
+    ax.set(xlabel="learning rate", ylabel=label)
+    if any(np.size(line.get_xdata()) for line in ax.lines):  # without a point there is nothing to scale
+        ax.set(xscale="log", yscale="linear" if percent else "log")
+    if percent:
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    else:
-        ax.set(yscale="log")
     ax.grid(alpha=0.3)
     legend_above(ax, 3, fontsize=8)
     return ax

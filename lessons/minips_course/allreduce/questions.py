@@ -59,7 +59,10 @@ timed_question(
 )
 
 sentence(
-    "allreduce.1", "Three ways, four workers: {right} of {of} arrays at the end are the sum.", expect="right == of"
+    "allreduce.1",
+    "Three ways, four workers: {right} of {of} arrays at the end are the sum.",
+    expect="right == of",
+    kind="identity",
 )
 
 sentence(
@@ -67,6 +70,7 @@ sentence(
     "The hops and bytes counted in the schedules are those of the formulas in {same} of {of} cases, with 2 to 64 "
     "workers.",
     expect="same == of",
+    kind="identity",
 )
 
 timed_sentence(
@@ -96,6 +100,7 @@ sentence(
     "With 8 workers one server in two phases takes {phases:.1f} times as long as the ring, and {least:.1f} times in "
     "the best order.",
     expect="9 < phases < 9.3 and 5 < least < 5.3",
+    kind="count",
 )
 
 timed_sentence(
@@ -112,6 +117,7 @@ sentence(
     "a thousandth of a second for each message by itself, {best:.0f} pieces would be best.)",
     expect="ring[1] < 2 and 4 < pieces[1] < 6 and tree[1] == 12 and ring[0] > 10 * tree[0] == 10 * pieces[0] and "
     "14 < best < 22",
+    kind="count",
 )
 
 timed_sentence(
@@ -149,6 +155,7 @@ sentence(
     "Accuracy with 32 bits: {whole:.1%}, the mean of 5 seeds. With 16 bits it differs by at most {most:.1f} "
     "percentage points in each seed. Bytes: {share:.0%}, since headers do not shrink.",
     expect="most < 2 and share < 0.7",
+    kind="single",
 )
 
 sentence(
@@ -156,9 +163,12 @@ sentence(
     "The error with fp16 grows by these factors: ring {ring[0]:.1f} ± {ring[1]:.1f}, tree {tree[0]:.1f} ± "
     "{tree[1]:.1f}, halving-doubling {halving[0]:.1f} ± {halving[1]:.1f}.",
     expect="ring[0] - ring[1] > 2 and max(tree[0] + tree[1], halving[0] + halving[1]) < 1.6",
+    kind="single",
 )
 
-sentence("allreduce.15", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5")
+sentence(
+    "allreduce.15", "Zigzag takes {times:.1f} times as long, in virtual time.", expect="3 < times < 5", kind="count"
+)
 
 timed_sentence(
     "allreduce.16",
@@ -172,6 +182,7 @@ card(
     "allreduce.17",
     "n = {n}: each worker sent {sent:.3f} S per step, the bound is {bound:.3f} S.",
     expect="1 <= sent / bound < 1.06",
+    kind="identity",
 )
 
 prompt(
@@ -185,6 +196,7 @@ prompt(
         "table: abs(row['by your formula'][0] - (23.5 if solved else 10)) < 0.1",
         "check allreduce.1",
     ),
+    kind="time",
 )
 
 quiz(

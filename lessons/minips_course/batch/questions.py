@@ -32,6 +32,7 @@ question(
         "The errors of a batch's rows did not cancel, as if all rows were alike.",
     ),
     otherwise="The ratio lies between two of the options: the error fell, but by another rule.",
+    kind="identity",
 )
 
 question(
@@ -54,12 +55,14 @@ question(
         "The noise made no difference: with one row, the curvature already set the limit.",
     ),
     otherwise="Eight rows allowed a step more than ten times as long, or less than half as long.",
+    kind="single",
 )
 
 sentence(
     "batch.1",
     "The mean of {draws:,} gradients of 4 rows is off by {off:.3f}. The typical error of one of them is {each:.1f}.",
     expect="off < 3 * each / draws**0.5 and each > 0.5",
+    kind="single",
 )
 
 card(
@@ -67,12 +70,14 @@ card(
     "{rows} rows, {settings} settings of batch and workers: measured over computed lies between {least:.2f} and "
     "{most:.2f}.",
     expect="settings == 11 and 0.9 < least <= most < 1.1",
+    kind="identity",
 )
 
 sentence(
     "batch.3",
     "Each run looks at {least:,} rows. Accumulation sends {ratio:.2f} of the bytes.",
     expect="least == most == 2560 and 0.2 < ratio < 0.3",
+    kind="count",
 )
 
 sentence(
@@ -81,6 +86,7 @@ sentence(
     "four, at the same learning rate, {longer:.4f} with lr × 4. The last and the first differ by {mean:+.4f} (95 % "
     "interval ±{half:.4f}).",
     expect="abs(mean) + half < 0.02 and fourth > 3 * each",
+    kind="single",
 )
 
 sentence(
@@ -88,6 +94,7 @@ sentence(
     "2/λ is {limit:.2f}. Training begins at a loss of {start:.2f}. With all the rows, after 40 steps, it is "
     "{below:.2f} at 0.9 of this limit, and {above:,.0f} at 1.1 of it.",
     expect="below < start < above",
+    kind="single",
 )
 
 sentence(
@@ -95,12 +102,14 @@ sentence(
     "workers={workers}, accumulate={many}: at 0.7 of the largest step {below} of 20 seeds end well, at 1.3 of it "
     "{above}. Real processes end at the same parameters as the simulated ones: {same}.",
     expect="below >= 15 and above <= 7 and same",
+    kind="single",
 )
 
 sentence(
     "batch.7",
     "From one round of {workers} workers with {rows} rows each, on average of {rounds:,} rounds: σ² is {sigma:.2f} of "
     "the true one, the squared length {length:.2f} of the true one.",
+    kind="single",
 )
 
 prompt(
@@ -115,6 +124,7 @@ prompt(
         "table: row['4'][0] + row['4'][1] < row['8'][0] - row['8'][1]",
         "say batch.5",
     ),
+    kind="single",
 )
 
 quiz(

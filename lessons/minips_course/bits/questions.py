@@ -20,6 +20,7 @@ estimate(
     because="A push carries more than the bits: each tensor has a scale, and names, shapes, the clock and the loss "
     "travel in a header. With 650 values this fixed part, as minips writes it, is larger than the bits themselves.",
     otherwise="The nearer the ratio is to 32, the fewer bytes were sent besides the bits. They are listed below.",
+    kind="count",
 )
 
 question(
@@ -55,22 +56,28 @@ sentence(
     "bits.1",
     "{blank} numbers are zero because a pixel is blank. Half the others are below {half:.0%} of the largest magnitude.",
     expect="half < 0.2",
+    kind="count",
 )
 
 sentence(
     "bits.2",
     "A push weighs {push:.0f} bytes: {bits} are the bits, {scales} two scales, and {header:.0f} the header.",
     expect="bits == 82 and scales == 16 and header > bits + scales",
+    kind="count",
 )
 
 sentence(
     "bits.3",
     "With a header of 16 bytes in both runs the ratio would be {slim:.0f}, not {ratio:.0f}.",
     expect="20 < slim < 32 and slim > 2 * ratio",
+    kind="count",
 )
 
 sentence(
-    "bits.4", "650 values: {small:.1f} times fewer bytes. 10 010 values: {large:.1f} times.", expect="25 < large < 32"
+    "bits.4",
+    "650 values: {small:.1f} times fewer bytes. 10 010 values: {large:.1f} times.",
+    expect="25 < large < 32",
+    kind="count",
 )
 
 sentence(
@@ -78,6 +85,7 @@ sentence(
     "Relative error: {two:.2f} with the two bits of Uniform, {one:.2f} with the one bit of Sign. Uniform's levels are "
     "{apart:.2f} apart, and half of the values are below {middle:.2f}: {share:.0%} of all get the same level.",
     expect="0.5 < one < two and apart > 3 * middle and share > 0.7",
+    kind="single",
 )
 
 sentence(
@@ -85,6 +93,7 @@ sentence(
     "Squared errors, in |x|². Sign: {sign:.3f}, by the formula {formula:.3f}. The largest 5 %: {top:.3f}, where 0.95 "
     "is the bound.",
     expect="abs(sign / formula - 1) < 1e-4 and top < 0.95",
+    kind="identity",
 )
 
 sentence(
@@ -141,6 +150,7 @@ sentence(
     "The head and the zeros make the message with all values {large:.3f} times as long, and that with one value in a "
     "thousand {small:.1f} times.",
     expect="large < 1.02 and small > 2",
+    kind="count",
 )
 
 sentence(
@@ -148,6 +158,7 @@ sentence(
     "Under autocast a linear layer's output has {output} bits a value, its weight {weight}, and the weight's gradient "
     "{gradient}.",
     expect="output == 16 and weight == gradient == 32",
+    kind="identity",
 )
 
 prompt(

@@ -90,6 +90,7 @@ sentence(
     "Bytes that the workers send in {steps} steps: {says_sent:,} predicted, {sent:,} counted. Bytes that they "
     "receive: {says_received:,} predicted, {received:,} counted.",
     expect="says_sent == sent and says_received == received",
+    kind="identity",
 )
 
 timed_sentence(
@@ -137,6 +138,7 @@ prompt(
     "phases overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, and "
     "the distance of the ratio from 1 shows how much that matters.",
     by=("timed table: 0.8 < row['step_s'][0] < 1.1 if solved else row['step_s'][0] > 1.1", "check cost.1"),
+    kind="time",
 )
 
 quiz(

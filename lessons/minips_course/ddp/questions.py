@@ -45,12 +45,14 @@ estimate(
     because="The matrix of 64 × 512 values travels as two thin ones, 64 × 2 and 512 × 2: 28 times fewer. But the first "
     "ten of the 60 steps travel whole, a sixth of all bytes.",
     otherwise="The thin matrices, or the steps that send whole gradients, had a different share of the bytes.",
+    kind="count",
 )
 
 sentence(
     "ddp.1",
     "The mean gradient of each way differs from that of one process on all the rows by {error:.0e} at most.",
     expect="error < 1e-5",
+    kind="identity",
 )
 
 timed_sentence(
@@ -76,6 +78,7 @@ sentence(
     "ddp.4",
     "Top 2 %: {plain:.0f} ± {plain_half:.0f} % of the digits without a memory, {fed:.0f} ± {fed_half:.0f} % with it.",
     expect="fed - fed_half > plain + plain_half",
+    kind="single",
 )
 
 sentence(
@@ -83,6 +86,7 @@ sentence(
     "torch's fp16 hands over {share:.0%} of the bytes. Its accuracy minus that of the plain all-reduce: {points:+.1f} "
     "± {half:.1f} percentage points (five seeds, paired).",
     expect="abs(points) <= half + 0.5",
+    kind="single",
 )
 
 prompt(
@@ -92,6 +96,7 @@ prompt(
     "I take the top 2 % with a memory, since it hands over the fewest bytes; its loss against the plain all-reduce is "
     "in the last row. On a fast link I would take none, since encoding takes time, too.",
     by="table: row['minips, top 2 %, memory'][0] == min(column(0))",
+    kind="single",
 )
 
 quiz(

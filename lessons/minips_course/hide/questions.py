@@ -69,6 +69,7 @@ question(
         "calls, and 50 are done: the queue grows for ever, and the server is busy with calls that nobody waits for.",
     ),
     otherwise="Hardly anybody was answered, not even those first in the queue.",
+    kind="count",
 )
 
 timed_sentence(
@@ -85,12 +86,13 @@ timed_sentence(
     expect="1.3 < times.median < 2.2",
 )
 
-sentence("hide.3", "Staleness with overlap: at most {stale} version.", expect="stale == 1")
+sentence("hide.3", "Staleness with overlap: at most {stale} version.", expect="stale == 1", kind="single")
 
 sentence(
     "hide.4",
     "The caller wanted one addition, and got {errors} TimeoutErrors. The server has added {counted}.",
     expect="errors == counted == 3",
+    kind="count",
 )
 
 sentence(
@@ -98,6 +100,7 @@ sentence(
     "After ten seconds {answered} of 200 callers have their answer. The server has worked on {worked} calls, for "
     "{busy:.0%} of the time.",
     expect="answered < 100 and busy > 0.95",
+    kind="count",
 )
 
 sentence(
@@ -105,6 +108,7 @@ sentence(
     "The last caller has its answer after {doubled:.1f} s if waits double, and after {drawn:.1f} ± {half:.1f} s if "
     "they are also drawn (five seeds).",
     expect="drawn + half < doubled < 10",
+    kind="count",
 )
 
 sentence(
@@ -112,6 +116,7 @@ sentence(
     "Let a dropped call cost 0.0005 s. Then {at_once} of 200 callers have their answer if they call again at once. If "
     "they draw their waits, from 0.4 s on, it is {drawn} of 200, the last one after {last:.1f} s at most (five seeds).",
     expect="at_once < 100 and drawn == 200 and last < 10",
+    kind="count",
 )
 
 timed_sentence(
@@ -125,6 +130,7 @@ sentence(
     "hide.8",
     "The push is {first}. Sent again, it is a {again}. The parameter has moved by {moved:g}.",
     expect="first == 'applied' and again == 'duplicate' and moved == 1",
+    kind="count",
 )
 
 sentence(
@@ -132,6 +138,7 @@ sentence(
     "400 additions, one answer in ten is lost: Adder has counted {adder:.0f} ± {half:.0f}, your Counter {yours:.0f} "
     "(five seeds).",
     expect="adder - half > 400 and yours >= 400",
+    kind="count",
 )
 
 timed_sentence(
@@ -152,12 +159,14 @@ sentence(
     "hide.12",
     "gRPC's retries: {answer} after one call of the caller and {served} at the server.",
     expect="answer == 'ONCE MORE' and served == 3",
+    kind="count",
 )
 
 sentence(
     "hide.13",
     "With the server there: {first}. Without it: {second}. With a new server at the same address: {third}.",
     expect="first == 'HERE' and second == 'ConnectionError' and third == 'BACK AGAIN'",
+    kind="single",
 )
 
 sentence(
@@ -165,6 +174,7 @@ sentence(
     "Connections for 40 calls: {as_in_the_lecture} as in the lecture, {one_after_another} for one call after another, "
     "{all_at_once} for all calls at once through a pool of at most 8.",
     expect="as_in_the_lecture == 40 and one_after_another == 1 and all_at_once == 8",
+    kind="count",
 )
 
 timed_sentence(
@@ -202,6 +212,7 @@ prompt(
         "table: row['0.05 s, drawn unknown'][:3] == [2.39, 0.17, 971]",
         "table: row['0.05 s, doubled unknown'] == [1.85, 800]",
     ),
+    kind="time",
 )
 
 quiz(

@@ -38,6 +38,7 @@ question(
         "The result has no method apply_gradients, or it refuses calls outside its owner's process.",
     ),
     otherwise="The call neither changed parameters nor raised an error, or it did both.",
+    kind="identity",
 )
 
 timed_question(
@@ -67,30 +68,44 @@ sentence(
     "lecture.1",
     "worker1 ends with {worker}. And ps: {server}.",
     expect="'pickle' in worker and 'lambda' in worker and server",
+    kind="single",
 )
 
-sentence("lecture.2", "worker1 ends with {worker}.", expect="'NameError' in worker and 'global_ps_rref' in worker")
+sentence(
+    "lecture.2",
+    "worker1 ends with {worker}.",
+    expect="'NameError' in worker and 'global_ps_rref' in worker",
+    kind="single",
+)
 
-sentence("lecture.3", "worker1 ends with {worker}.", expect="'AttributeError' in worker and 'local_value' in worker")
+sentence(
+    "lecture.3",
+    "worker1 ends with {worker}.",
+    expect="'AttributeError' in worker and 'local_value' in worker",
+    kind="single",
+)
 
 sentence(
     "lecture.4",
     "The list of the owner is {numbers} now. The answers to append and to index were {answers}.",
     expect="numbers == [1, 2, 3] and answers == [None, 2]",
+    kind="single",
 )
 
-sentence("lecture.5", "worker1 ends with {worker}.", expect="'async' in worker and 'Future' in worker")
+sentence("lecture.5", "worker1 ends with {worker}.", expect="'async' in worker and 'Future' in worker", kind="single")
 
 sentence(
     "lecture.6",
     "Both processes end, and the server's parameters are {params}.",
     expect="not server and not worker and params == [-0.5, -0.5]",
+    kind="single",
 )
 
 sentence(
     "lecture.7",
     "After adding 7 to the fetched copy, the server holds {untouched}; after a push of ones it holds {pushed}.",
     expect="untouched == [0, 0] and pushed == [-0.5, -0.5]",
+    kind="single",
 )
 
 timed_sentence(
@@ -105,6 +120,7 @@ prompt(
     "torch's call took longer than minips' at each size whose whole range lies above 1. These five turns show a change "
     "of the ratio with the size only where the ranges do not overlap.",
     by="timed table: row['2'][1] > 1",
+    kind="time",
 )
 
 quiz(

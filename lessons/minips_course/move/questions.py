@@ -92,6 +92,7 @@ sentence(
     "move.5",
     "serpent writes 1,000,000 bytes as {text:,}, MessagePack as {packed:,}.",
     expect="text > 1.3e6 and packed < 1.001e6",
+    kind="single",
 )
 
 timed_sentence(
@@ -137,18 +138,21 @@ sentence(
     "Your transport carried the messages of four workers, and the model reads {accuracy:.0%} of the held-out digits. "
     "Is it among minips' transports? {listed}.",
     expect="accuracy > 0.9 and listed == 'yes'",
+    kind="single",
 )
 
 sentence(
     "move.12",
     "No .proto file, and the answers are {answer} and, with asyncio, {awaited}.",
     expect="answer == 'NO .PROTO ANYWHERE' and awaited == 'NOR HERE'",
+    kind="single",
 )
 
 sentence(
     "move.13",
     "One call; frames of {sent} bytes, answered one by one: {totals}.",
     expect="sent == [100, 20, 3] and totals == [100, 120, 123]",
+    kind="single",
 )
 
 sentence(
@@ -156,12 +160,14 @@ sentence(
     "{size} values arrived, as an array of shape {shape} and dtype {dtype}. A number in place of a name was refused: "
     "{refused}.",
     expect="size == 6 and shape == [2, 3] and dtype == 'float32' and refused",
+    kind="single",
 )
 
 sentence(
     "move.15",
     "ZeroMQ raised no error; an answer came: {answered}. minips' Zmq, which asks whether anybody is there: {ours}.",
     expect="not answered and ours == 'ConnectionError'",
+    kind="single",
 )
 
 prompt(
@@ -176,6 +182,7 @@ prompt(
         "timed table: all(100 < r[1] < 130 for name, r in row.items() if name.endswith('1 Gbit/s'))",
         "timed table: max(row['http'][1], row['pyro'][1]) < 10 * 125",
     ),
+    kind="time",
 )
 
 quiz(

@@ -67,12 +67,14 @@ question(
         "A step's time fell in proportion to the bytes of a push, as if nothing came back.",
     ),
     otherwise="One of the two trainings did not reach 90 % within the steps that were tried.",
+    kind="single",
 )
 
 sentence(
     "pays.1",
     "The lecture's code, in seconds: {says:.4f}; with 16 bits {half:.4f}, with 8 bits {byte:.4f}.",
     expect="abs(says - 0.0055) < 5e-5 and abs(half - 0.0027) < 5e-5 and abs(byte - 0.0014) < 5e-5",
+    kind="single",
 )
 
 sentence(
@@ -80,6 +82,7 @@ sentence(
     "A ring of 8 takes {right:.4f} s for a true 32 MB: {times:.1f} times as long as the lecture says. With a latency "
     "of 0.001 s for each of its messages it takes {each:.4f} s; the lecture adds a latency once.",
     expect="abs(right - 0.0448) < 5e-5 and 8 < times < 8.3 and abs(each - 0.0588) < 5e-5",
+    kind="single",
 )
 
 sentence(
@@ -87,6 +90,7 @@ sentence(
     "Bytes of a message, over k/32 of the exact one: 8 bits {byte:.3f} times, sign {sign:.2f} times. Only {kept:.0%} "
     "of the bytes of top 1 % are values; the rest are positions and headers.",
     expect="1 < byte < 1.02 and 1 < sign < 1.1 and 0.45 < kept < 0.55",
+    kind="count",
 )
 
 timed_sentence(
@@ -107,6 +111,7 @@ sentence(
     "pays.6",
     "{tiny:.0%} of the values of W are subnormal as half floats; multiplied by 256, {left:.1%} are.",
     expect="tiny > 0.05 and left < 0.01",
+    kind="single",
 )
 
 timed_sentence(
@@ -169,6 +174,7 @@ prompt(
     "With the upper half of each float32 only mine pays between the two break-evens of the table, by their "
     "intervals. So the sentence is about an implementation on a processor, and not about sixteen bits.",
     by="timed table: not solved or row['fp16'][0] + row['fp16'][1] < row['yours'][0] - row['yours'][1]",
+    kind="time",
 )
 
 quiz(

@@ -39,6 +39,7 @@ question(
         "Without a memory only a few values were ever the largest. With it, each value was the largest at some time.",
     ),
     otherwise="The ratio lies between two of the options, or without a memory no value of W has moved.",
+    kind="count",
 )
 
 question(
@@ -68,12 +69,14 @@ question(
         "All starts were multiples of lr · t away from the minimum, so the paths could hit it.",
     ),
     otherwise="Without a memory w did not stay within the threshold, or it came nearer than with error feedback.",
+    kind="single",
 )
 
 sentence(
     "remember.1",
     "Of 640 values of W, {few:.0f} have moved without a memory and {many:.0f} with it (means of 5 seeds).",
     expect="1.6 * few < many < 2.8 * few",
+    kind="count",
 )
 
 sentence(
@@ -92,12 +95,18 @@ sentence(
     kind="comparison",
 )
 
-sentence("remember.3", "Sent plus held equals meant for {equal} of {of} values, up to rounding.", expect="equal == of")
+sentence(
+    "remember.3",
+    "Sent plus held equals meant for {equal} of {of} values, up to rounding.",
+    expect="equal == of",
+    kind="identity",
+)
 
 sentence(
     "remember.4",
     "One step arrives with a relative error of {one:.2f}, the sum of {steps} steps with {summed:.2f}.",
     expect="one > 5 * summed",
+    kind="single",
 )
 
 sentence(
@@ -120,6 +129,7 @@ sentence(
     "remember.6",
     "Top-k, a contraction: at most {held:.0f} lengths of a gradient are held; the bound is {bound:.0f}.",
     expect="1 < held <= bound",
+    kind="identity",
 )
 
 sentence(
@@ -127,12 +137,14 @@ sentence(
     "QSGD(levels=3): more than 10 to the power of {power} lengths are held at the end, at most {tame:.0f} with the "
     "remedy.",
     expect="power >= 4 and tame < 20",
+    kind="count",
 )
 
 sentence(
     "remember.8",
     "Ternary without the remedy: at most {held:.0f} lengths, although its ω is {omega:.1f} or more on these gradients.",
     expect="omega > 1 and held < 30",
+    kind="single",
 )
 
 sentence(
@@ -141,6 +153,7 @@ sentence(
     "error feedback up to {most:.0f} are held, w overshoots to {lowest:.1f}, and stays within {fed:.2f} in the end; "
     "lr · t is {reach:.2f}. (From the start 5.0 alone it ends at {exactly:.2f}.)",
     expect="lowest < -3 and exactly < 1e-9 < fed <= reach + 1e-9 and reach < plain <= t",
+    kind="single",
 )
 
 sentence(
@@ -148,6 +161,7 @@ sentence(
     "Without a memory w stops up to {plain:.2f} from the minimum, as before. With error feedback it stays within "
     "{fed:.2f}, no longer within {before:.2f}; lr · t is {reach:.2f}.",
     expect="before < fed <= reach + 1e-9 < plain <= 0.5",
+    kind="single",
 )
 
 sentence(
@@ -168,6 +182,7 @@ card(
     "{runs} runs each. Without a memory the loss is never below {least:.2f}. With error feedback it ends below 10⁻⁹ in "
     "{below} of them.",
     expect="least > 2 - 1e-9 and below == runs",
+    kind="single",
 )
 
 sentence(
@@ -191,6 +206,7 @@ sentence(
     "From step 20 on, with all the rows, the error without Delta is {slow:.0f} ± {slow_half:.0f} times the error with "
     "it. With 32 random rows it is {fast:.2f} ± {fast_half:.2f} times: there Delta does not help.",
     expect="slow - slow_half > 3 and fast + fast_half < 1",
+    kind="single",
 )
 
 sentence(

@@ -41,6 +41,7 @@ question(
         "With none of the numbers tried was the average of random rounding nearer: its errors did not cancel out.",
     ),
     otherwise="There was no number of workers to compare.",
+    kind="single",
 )
 
 question(
@@ -66,6 +67,7 @@ question(
         "Different batches made nearest rounding right on average, and random rounding only added its variance.",
     ),
     otherwise="The two distances differed, but by less than a factor of two.",
+    kind="single",
 )
 
 sentence(
@@ -73,6 +75,7 @@ sentence(
     "Nearest rounding turns 2.3 steps into {nearest:.0f}. Of 1000 random roundings {up:.0%} are 3, the others 2; their "
     "mean is {mean:.2f}.",
     expect="nearest == 2 and abs(up - 0.3) < 0.05 and abs(mean - 2.3) < 0.05",
+    kind="single",
 )
 
 sentence(
@@ -80,6 +83,7 @@ sentence(
     "One copy: nearest rounding errs by {near:.2f}, random rounding by {random:.2f}. From {workers} "
     "workers on the average of random rounding is nearer.",
     expect="1 < workers <= 10 and near < random",
+    kind="single",
 )
 
 sentence(
@@ -87,6 +91,7 @@ sentence(
     "In |x|²: nearest rounding has a bias² of {bias:.3f} and no variance, random rounding a variance of "
     "{variance:.3f}. The squared error of an average of 16 should be {formula:.4f}; measured {measured:.4f}.",
     expect="abs(measured / formula - 1) < 0.1 and measured < bias < variance",
+    kind="identity",
 )
 
 sentence(
@@ -95,6 +100,7 @@ sentence(
     "{largest:.2f} of such a step. One copy errs by {error:.1f}: worse than sending nothing. Of 1, 2, 4, … 1024 "
     "workers, {workers} is the first number whose average beats nearest rounding.",
     expect="error > 1 and largest < 1 and workers > 16",
+    kind="single",
 )
 
 sentence(
@@ -116,6 +122,7 @@ card(
     "For {levels} values of s the variance differs from the formula by {off:.1%} at most, and the squared mean error "
     "from variance/1000 by {bias:.0%} at most. The formula is above the bound for {above} of them.",
     expect="off < 0.1 and bias < 0.3 and above == 0",
+    kind="identity",
 )
 
 sentence(
@@ -123,12 +130,14 @@ sentence(
     "256 workers with their own 32 rows: error {unrounded:.3f} without rounding, {nearest:.3f} with nearest, "
     "{at_random:.3f} with random rounding on the same levels, {qsgd:.3f} with QSGD.",
     expect="unrounded < nearest and unrounded < at_random < qsgd",
+    kind="single",
 )
 
 sentence(
     "rounding.7",
     "The same with 1024 of the {rows} rows at each of 256 workers: nearest {nearest:.3f}, random {at_random:.3f}.",
     expect="nearest > 2 * at_random",
+    kind="single",
 )
 
 sentence(
@@ -136,6 +145,7 @@ sentence(
     "Your quantizer sent {share:.0%} of the bytes between four processes and a server, and the model reads "
     "{accuracy:.0%} of the held-out digits.",
     expect="share < 0.45 and accuracy > 0.9",
+    kind="single",
 )
 
 sentence(

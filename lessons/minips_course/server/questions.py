@@ -66,6 +66,7 @@ sentence(
     "Trained by hand with four workers, the model reads {mean:.1%} ± {half:.1%} of the held-out digits (five seeds, "
     "95 % interval).",
     expect="mean - half > 0.9",
+    kind="single",
 )
 
 timed_sentence(
@@ -80,6 +81,7 @@ sentence(
     "With a server that waits for whole rounds, two runs with the same seed differ by {most:g} at most (five pairs). "
     "The largest staleness in them is {old}.",
     expect="most == 0 and old == 0",
+    kind="identity",
 )
 
 sentence(
@@ -88,6 +90,7 @@ sentence(
     "The parameters are {moved}: minus the mean of (2, 0) and (0, 4). Worker 1 sends its push again: {again}.",
     expect="first == 'held' and not early and second == 'applied' and late and moved == [-1.0, -2.0] and "
     "again == 'duplicate'",
+    kind="identity",
 )
 
 prompt(
@@ -97,6 +100,7 @@ prompt(
     "With BSP two runs of one seed end at the same bits, with ASP they do not. If zero lies in the 95 % interval of "
     "the difference in accuracy, these five seeds show no difference.",
     by=("table: row['BSP'][2] == row['BSP'][3] == 0", "timed table: row['ASP'][2] > 0"),
+    kind="single",
 )
 
 quiz(

@@ -31,6 +31,7 @@ question(
         "memory are far too large for training with one.",
     ),
     otherwise="There was no harm to compare.",
+    kind="single",
 )
 
 question(
@@ -53,12 +54,14 @@ question(
         "Size is not harm. W has fewer values, and their delay by the memory costs more. This run does not tell why.",
     ),
     otherwise="There was no harm to compare.",
+    kind="single",
 )
 
 sentence(
     "spend.1",
     "Without a memory signs for U add {u:.3f} ± {u_half:.3f} to the held-out loss, signs for W {w:.3f} ± {w_half:.3f}.",
     expect="u > u_half and w > w_half",
+    kind="single",
 )
 
 sentence(
@@ -66,6 +69,7 @@ sentence(
     "In 30 steps, 32 bits for every value read {more:+.1f} ± {half:.1f} percentage points more than signs with "
     "feedback, and send {times:.0f} times the bytes.",
     expect="more + half < 2 and times > 15",
+    kind="single",
 )
 
 sentence(
@@ -73,6 +77,7 @@ sentence(
     "For each byte saved W adds {times:.0f} ± {half:.0f} times as much loss as U (pairs, five seeds). a and b "
     "save little: {small:.1%} at most each.",
     expect="times - half > 3 and small < 0.02",
+    kind="single",
 )
 
 sentence(
@@ -80,6 +85,7 @@ sentence(
     "Four processes sent {share:.0%} of the budget, and the model reads {accuracy:.1%} of the held-out digits. The "
     "threads sent the same number of bytes: {same}.",
     expect="same and share <= 0.75 and accuracy > 0.8",
+    kind="single",
 )
 
 sentence(
@@ -87,6 +93,7 @@ sentence(
     "None of the three other plans is shown to be better than signs with feedback: the highest upper end of their "
     "intervals is {highest:+.1f} points.",
     expect="highest < 1",
+    kind="single",
 )
 
 sentence(
@@ -94,6 +101,7 @@ sentence(
     "The largest error is {over:.3f} of the allowed one. With a relative error of 0.5 allowed, U takes {large:.1f} "
     "bits and b {short:.1f}.",
     expect="over <= 1.001 and large > short",
+    kind="single",
 )
 
 sentence(
@@ -101,6 +109,7 @@ sentence(
     "Adaptive, a relative error of 0.5 allowed, with feedback: {steps} steps, and {gain:+.1f} ± {half:.1f} percentage "
     "points from signs with feedback.",
     expect="gain + half < 0 and steps < 30",
+    kind="single",
 )
 
 sentence(
@@ -117,6 +126,7 @@ prompt(
     "of the check the whole 95 % interval of the difference is above zero, on this network and with runs that are not "
     "finished.",
     by=("say spend.3", "check spend.1"),
+    kind="single",
 )
 
 prompt(
@@ -126,6 +136,7 @@ prompt(
     "U has 6.4 times as many values and its harm is not 6.4 times as large, so I would squeeze U first. With three "
     "seeds the intervals are wide, so I would take more before I rely on the exact ratio.",
     by="table: row['U'][0] < 6.4 * row['W'][0] and (not solved or row['U'][1] > 0.1 * row['U'][0])",
+    kind="single",
 )
 
 quiz(

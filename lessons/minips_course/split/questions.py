@@ -32,6 +32,7 @@ question(
         "Each addition was rounded as in the sum over all the images, so this machine groups the additions alike.",
     ),
     otherwise="The two differ by more than rounding explains, but by less than different images would explain.",
+    kind="identity",
 )
 
 question(
@@ -54,52 +55,62 @@ question(
         " share it in one case, eleven hundred in the other.",
     ),
     otherwise="The plain mean is off, but not because the images of one of the shards count more.",
+    kind="identity",
 )
 
 sentence(
     "split.1",
     "One worker alone is off by {least:.2f} or more. The mean of the four and the gradient of all differ by {mean:.0e}.",
     expect="least > 0.05 and 0 < mean < 1e-13",
+    kind="identity",
 )
 
-sentence("split.2", "The plain mean is off by {off:.2f}.", expect="off > 0.05")
+sentence("split.2", "The plain mean is off by {off:.2f}.", expect="off > 0.05", kind="single")
 
 sentence(
     "split.3",
     "An image in the large shard counts {large:.2f} times what it should, one in a small shard {small:.1f} times.",
     expect="small > 3 and large < 0.5",
+    kind="single",
 )
 
 sentence(
     "split.4",
     "In {same} of {splits} splits, into up to {most} shards, all the bits are the same.",
     expect="same == splits == 4",
+    kind="identity",
 )
 
-sentence("split.5", "{orders} orders, {sums} different sums.", expect="orders == 24 and 1 < sums <= 24")
+sentence(
+    "split.5", "{orders} orders, {sums} different sums.", expect="orders == 24 and 1 < sums <= 24", kind="identity"
+)
 
 sentence(
     "split.6",
     "After 50 steps the parameters of the four processes and those of the loop differ by {off:.0e}.",
     expect="0 <= off < 1e-12",
+    kind="identity",
 )
 
 sentence(
     "split.7",
     "{how}: {differ} of {numbers} numbers differ between two runs; the largest difference is {most:.1g}.",
     expect="most < 1e-9 and (differ > 0) == (how == 'As they arrive')",
+    kind="count",
 )
 
 sentence(
     "split.8",
     "Over TCP and over pipes: of {arrays} arrays {same} are the same to the last bit.",
     expect="same == arrays == 2",
+    kind="identity",
 )
 
 sentence(
     "split.9",
     "Each worker alone is off by {least:.1f} or more. The mean of the four and the gradient of all differ by {mean:.0e}.",
     expect="least > 1 and mean < 1e-13",
+    kind="identity",
 )
 
 sentence(
@@ -107,10 +118,14 @@ sentence(
     "{dtype}: the mean of the shards and the whole gradient differ by {least:.1f} ε to {most:.1f} ε on this machine, the "
     "whole gradients with the rows in two orders by {mixed:.1f} ε.",
     expect="0 < most < 1000 and 0 < mixed < 1000",
+    kind="identity",
 )
 
 sentence(
-    "split.11", "Shards of {least} or {most} rows: the plain mean is off by {off:.4f}.", expect="1e-9 < off < 0.01"
+    "split.11",
+    "Shards of {least} or {most} rows: the plain mean is off by {off:.4f}.",
+    expect="1e-9 < off < 0.01",
+    kind="single",
 )
 
 prompt(
@@ -123,6 +138,7 @@ prompt(
         "table: row['350'][0] == 0 and row['500'][0] > max(0.02, 3 * row['500'][1])",
         "table: not solved or row['500'][2] == 0",
     ),
+    kind="single",
 )
 
 quiz(

@@ -35,6 +35,7 @@ question(
         "each number are as good as random, so that hardly ever happens.",
     ),
     otherwise="The share that LZ4 leaves lies between the options, or below them.",
+    kind="count",
 )
 
 timed_estimate(
@@ -76,13 +77,14 @@ timed_question(
     otherwise="One of the runs gave no time to compare.",
 )
 
-sentence("squeeze.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99")
+sentence("squeeze.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99", kind="count")
 
 sentence(
     "squeeze.2",
     "Of {count:,} pieces of the gradient {again:,} had occurred before: {share:.2%}. Of as many random pieces, about "
     "{chance:.0f} would have.",
     expect="chance < again and share < 0.01",
+    kind="count",
 )
 
 sentence(
@@ -90,20 +92,28 @@ sentence(
     "The highest byte carries {top:.1f} bits; the others carry between {low:.2f} and {high:.2f}. All four together: "
     "{all:.2f} of the bytes, if each byte is coded independently.",
     expect="top < 4 and 7.5 < low <= high <= 8",
+    kind="count",
 )
 
 card(
     "squeeze.4",
     "Byte {number}: at least {H:.3f} bits by Shannon's formula, {needed:.3f} by Huffman's code.",
     expect="H <= needed < H + 1",
+    kind="identity",
 )
 
-card("squeeze.5", "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}.", expect="abs(zlib - ours) < 0.1")
+card(
+    "squeeze.5",
+    "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}.",
+    expect="abs(zlib - ours) < 0.1",
+    kind="identity",
+)
 
 sentence(
     "squeeze.6",
     "LZ4 leaves {before:.2f} without the shuffle and {after:.2f} with it.",
     expect="0.8 < after < 0.95 < before",
+    kind="count",
 )
 
 sentence(
@@ -112,12 +122,14 @@ sentence(
     "of float32 and of the 8-bit codes; Blosc, with its shuffle, {blosc:.2f} of float32. The best compressor leaves "
     "{signs:.2f} of the 1-bit signs.",
     expect="zeros < 0.1 and lz4 > 0.98 and 0.5 < blosc < 0.97 and signs > 0.9",
+    kind="count",
 )
 
 sentence(
     "squeeze.8",
     "zlib leaves {text:.1f} of the text. That is still {array:.1f} times the array.",
     expect="text < 0.5 and array > 2",
+    kind="count",
 )
 
 sentence(
@@ -125,12 +137,14 @@ sentence(
     "By the entropy of single bytes, {limit:.3f} of the 8-bit codes could be left. zlib leaves {zlib:.3f}, zstd "
     "{zstd:.3f}.",
     expect="limit <= min(zlib, zstd) and max(zlib, zstd) < limit + 0.03",
+    kind="count",
 )
 
 sentence(
     "squeeze.10",
     "{name}: LZ4 leaves {sent:.0%} of the bytes that the workers send, and {got:.0%} of those that they receive.",
     expect="sent > 0.95 if name == 'dense' else sent < 0.3 and got < 0.85",
+    kind="count",
 )
 
 timed_sentence(
@@ -165,6 +179,7 @@ sentence(
     "Of {arrays} arrays of parameters {same} are the same to the last bit, with the compressor and without. That is "
     "what lossless means.",
     expect="same == arrays",
+    kind="identity",
 )
 
 timed_sentence(
@@ -183,6 +198,7 @@ prompt(
     "With four workers the server decompresses four frames, so I look at the last column and use none if it says less "
     "than 100 Mbit/s.",
     by=("timed table: row['zlib'][2] < 100 < row['zstd'][2] - row['zstd'][3]", "check squeeze.1"),
+    kind="time",
 )
 
 quiz(

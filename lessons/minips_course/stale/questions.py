@@ -39,6 +39,7 @@ question(
         "Enough of worker 3's pushes came in time, and the fast workers did not outvote them.",
     ),
     otherwise="Under BSP none of them was read, so there is nothing to compare.",
+    kind="single",
 )
 
 question(
@@ -67,6 +68,7 @@ question(
         "three more. Momentum damps swings only where gradients are fresh.",
     ),
     otherwise="ASP's border is between a tenth and three tenths of BSP's.",
+    kind="single",
 )
 
 timed_sentence(
@@ -81,12 +83,14 @@ sentence(
     "After {seconds:.2f} virtual seconds of each, one backup reads {backup:.0f} % of the 8s and 9s. ASP reads "
     "{behind:.0f} ± {half:.0f} percentage points fewer of them than BSP, SSP {ssp:.0f} fewer (five seeds, in pairs).",
     expect="backup < 1 and 4 < behind - half and behind + half < 22 and -3 < ssp < 5",
+    kind="single",
 )
 
 sentence(
     "stale.3",
     "After as many pushes as BSP, ASP reads {early:.0f} points fewer. That run took {time:.0%} of BSP's time.",
     expect="early > 40 and time < 0.4",
+    kind="single",
 )
 
 sentence(
@@ -94,6 +98,7 @@ sentence(
     "Without momentum the loss falls up to lr · λ = {bsp:.2f} under BSP. Under ASP it falls up to {equal:.2f} if all "
     "steps take equally long, and up to {drawn:.2f} if each step's time is drawn (the lowest of five seeds).",
     expect="1.9 < bsp < 2.1 and 0.85 < equal / bsp < 0.95 and drawn > 1.8 * bsp",
+    kind="single",
 )
 
 sentence(
@@ -110,6 +115,7 @@ sentence(
     "to {moving[7]:.4f} at age 7. A steady gradient is added up ten times, but from age 1 on ten times the border is "
     "at most {most:.2f} times the one without momentum.",
     expect="moving[0] > 1.8 * plain[0] and most < 1.04",
+    kind="single",
 )
 
 sentence(
@@ -117,6 +123,7 @@ sentence(
     "Runs: stable up to lr · λ = {equal:.2f} with equal workers, {straggler:.2f} with the straggler. The formula with "
     "the mean age says {formula:.2f} for both.",
     expect="abs(equal / formula - 1) < 0.05 and straggler > 1.2 * formula",
+    kind="identity",
 )
 
 timed_sentence(
@@ -147,12 +154,14 @@ card(
     "stale.9",
     "At {held} of {ages} ages the loss fell at 0.97 of the border, and grew at 1.03 of it.",
     expect="held == ages",
+    kind="identity",
 )
 
 sentence(
     "stale.10",
     "{rule} with overlap: the loss falls up to lr · λ = {limit:.2f}; by the formula {formula:.2f}.",
     expect="abs(limit / formula - 1) < 0.06",
+    kind="identity",
 )
 
 sentence(
@@ -160,12 +169,14 @@ sentence(
     "{late} pushes were dropped. After equal seconds one backup reads {more:+.1f} ± {d_more:.1f} points more of all "
     "digits than BSP; after {rounds} rounds of both, {even:+.1f} ± {d_even:.1f} (five seeds, in pairs).",
     expect="late > 20 and more > d_more and abs(even) < 2",
+    kind="single",
 )
 
 sentence(
     "stale.12",
     "BSP's mean times for each batch: {one:.1f} with accumulate=1, {four:.1f} with 4, {sixteen:.1f} with 16.",
     expect="four < 0.8 * one and sixteen < 0.65 * one and sixteen > 1.1",
+    kind="count",
 )
 
 prompt(

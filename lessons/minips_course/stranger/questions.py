@@ -31,6 +31,7 @@ question(
         "The command ran, and its result passed the check.",
     ),
     otherwise="The message was accepted, and no command has run.",
+    kind="single",
 )
 
 question(
@@ -52,18 +53,21 @@ question(
         "An array's pickle names a function outside numpy, so B finds neither that function nor a stranger's.",
     ),
     otherwise="A command ran, and an array was dropped: the filter does the opposite of its purpose.",
+    kind="single",
 )
 
 sentence(
     "stranger.1",
     "np.load: {said}. np.load with allow_pickle=True: {got}.",
     expect="said == 'refused' and 'shell' in got",
+    kind="single",
 )
 
 sentence(
     "stranger.2",
     "The server answers: {answer} Its parameters moved by {moved:g}.",
     expect="'names msgpack' in answer and moved == 0",
+    kind="single",
 )
 
 sentence(
@@ -71,6 +75,7 @@ sentence(
     "The frame has {small:,} bytes and unpacks to {large:,}, {ratio:,.0f} times as many. With a limit of {limit:,}: "
     "{said}",
     expect="ratio > 100 and 'more than' in said",
+    kind="count",
 )
 
 sentence(
@@ -78,12 +83,14 @@ sentence(
     "Of all {trials:,} wrong values of one byte of this message, {header:,} of them in the header, {other} made the "
     "reader of minips raise an error other than ValueError.",
     expect="other == 0 and header > 10_000",
+    kind="identity",
 )
 
 sentence(
     "stranger.5",
     "Of the {bits} bits of the values, whichever is turned, each of the {readers} readers notices {noticed}.",
     expect="noticed == 0",
+    kind="count",
 )
 
 prompt(
@@ -98,6 +105,7 @@ prompt(
         "table: row['minips'][2] == 0 < min(row['np.load'][2], row['your own'][2])",
         "say stranger.5",
     ),
+    kind="single",
 )
 
 quiz(

@@ -32,6 +32,7 @@ question(
         " them apart. 200 steps with 128 images each show every training image about 18 times.",
     ),
     otherwise="The accuracy lies between the options.",
+    kind="single",
 )
 
 question(
@@ -54,9 +55,15 @@ question(
         "it, until it is among the largest. Most values arrive some steps late, which does this model little harm.",
     ),
     otherwise="The accuracy rose, or it fell by an amount between the options.",
+    kind="single",
 )
 
-sentence("train.1", "After 200 steps the model reads {accuracy:.0%} of the held-out digits.", expect="accuracy > 0.9")
+sentence(
+    "train.1",
+    "After 200 steps the model reads {accuracy:.0%} of the held-out digits.",
+    expect="accuracy > 0.9",
+    kind="single",
+)
 
 timed_sentence(
     "train.2",
@@ -65,7 +72,7 @@ timed_sentence(
     expect="middle < 0.5 and away > middle",
 )
 
-sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1")
+sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1", kind="count")
 
 sentence(
     "train.4",
@@ -73,9 +80,10 @@ sentence(
     "(95 % interval ±{half:.1f}; one image is {image:.1f} points). As an estimate for other images, an accuracy "
     "on so few has a standard error of {other:.1f} points.",
     expect="same and abs(mean) + half < 3",
+    kind="single",
 )
 
-sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2")
+sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.05 < ratio < 0.2", kind="count")
 
 timed_sentence(
     "train.6",
@@ -88,8 +96,10 @@ sentence(
     "train.7",
     "The training loss begins at {first:.1f}, is {early:.1f} around step 20, and {last:.1f} in the last ten steps.",
     expect="first - early > early - last > 0",
+    kind="single",
 )
 
+    kind="time",
 timed_sentence(
     "train.8",
     "On a link of 10 Mbit/s B takes {middle:.2f} of A's time (three pairs of real runs: {low:.2f} to {high:.2f}), and "
@@ -108,6 +118,7 @@ prompt(
         "table: min(mean - half for _, mean, half in row.values()) > -3",
         "table: max(half for _, mean, half in row.values()) > 0.1",
     ),
+    kind="single",
 )
 
 quiz(

@@ -35,6 +35,7 @@ question(
         "parameters follow the noise.",
     ),
     otherwise="One of the two runs has no accuracy, so there is nothing to compare.",
+    kind="single",
 )
 
 
@@ -76,6 +77,7 @@ question(
         "One gradient of zeros among five did little harm, however the rule treated it.",
     ),
     otherwise="One of the runs has no accuracy, so there is nothing to compare.",
+    kind="single",
 )
 
 sentence(
@@ -83,6 +85,7 @@ sentence(
     "The model reads {good:.0f} ± {half:.0f} % of the held-out digits if all are honest, and {bad:.0f} ± "
     "{bad_half:.0f} % with the traitor (five seeds). In the run with processes and the traitor it is {one:.0%}.",
     expect="good - half > 2 * (bad + bad_half) and one < 0.4",
+    kind="single",
 )
 
 sentence(
@@ -90,6 +93,7 @@ sentence(
     "At x = a million: the mean is {Mean:,.0f}, the median {Median:.2f}, the trimmed mean {TrimmedMean:.2f}, Krum "
     "{Krum:.2f}.",
     expect="Mean > 1e5 and Median == 1.1 and max([TrimmedMean, Krum]) <= 1.2",
+    kind="single",
 )
 
 sentence(
@@ -100,12 +104,13 @@ sentence(
     kind="comparison",
 )
 
-sentence("trust.5", "{rule} reads less than 75 % with: {failed}.")
+sentence("trust.5", "{rule} reads less than 75 % with: {failed}.", kind="single")
 
 sentence(
     "trust.6",
     "A lazy worker's zeros, as signs and back, move the vote by {moved:g}: it abstains.",
     expect="moved == 0",
+    kind="identity",
 )
 
 sentence(
@@ -114,6 +119,7 @@ sentence(
     "the draws.\nAt the start, 32 rows: {scatter[1]:.1f} lengths, {chosen[1]:.0%}.\nAfter 60 steps, 32 rows: "
     "{scatter[2]:.1f} lengths, {chosen[2]:.0%}.",
     expect="scatter[0] > 1 > scatter[1] and chosen[0] > 0.8 and chosen[1] < 0.2 and scatter[2] > 1 and chosen[2] > 0.8",
+    kind="single",
 )
 
 sentence(
@@ -121,6 +127,7 @@ sentence(
     "Combined in pieces, is the result equal to the server's in every bit? Mean {Mean}, median {Median}, trimmed mean "
     "{TrimmedMean}, Krum {Krum}.",
     expect="Mean and Median and TrimmedMean and not Krum",
+    kind="identity",
 )
 
 card(
@@ -128,12 +135,14 @@ card(
     "The mean ends {far:.1g} from where the traitor wants it. No coordinate moves further than {median:.2f} times the "
     "furthest honest move under the median, {krum:.2f} times under Krum.",
     expect="far < 1e-9 and max(median, krum) <= 1 + 1e-9",
+    kind="identity",
 )
 
 sentence(
     "trust.10",
     "{rule}: {honest:.0f} ± {half:.0f} % if all are honest, {lied:.0f} ± {lied_half:.0f} % with the little lie of two.",
     expect="lied + lied_half < honest - half",
+    kind="single",
 )
 
 sentence(
@@ -155,6 +164,7 @@ prompt(
         "table: min(row['your rule']) < min(row['Median'])",
         "say trust.7",
     ),
+    kind="single",
 )
 
 prompt(
@@ -165,6 +175,7 @@ prompt(
     "traitors agree does most at 8 rows, where honest gradients scatter most and the lowest of three often points "
     "uphill.",
     by=("table: solved or min(column(0)) > 85", "table: not solved or row['8'][0] == min(column(0)) < 50"),
+    kind="single",
 )
 
 quiz(

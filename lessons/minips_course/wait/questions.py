@@ -64,6 +64,7 @@ question(
         "The slowest step of four took as long as four steps one after another.",
     ),
     otherwise="The slowest step of four took less than three quarters of a mean time, or more than six mean times.",
+    kind="identity",
 )
 
 timed_sentence(
@@ -84,6 +85,7 @@ card(
     "wait.3",
     "s = {s}: in {reads} reads the largest lag was {most}.",
     expect="most <= s and reads == 100",
+    kind="identity",
 )
 
 timed_sentence(
@@ -98,6 +100,7 @@ sentence(
     "± {d_backup:.2f}, SSP {ssp:.2f} ± {d_ssp:.2f}, ASP {asp:.2f} ± {d_asp:.2f}.",
     expect="abs(bsp - 25 / 12) < 0.05 and abs(asp - 1) < 0.05 and asp + d_asp < ssp - d_ssp "
     "and ssp + d_ssp < backup - d_backup and ssp + d_ssp < bsp - d_bsp and ssp - asp < (bsp - asp) / 2",
+    kind="count",
 )
 
 timed_sentence(
@@ -119,12 +122,14 @@ sentence(
     "If late workers finish their step, what one backup saves is {four:.0%} of the formula's figure with 4 workers, "
     "{eight:.0%} with 8, {sixteen:.0%} with 16.",
     expect="four < 0.5 < eight < sixteen and 0.7 < sixteen < 0.9",
+    kind="count",
 )
 
 sentence(
     "wait.8",
     "Time of four updates, in mean times of a step: {mine:.2f} ± {d_mine:.2f} under your rule with every=3, {ssp:.2f} "
     "± {d_ssp:.2f} under SSP with s = 2.",
+    kind="count",
 )
 
 sentence(
@@ -148,6 +153,7 @@ prompt(
     "difference, and reads less than a percentage point less than rounds. Against a worker that is always slow no "
     "staleness helps for long, so I would give that worker fewer rows, or go on without it.",
     by=("say wait.10", "predict wait.1"),
+    kind="time",
 )
 
 quiz(

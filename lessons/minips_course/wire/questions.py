@@ -34,6 +34,7 @@ question(
         "stand a zero and a point, often a sign; after them, a comma and a space.",
     ),
     otherwise="The length lies between two of the options.",
+    kind="count",
 )
 
 timed_question(
@@ -63,6 +64,7 @@ sentence(
     "JSON makes {json:.1f} times the bytes of the array, a list in MessagePack {list:.1f} times, pickle "
     "{pickle:.3f} times.",
     expect="json > 4 and list > 2 and pickle < 1.01",
+    kind="count",
 )
 
 timed_sentence(
@@ -84,27 +86,31 @@ sentence(
     "The array has {array:,} bytes. The text is {text:.2f} times as long, the packed and compressed bytes are "
     "{compressed:.3f} times as many.",
     expect="text > 2 and compressed > 1",
+    kind="count",
 )
 
 sentence(
     "wire.4",
     "MessagePack turns the {array:,} bytes into {packed:,}, and LZ4 adds {added}.",
     expect="packed > 1.1 * array and 0 < added < 100",
+    kind="count",
 )
 
 sentence(
     "wire.5",
     "The second frame lies in the array's own memory: {shared}. It changed with the array: {changed}.",
     expect="shared and changed",
+    kind="identity",
 )
 
-sentence("wire.6", "The array is not copied by {names}.", expect="names == 'msgpack, npy, pickle'")
+sentence("wire.6", "The array is not copied by {names}.", expect="names == 'msgpack, npy, pickle'", kind="identity")
 
 sentence(
     "wire.7",
     "With your pack the workers sent {ratio:.2f} times the bytes of the arrays, with pickle {pickle:.2f} times. The "
     "parameters of the two runs differ by {far:g}.",
     expect="far == 0",
+    kind="count",
 )
 
 timed_sentence(
@@ -118,6 +124,7 @@ card(
     "The loaded array lies in the memory of the original: {shared}. The pickle has {small} bytes for 40 kB and {large} "
     "for 2 MB.",
     expect="shared and large - small <= 16",
+    kind="identity",
 )
 
 prompt(
@@ -131,6 +138,7 @@ prompt(
         "say wire.6",
         "timed table: row['msgpack'][2] < 2",
     ),
+    kind="count",
 )
 
 quiz(

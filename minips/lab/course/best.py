@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from IPython.display import display
 
 from minips.core.config import Config
 from minips.engines import Engine, Simulated
@@ -67,7 +66,7 @@ for _name in ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"
 
 
 class Metric(NamedTuple):
-    """What is measured of a run. ``accuracy`` or ``loss`` is the target of ``steps`` and ``seconds``."""
+    """A measurement of a run. ``accuracy`` or ``loss`` is the target of ``steps`` and ``seconds``."""
 
     name: str
     accuracy: float | None
@@ -190,7 +189,7 @@ class Best(Table):
         self.sweeps = dict(by_name)
         """Each scheme's sweep."""
         self.metric = next(iter(self.sweeps.values())).metric
-        """What is compared."""
+        """The metric that is compared."""
         self.rates = {name: Figure(sweep.best) for name, sweep in self.sweeps.items()}
         """Each scheme's best learning rate."""
         self.rows = [self._row(name) for name in self.sweeps]
@@ -202,7 +201,7 @@ class Best(Table):
 
     @property
     def caption(self) -> str:
-        """What was measured, and which rates are not settled."""
+        """The metric, and the rates that are not settled."""
         seeds = len(self.values(next(iter(self.sweeps))))
         words = f"The {self.metric}, each scheme at its best rate: means of {seeds} seeds, with 95 % intervals."
         for name in self.unsettled:
@@ -254,10 +253,16 @@ class Best(Table):
 
     def show(self) -> None:
         """Show a picture of the metric against the learning rate, and the table."""
+        from IPython.display import display
+
         from minips.lab.panels.base import png
         from minips.lab.plots import rates
 
-        picture = png(lambda figure: rates(self, ax=figure.subplots()), (6.4, 3.8))
+        curves = {name: {rate: sweep.values(rate) for rate in sweep.rates} for name, sweep in self.sweeps.items()}
+        label, percent = str(self.metric), self.metric.name == "accuracy"
+        picture = png(
+            lambda figure: rates(curves, self.rates, label=label, percent=percent, ax=figure.subplots()), (6.4, 3.8)
+        )
         shown = {"text/plain": f"<picture: {self.metric} against the learning rate>", "image/png": picture}
         display(shown, raw=True, metadata={"image/png": {"alt": self.words}})  # type: ignore[no-untyped-call]
         display(self)  # type: ignore[no-untyped-call]
