@@ -226,7 +226,7 @@ quiz(
         "Why did nearest rounding on eight levels lose little when each worker had 32 rows of its own?",
         {
             "values cross borders, and borders move, from batch to batch": "So its rounding error changes from worker "
-            "to worker, and averages out like a random one. On one common grid, with fixed borders, more bias was left.",
+            "to worker, and averages out like a random one. On one common grid more bias was left.",
             "small batches have smaller gradients": "They are noisier, not smaller.",
             "32 rows are too few to have a bias": "The bias belongs to the rounding. With 1024 rows in each batch it "
             "stayed.",

@@ -60,7 +60,8 @@ question(
 
 sentence(
     "split.1",
-    "One worker alone is off by {least:.2f} or more. The mean of the four and the gradient of all differ by {mean:.0e}.",
+    "One worker alone is off by {least:.2f} or more. The mean of the four and the gradient of all differ by "
+    "{mean:.0e}.",
     expect="least > 0.05 and 0 < mean < 1e-13",
     kind="identity",
 )
@@ -108,15 +109,16 @@ sentence(
 
 sentence(
     "split.9",
-    "Each worker alone is off by {least:.1f} or more. The mean of the four and the gradient of all differ by {mean:.0e}.",
+    "Each worker alone is off by {least:.1f} or more. The mean of the four and the gradient of all differ by "
+    "{mean:.0e}.",
     expect="least > 1 and mean < 1e-13",
     kind="identity",
 )
 
 sentence(
     "split.10",
-    "{dtype}: the mean of the shards and the whole gradient differ by {least:.1f} ε to {most:.1f} ε on this machine, the "
-    "whole gradients with the rows in two orders by {mixed:.1f} ε.",
+    "{dtype}: the mean of the shards and the whole gradient differ by {least:.1f} ε to {most:.1f} ε on this machine, "
+    "the whole gradients with the rows in two orders by {mixed:.1f} ε.",
     expect="0 < most < 1000 and 0 < mixed < 1000",
     kind="identity",
 )

@@ -97,9 +97,9 @@ prompt(
     "stranger.1",
     "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does "
     "the loop always go on? And which damage does no reader notice? Two sentences.",
-    "With the reader of minips: no wrong byte of this message makes it raise anything but ValueError, while some turned "
-    "bits in the other readers' headers do, and the loop would end. No reader notices a changed value: that needs a "
-    "checksum or an authenticated connection.",
+    "With the reader of minips: no wrong byte of this message makes it raise anything but ValueError, while some "
+    "turned bits in the other readers' headers do, and the loop would end. No reader notices a changed value: that "
+    "needs a checksum or an authenticated connection.",
     by=(
         "say stranger.4",
         "table: row['minips'][2] == 0 < min(row['np.load'][2], row['your own'][2])",

@@ -76,8 +76,8 @@ timed_sentence(
 
 timed_sentence(
     "wire.10",
-    "Sent through a local socket as well, json takes about {times:,.0f} times as long as msgpack for {size} (half of the "
-    "repeats from {low:,.0f} to {high:,.0f}).",
+    "Sent through a local socket as well, json takes about {times:,.0f} times as long as msgpack for {size} (half of "
+    "the repeats from {low:,.0f} to {high:,.0f}).",
     expect="low > 1",
 )
 
