@@ -66,9 +66,9 @@ def table(storms: Mapping[tuple[str, bool], Sequence[tuple[Array, int]]]) -> str
 
 
 def _told(values: Sequence[float], digits: int) -> str:
-    """Return the mean with half of its 95 % interval, or the value itself if all are equal: then nothing was drawn."""
+    """Return the mean with half of its 95 % interval, or the mean alone if these digits are the same in all runs."""
     mean, half = interval(values)
-    return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if len({*values}) > 1 else "")
+    return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if round(half, digits) else "")
 
 
 def draw_pool(milliseconds: Mapping[int, Spread]) -> None:

@@ -143,7 +143,7 @@ sentence(
 
 sentence(
     "stale.14",
-    "Patients: without momentum BSP takes {plain:.1f} ± {d_plain:.1f} times as long as ASP. The best of four momenta "
+    "Patients: without momentum BSP takes {plain:.1f} ± {d_plain:.1f} times as long as ASP. The best momentum "
     "makes BSP's time {bsp:.2f} ± {d_bsp:.2f} times as long, and ASP's {asp:.2f} times. Then ASP takes {more:+.2f} ± "
     "{d_more:.2f} s more than BSP, whose time is {time:.2f} s.",
     expect="plain - d_plain > 2 and bsp < 0.4 and asp > 0.7 and abs(more) < time / 3",
