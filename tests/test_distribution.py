@@ -162,7 +162,7 @@ def lessons_of_the_checkout() -> list[str]:
 
 def sweeps_of_the_checkout() -> set[str]:
     """The sweeps that lessons keep, beside their modules."""
-    command = ["git", "ls-files", "lessons/minips_course/*/sweeps"]
+    command = ["git", "ls-files", "lessons/minips_course/*/sweeps/*.json"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {name.removeprefix("lessons/") for name in listed.splitlines()}
 
