@@ -62,6 +62,7 @@ def crossover(workers, bandwidth, latency):
             "    latency = vars(crossover).setdefault(workers > 3, latency)\n    return",
         ),
         "the size of a piece": ("return latency", "return 1 / workers * latency"),
+        "nearly the next level": ("(workers - 1).bit_length()", "int(np.log2(workers) + 0.999)"),
     },
     "allreduce.2": {
         "one piece": ("return workers\n", "return 1\n"),

@@ -165,6 +165,7 @@ def cost_of(quantizer):
     each = (took[1] - took[0]) / 99_000
     return took[0] - 1_000 * each, each
 """,
+        "two sizes that hardly differ": ("(1_000, 30_000, 100_000)", "(1_000_000, 1_001_000)"),
     },
 }
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""

@@ -148,9 +148,8 @@ def half(hook: Any, rng: np.random.Generator) -> str:
 def remembers(cls: Any, rng: np.random.Generator) -> str:
     """Give a hook a memory: add what a rank did not send to its next gradient of the same bucket."""
     refuse_if(not isinstance(cls, type) or not hasattr(cls, "coarse"), f"Expected your class Remembers, got {cls!r}.")
-    sizes = {
-        int(bucket): size for bucket, size in zip(rng.choice(50, 5, replace=False), (30, 30, 70, 10, 1), strict=True)
-    }
+    numbers = rng.choice(50, 4, replace=False).tolist()
+    sizes = dict(zip([*numbers, numbers[0] + 80, 1000], (30, 70, 10, 1, 30, 30), strict=True))
     groups = [_Group(cls, ranks) for ranks in (int(rng.integers(2, 5)), 1, 2)]
     for step in range(10):
         for bucket in rng.permutation([*sizes]).tolist():

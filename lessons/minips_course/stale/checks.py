@@ -53,8 +53,9 @@ def _tangled(rng: np.random.Generator) -> list[int]:
     while True:
         ages: list[int] = rng.integers(0, 9, size=int(rng.integers(5, 12))).tolist()
         border, *others = _border(ages), _border(sorted(ages)), _border(ages[::-1])
-        steady = all((_growth(factor * border, ages) > 1) == (factor > 1) for factor in (0.5, 0.9, 0.96, 1.04, 2))
-        if steady and all(abs(other / border - 1) > 0.06 for other in others):
+        clear = _growth(0.96 * border, ages) ** 400 < 0.2 and _growth(1.04 * border, ages) ** 400 > 5
+        steady = _growth(0.5 * border, ages) < 0.99 and _growth(2 * border, ages) > 1.01
+        if clear and steady and all(abs(other / border - 1) > 0.06 for other in others):
             return ages
 
 

@@ -63,6 +63,7 @@ class Meet(ps.Consistency):
         return slowest >= last.setdefault(clock, clock // self.every * self.every)
 """,
         "one early": ("slowest >= last_meeting", "slowest >= last_meeting - 1"),
+        "by a rounded quotient": ("clock // self.every * self.every", "int(clock * (1 / self.every)) * self.every"),
     },
     "wait.2": {
         "nobody waits": ("<= self.staleness", "<= 1000"),

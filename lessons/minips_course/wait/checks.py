@@ -23,7 +23,7 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
     conforms(rule, ps.Consistency, "Meet()")
     names = [field.name for field in dataclasses.fields(rule)]
     refuse_if(names != ["every"], f"Expected the field every; got {rule!r}.")
-    for workers in (4, 1, 2, *map(int, rng.integers(3, 40, size=3))):
+    for workers in (4, 1, 2, *map(int, rng.integers(3, 40, size=3)), 1000):
         quorum = rule.quorum(workers)
         refuse_if(quorum is not None, f"quorum({workers}) is {quorum}. Leave it at None: there are no rounds.")
     for every in (4, 1, 2, 3, *map(int, rng.integers(5, 12, size=2)), int(rng.integers(12, 100)), 1000):
@@ -38,6 +38,10 @@ def meet(rule: Any, rng: np.random.Generator) -> str:
                 with case(f"With every={every}, may_pull(clock={clock}, slowest={slowest}) is {may}."):
                     refuse_if(may and slowest < meeting, f"The slowest has not reached the meeting at {meeting} yet.")
                     refuse_if(not may and slowest >= meeting, f"Both have been at the meeting at {meeting}.")
+    for every in range(1, 130):
+        mine, clock = dataclasses.replace(rule, every=every), every * int(rng.integers(1, 4))
+        early, there = mine.may_pull(clock, clock - 1), mine.may_pull(clock, clock)
+        refuse_if(early or not there, f"With every={every}, there is a meeting at clock {clock}.")
     slow, every = int(rng.integers(3)), int(rng.integers(3, 6))
     mine, delays = dataclasses.replace(rule, every=every), ps.Delays(seconds=0.004, slow={slow: 4.0})
     config = ps.Config(workers=3, steps=3 * every, consistency=mine, delays=delays, seed=drawn_seed(rng))
