@@ -99,7 +99,6 @@ sentence(
     kind="single",
 )
 
-    kind="time",
 timed_sentence(
     "train.8",
     "On a link of 10 Mbit/s B takes {middle:.2f} of A's time (three pairs of real runs: {low:.2f} to {high:.2f}), and "
