@@ -396,6 +396,7 @@ UNSWEPT = {
     "batch.4": "pushes of one batch and of four, at two rates that it names",
     "spend.1": "signs for one tensor and for another, at one rate",
     "spend.3": "the same, by bytes",
+    "wait.10": "each at the best of five rates, which the learner's own server trains",
     "allreduce.13": "32 and 16 bits, at one rate",
     "ddp.5": "fp16 and the plain all-reduce of torch, at one rate",
 }
@@ -409,7 +410,6 @@ UNSWEPT_TOO = (
 NOT_COMPARED = {
     "train.7": "one run, at three times",
     "batch.5": "the limit of one scheme's rate",
-    "batch.6": "the limit of one scheme's rate",
     "squeeze.15": "the word lossless",
     "rounding.8": "one run: its bytes and its accuracy",
     "remember.10": "a paper's claim for any rate",

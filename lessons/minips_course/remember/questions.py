@@ -169,12 +169,14 @@ sentence(
     "Without a memory w stops up to {stops[0]}, {stops[1]} and {stops[2]} from the minimum where λ is {bends[0]}, "
     "{bends[1]} and {bends[2]}. There the gradient λw is {least:.2f} to {most:.2f}; t is {t}.",
     expect="0.9 * t < least <= most <= t",
+    kind="single",
 )
 
 sentence(
     "remember.19",
     "With error feedback it stays within {fed:.2f} for each of them; lr · t is {reach:.2f}.",
     expect="fed <= reach + 1e-9",
+    kind="identity",
 )
 
 card(

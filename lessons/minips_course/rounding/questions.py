@@ -108,6 +108,7 @@ sentence(
     "With the largest magnitude in place of the length, one copy errs by {whole:.2f}, in blocks by {blocks:.2f}. From "
     "{workers} workers on, or {in_blocks} in blocks, the average beats nearest rounding on the eight levels.",
     expect="blocks < whole < 1 and in_blocks <= workers <= 16",
+    kind="single",
 )
 
 sentence(
@@ -115,6 +116,7 @@ sentence(
     "On one common grid: nearest rounding {nearest:.3f}, random rounding {at_random:.3f}. With levels of their own it "
     "was {own:.3f} and {own_random:.3f}.",
     expect="nearest > at_random and own < own_random",
+    kind="single",
 )
 
 card(

@@ -116,6 +116,7 @@ sentence(
     "spend.8",
     "With U first, U is sent by {first}. With * first, it is sent by {last}.",
     expect="first == 'topk' and last == 'sign'",
+    kind="identity",
 )
 
 prompt(

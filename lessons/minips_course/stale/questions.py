@@ -106,6 +106,7 @@ sentence(
     "With a momentum of 0.9 the border is {bsp:.2f} under BSP and {equal:.2f} under ASP, {drawn:.2f} if times are "
     "drawn. If ASP's velocity decays by 0.9 in four pushes, as BSP's in a round, ASP's border is {four:.3f}.",
     expect="3.6 < bsp < 4 and four < equal < 0.2 and drawn < bsp / 10",
+    kind="single",
 )
 
 sentence(

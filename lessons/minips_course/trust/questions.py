@@ -149,6 +149,7 @@ sentence(
     "trust.11",
     "Of the two settings {refused} are refused. The median of one gradient is that gradient: {alone}.",
     expect="refused == 2 and alone == [1e6, -1e6]",
+    kind="identity",
 )
 
 prompt(

@@ -115,6 +115,7 @@ sentence(
     "{workers} workers: one backup saves {formula:.0%} of BSP's time by the formula, {abandon:.0%} ± {d_abandon:.0%} "
     "if late workers abandon their step, {finish:.0%} ± {d_finish:.0%} if they finish it (five seeds, 300 steps).",
     expect="abs(abandon - formula) < 0.05 and 0.05 < finish - d_finish and finish + d_finish < formula",
+    kind="single",
 )
 
 sentence(
@@ -137,6 +138,7 @@ sentence(
     "In pairs of seeds, staleness 8 takes {less:.0f} ± {half:.0f} % of the rounds' time less than staleness 1. Each at "
     "the best of five learning rates, it reads {loss:.2f} ± {d_loss:.2f} percentage points less than rounds.",
     expect="less - half > 0 and loss < 1",
+    kind="single",
 )
 
 timed_sentence(
