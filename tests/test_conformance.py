@@ -373,7 +373,7 @@ def elsewhere_longer(rank, workers):
         (other_pieces, True, "Expected the pieces 1/w; got 0/w"),
         (everyone_owns, False, "Uniform.* gives the ranks different"),
         (elsewhere_longer, False, r"a run of 3 steps sends \d+ bytes, and \d+ are predicted"),
-        (never, False, "has no schedule for 2, 3, 4, 5 or 8 workers"),
+        (never, False, "has no schedule for 2, 3, 4, 5 and 8 workers"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -86,7 +86,7 @@ def test_a_port_that_another_process_has_taken(
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        ([IMPORTS, SOLVED.replace("updates", "seconds"), CHECK], "✗ train.3: not yet. For "),
+        ([IMPORTS, SOLVED.replace("run.updates", "(run.updates + 1)"), CHECK], "✗ train.3: not yet. For "),
         ([IMPORTS, CHECK], "Cell 3 stopped with NameError: name 'bytes_per_push'"),
         pytest.param([IMPORTS, "import os; os._exit(1)", CHECK], "The kernel died", marks=pytest.mark.soak),
     ],

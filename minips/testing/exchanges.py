@@ -18,6 +18,7 @@ from minips.testing.base import require, same_bits, strictly
 from minips.testing.policies import tensors
 from minips.testing.stages import check_stage
 from minips.training.train import train
+from minips.words import join_names
 
 
 def check_exchange(exchange: Exchange, workers: Sequence[int] = (2, 3, 4, 5, 8)) -> None:
@@ -43,7 +44,7 @@ def check_exchange(exchange: Exchange, workers: Sequence[int] = (2, 3, 4, 5, 8))
             predicted = count_bytes(config, like, like, rows=1).sent
             sent = train(FixedGradients(like, like, count), config, engine=Threads()).bytes_sent
             require(sent == predicted, f"a run of 3 steps sends {sent} bytes, and {predicted} are predicted.")
-    require(able, f"{exchange!r} has no schedule for any of {list(workers)} workers.")
+    require(able, f"{exchange!r} has no schedule for {join_names([*map(str, workers)])} workers.")
 
 
 def _check_counts(config: Config, pieces: int) -> None:
