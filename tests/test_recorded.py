@@ -116,7 +116,7 @@ def test_lesson_04_tells_of_its_own_programs_alone(given: dict[str, Any]) -> Non
 @pytest.mark.usefixtures("no_torch")
 def test_lesson_20_tells_of_its_own_functions_and_parts_alone() -> None:
     two = ranks.Ranks()
-    link = {"latency_s": 0.002, "bytes_per_s": 10e6}
+    link = {"latency_s": 0.002, "bytes_per_s": 10e6, "backward_s": 0.004}
     assert {*two.run("ladder", ranks.ladder, **link)} == {*ranks.WAYS}
     calls: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
         ("ladder", ranks.ladder, link | {"latency_s": 0.004}),
