@@ -200,7 +200,7 @@ prompt(
     "and a smaller rate does that, too.",
     kind="comparison",
     by=(
-        "table: max(column(1)) < 1.25 * min(column(1))",
+        "table: max(map(table.mean, table.rates)) < 1.25 * min(map(table.mean, table.rates))",
         "table: 1.7 < row['stalenessweighted'][0] / row['mean'][0] < 3",
     ),
 )
