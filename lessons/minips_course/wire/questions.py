@@ -203,7 +203,7 @@ remember(
         "The bytes of an array": "check wire.1",
         "Numbers are long": ("say wire.1", "say wire.3"),
         "A format for small": "table wire.1: row['msgpack'][0] < 100 < row['json'][0]",
-        "A format that sends": "predict wire.2: times < 1.5",
+        "A format that hands": "predict wire.2: times < 1.5",
         "A view is": "say wire.5",
     },
 )
