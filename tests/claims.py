@@ -19,6 +19,7 @@ from minips.lab.course.questions import REMEMBERED, By, Outcome, Question, full_
 KNOWN: dict[str, Any] = {"say": SENTENCES, "predict": QUESTIONS, "check": EXERCISES}
 KNOWN |= {"table": PROMPTS, "timed table": PROMPTS}
 GRAMMAR = re.compile(r"(say|predict|check|table|timed table)(?: ([\w:]+\.\d+))?(?:: (.+))?", re.DOTALL)
+EQUAL = re.compile(r"– \(\d+ equal\)")
 NUMBER = re.compile(r"(?<![\w.])[+−-]?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?!\w)")
 
 
@@ -80,14 +81,15 @@ def numbers(text: str) -> set[float]:
 
 
 def rows(table: str) -> dict[str, list[float]]:
-    """The numbers of a table's rows, by the first column and the columns without digits that follow it.
+    """The numbers of a table's rows, by the first column and the columns without digits that follow it. The half of an
+    interval whose values are equal is 0.
 
     >>> rows("top 5 %         0.153    -0.3 ± 0.2\\n0.4 s, drawn  unknown      never    10 ± 0")
     {'top 5 %': [0.153, -0.3, 0.2], '0.4 s, drawn unknown never': [10.0, 0.0]}
     """
     found = {}
     for line in table.splitlines():
-        first, *columns = re.split(r"\s*\|\s*|\s{2,}|: ", re.sub(r"±\s+", "± ", line.strip()))
+        first, *columns = re.split(r"\s*\|\s*|\s{2,}|: ", re.sub(r"±\s+", "± ", EQUAL.sub("0", line.strip())))
         label = [first, *takewhile(lambda column: not re.search(r"\d", column), columns)]
         numbers = re.findall(r"[+-]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?", " | ".join(columns[len(label) - 1 :]))
         if numbers:
