@@ -287,7 +287,7 @@ remember(
         ),
         "A deadline that": (
             "say hide.7",
-            "table hide.1: row['at once unknown never'][0] == 10_000 and row['at once sent along'][2] == 200",
+            "table hide.1: row['at once unknown never'][0] == 10_000 and row['at once sent along'][1] == 200",
         ),
         "A call that timed": ("say hide.4", "say hide.8", "check hide.2"),
     },

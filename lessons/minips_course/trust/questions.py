@@ -162,7 +162,6 @@ prompt(
     by=(
         "table: min(*row['Median'], *row['TrimmedMean'], *row['MajorityVote']) > 0.8",
         "table: max(min(row[rule]) for rule in ('Mean', 'Krum')) < 0.5",
-        "table: min(row['your rule']) < min(row['Median'])",
         "say trust.7",
     ),
     kind="single",
