@@ -102,7 +102,6 @@ prompt(
     "needs a checksum or an authenticated connection.",
     by=(
         "say stranger.4",
-        "table: row['minips'][2] == 0 < min(row['np.load'][2], row['your own'][2])",
         "say stranger.5",
     ),
     kind="single",
