@@ -71,7 +71,7 @@ class Workload:
     """The work of a step: the number of ``values`` in the model and of ``rows`` in a batch.
 
     With servers, ``pushed`` is the bytes of a push to one server, ``pulled`` those of a pull from it. With an
-    all-reduce, ``parts`` holds each worker's part.
+    all-reduce, ``pushed`` is the bytes of all pieces, and ``parts`` holds each worker's part.
     """
 
     values: float

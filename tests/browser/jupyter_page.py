@@ -95,10 +95,10 @@ RESTS = """async () => {
     return sessionContext.isReady && sessionContext.session.kernel.status === 'idle'
         && manager.restoredStatus && !manager._kernelRestoreInProgress
 }"""
-"""Whether the kernel has started and the page has asked it for the widgets that were there before."""
+"""True if the kernel has started, and the page has asked it for the widgets that were there before."""
 RESTING_S = 1.0
-"""How long a page rests before it is used: it asks twice, and the kernel's first messages do not all reach a page whose
-kernel is still starting. A widget whose message is lost is a "widget model not found"."""
+"""For so long that must be true, since the page asks twice. While a kernel starts, some of its messages do not reach
+the page; a widget whose message is lost is a "widget model not found"."""
 
 
 class Lab:
@@ -123,7 +123,7 @@ class Lab:
         rests_since = None
         while rests_since is None or time.monotonic() - rests_since < RESTING_S:
             assert time.monotonic() < deadline, "the page's kernel is not idle, or its widgets are not restored"
-            rests = self.page.evaluate(RESTS)
+            rests = self.page.evaluate(RESTS)  # `wait_for_function` would take its promise for true
             rests_since = (rests_since or time.monotonic()) if rests else None
             self.page.wait_for_timeout(100)
 

@@ -39,9 +39,8 @@ class StreamChannel(Channel):
     """Calls are sent under a lock. Their answers arrive in the same order, and are read by one thread at a time.
 
     A thread that waits for an answer reads the wire until that answer has arrived, and passes those before it to their
-    callers. The background thread reads only after `attend`. The channel itself uses `attend` if several
-    calls are outstanding, so that answers arrive while calls are being sent. A caller uses it if no thread waits for
-    the caller's answer.
+    callers. The background thread reads only after `attend`. The channel itself uses `attend` if several calls are
+    outstanding, so that answers arrive while calls are being sent. A caller uses it if no thread waits for its answer.
     """
 
     def __init__(self, wire: Wire, address: str) -> None:
