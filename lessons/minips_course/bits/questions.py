@@ -231,6 +231,6 @@ remember(
         "A message contains": ("say bits.2", "say bits.4", "check bits.1"),
         "The relative error": "say bits.6",
         "Fewer bits need not": "predict bits.2",
-        "A scheme that drops": "say bits.7",
+        "A scheme that drops": "say bits.12",
     },
 )

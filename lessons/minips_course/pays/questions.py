@@ -88,7 +88,7 @@ sentence(
 sentence(
     "pays.3",
     "Bytes of a message, over k/32 of the exact one: 8 bits {byte:.3f} times, sign {sign:.2f} times. Only {kept:.0%} "
-    "of the bytes of top 1 % are values; the rest are positions and headers.",
+    "of the bytes of top 1 % are values; the rest are indices and headers.",
     expect="1 < byte < 1.02 and 1 < sign < 1.1 and 0.45 < kept < 0.55",
     kind="count",
 )

@@ -127,7 +127,7 @@ sentence(
 
 sentence(
     "remember.6",
-    "Top-k, a contraction: at most {held:.0f} lengths of a gradient are held; the bound is {bound:.0f}.",
+    "Top-k, a contraction: the residual is at most {held:.0f} times as long as a gradient; the bound is {bound:.0f} times.",
     expect="1 < held <= bound",
     kind="identity",
 )
@@ -293,6 +293,6 @@ remember(
         "Sent plus held": ("say remember.3", "check remember.1"),
         "With a contraction": ("say remember.4", "say remember.6"),
         "Other quantizers": ("say remember.7", "say remember.8"),
-        "With a fixed threshold": ("say remember.9", "say remember.15"),
+        "With a fixed threshold": ("say remember.9", "say remember.15", "say remember.18", "say remember.19"),
     },
 )
