@@ -211,7 +211,7 @@ quiz(
             "A is the better scheme": "A is ahead after 40 steps. At equal bytes it may be far behind.",
             "B can never reach 92 %": "40 steps do not tell where a run ends.",
         },
-        by="say bits.8",
+        by=("say bits.14", "say bits.8"),
     ),
     Item(
         "On which tensors is the k/32 rule nearly right?",

@@ -227,7 +227,7 @@ prompt(
     "does. At its best rate it is behind error feedback by less than the interval, so here five seeds do not show "
     "that the defect costs accuracy.",
     kind="comparison",
-    by="check remember.2",
+    by=("say remember.5", "say remember.17"),
 )
 
 quiz(

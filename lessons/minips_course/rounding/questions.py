@@ -190,7 +190,7 @@ prompt(
     "stretched, while random rounding differs by less than its own. Variance hurts a single worker: without an "
     "average, random rounding has a higher loss, too.",
     kind="comparison",
-    by=("say rounding.9", "say rounding.11"),
+    by=("say rounding.9", "say rounding.11", "say rounding.14"),
 )
 
 quiz(
@@ -253,7 +253,7 @@ remember(
         "Bias is": "say rounding.3",
         "Averaging": ("say rounding.3", "predict rounding.1"),
         "In one copy": "say rounding.2",
-        "Batches that differ": ("predict rounding.2", "say rounding.7"),
+        "Batches that differ": ("predict rounding.2", "say rounding.7", "say rounding.13"),
         "To round at random": "check rounding.1",
     },
 )

@@ -101,7 +101,7 @@ sentence(
 
 timed_sentence(
     "train.8",
-    "On a link of 10 Mbit/s B takes {middle:.2f} of A's time (three pairs of real runs: {low:.2f} to {high:.2f}), and "
+    "On a link of 2 Mbit/s B takes {middle:.2f} of A's time (three pairs of real runs: {low:.2f} to {high:.2f}), and "
     "would take {model:.2f} if only the link counted. Its pushes have {bytes:.2f} of A's bytes, its answers "
     "{back:.2f}.",
     expect="bytes < model < 0.9 and back == 1 and middle < 1",
