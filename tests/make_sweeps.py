@@ -75,16 +75,16 @@ def run_statements(word: str, texts: list[str]) -> None:
 def made(word: str) -> dict[str, str]:
     """The sweeps of a lesson, run anew: the text of each file by its name."""
     found = dict[str, str]()
-    before = sweeps.kept, sweeps.keep
+    before = sweeps.load, sweeps.keep
 
     def keep(asked: Any, runs: Any) -> None:
         found[f"{sweeps.key_of(asked)}.json"] = sweeps.text_of(asked, runs)
 
-    sweeps.kept, sweeps.keep = (lambda asked: {}), keep
+    sweeps.load, sweeps.keep = (lambda asked: {}), keep
     try:
         run_statements(word, needed(word))
     finally:
-        sweeps.kept, sweeps.keep = before
+        sweeps.load, sweeps.keep = before
     return found
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 
 import make_sweeps
@@ -18,6 +19,10 @@ import minips as ps
 from minips import lab
 from minips.lab.course import state, sweeps
 from minips.lab.course.best import LEAST, WIDER, Best, Figure, Metric, Sweep
+from minips.lab.course.courses import chosen
+from minips.lab.course.lessons import read, source
+from minips.lab.course.recorded import load
+from minips_course.ddp import sweep as ddp_sweep
 
 RATES = (0.01, 0.1, 1.0, 10.0, 100.0)
 CONFIG = ps.Config(workers=2, steps=5, transport=ps.InProc())
@@ -148,7 +153,7 @@ def test_a_sweep_is_widened_at_either_end_at_most_so_often(slope, beyond):
     sweep = made({rate: [slope * math.log(rate)] * 2 for rate in (0.25, 0.5, 1.0, 2.0, 8.0)})
     assert sweep.beyond() == beyond
     assert not sweep.settled
-    for count, rate in enumerate(sweep.wanted([])):
+    for count, rate in enumerate(sweep.rates_to_try([])):
         assert count < WIDER
         sweep.runs[rate] = np.array([[slope * math.log(rate), 8.0]] * 2)
     assert Best({"x": sweep}).unsettled == ["x"]
@@ -370,20 +375,66 @@ def test_the_hash_of_a_problem_is_that_of_all_its_data():
     assert sweeps.digest([[1], [2]]) != sweeps.digest([[1, 2]])
 
 
+FUNCTIONS = """
+FACTOR = {factor}
+
+
+def lie(gradient, times={factor}):
+    return scaled(gradient, times)
+
+
+def scaled(gradient, times):
+    return {factor} * times * gradient
+
+
+def whole(gradient):
+    return FACTOR * gradient
+"""
+
+
+@pytest.mark.parametrize("name", ["lie", "scaled", "whole"])
+def test_another_function_in_a_problem_is_another_sweep(name, tmp_path, monkeypatch):
+    """By its source, its defaults, what it calls, and the constants that it uses."""
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for factor in (2, 3, 2):
+        file = tmp_path / "lies.py"
+        file.write_text(FUNCTIONS.format(factor=factor))
+        sys.modules.pop("lies", None)
+        linecache.checkcache()
+        found.append(sweeps.digest({"lie": getattr(import_module("lies"), name)}))
+    assert found[0] != found[1]
+    assert found[0] == found[2]
+
+
+def test_a_function_of_more_than_its_source_is_run_anew_and_a_generator_is_its_state():
+    def made(factor):
+        return lambda gradient: factor * gradient
+
+    for one, other in [(made(2), made(3)), (problem().loss, problem(seed=1).loss)]:
+        assert sweeps.digest(one) != sweeps.digest(other)
+    assert sweeps.digest(partial(np.multiply, 2)) == sweeps.digest(partial(np.multiply, 2))
+    assert sweeps.digest(partial(np.multiply, 2)) != sweeps.digest(partial(np.multiply, 3))
+    first, second = (np.random.default_rng(0) for _ in range(2))
+    assert sweeps.digest(first) == sweeps.digest(second)
+    second.normal()
+    assert sweeps.digest(first) != sweeps.digest(second)
+
+
 @pytest.fixture
 def cached(monkeypatch, registry):
     """No run may be needed: what was asked, by key."""
     asked = {}
-    look = sweeps.kept
+    look = sweeps.load
 
-    def kept(what):
+    def load(what):
         asked[sweeps.key_of(what)] = what
         return look(what)
 
     def of(self, problem, config, engine):
         raise AssertionError(f"No sweep is kept for {config!r}. Make it: python tests/make_sweeps.py")
 
-    monkeypatch.setattr(sweeps, "kept", kept)
+    monkeypatch.setattr(sweeps, "load", load)
     monkeypatch.setattr(Metric, "of", of)
     return asked
 
@@ -410,6 +461,24 @@ def test_a_lesson_without_one_of_its_rates_compares_nothing(word, cached):
     assert fewer != whole
     with pytest.raises(ValueError, match="at least 5 different learning rates"):
         make_sweeps.run_statements(word, fewer)
+
+
+def test_the_hooks_of_lesson_20_are_recorded_at_five_rates_with_five_seeds():
+    values = load("ddp.torch")["values"]
+    found = {float(name.removeprefix("hooks at ")): values[name]["found"] for name in values if "hooks at" in name}
+    best = ddp_sweep.best_of(dict(sorted(found.items())))
+    assert best.unsettled == []
+    assert len(best.sweeps) == 6
+    assert {len(best.values(name, rate)) for name in best.sweeps for rate in found} == {5}
+    cells = map(source, read(chosen().paths()["ddp"])["cells"])
+    (asked,) = re.findall(r"ranks\.keep\(.* for rate in \(([\d., ]+)\)", "\n".join(cells))
+    assert {*map(float, asked.split(","))} == {*found}
+    for left in found:
+        with pytest.raises(ValueError, match="at least 5 different learning rates"):
+            ddp_sweep.best_of({rate: rows for rate, rows in found.items() if rate != left})
+    low = {rate: rows for rate, rows in found.items() if rate < 0.4} | {0.01: found[0.05], 0.02: found[0.05]}
+    with pytest.raises(ValueError, match="need more learning rates"):
+        ddp_sweep.best_of(dict(sorted(low.items())))
 
 
 def test_only_lessons_that_compare_keep_sweeps():

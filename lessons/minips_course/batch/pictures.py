@@ -45,18 +45,6 @@ def draw_noise(batches: Sequence[int], one: Array, teams: Sequence[int], many: A
     plt.show()
 
 
-def draw_ends(sent: Mapping[str, float], ended: Mapping[str, Array]) -> None:
-    """Plot the final loss of runs against the bytes that they sent, with a mark for each seed."""
-    _, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    for (name, losses), look in zip(ended.items(), LOOKS, strict=False):
-        at = np.full(len(losses), sent[name] / 1e3)  # each seed sends as many
-        ax.semilogy(at, losses, label=name, color=look.colour, marker=look.marker, linestyle="", alpha=0.5)
-    ax.set(xlabel="sent by the workers (kB)", ylabel="loss above the least", xlim=(0, None))
-    ax.grid(alpha=0.3)
-    ax.legend(loc="center")
-    plt.show()
-
-
 def draw_steps(rates: Sequence[float], ended: Mapping[str, Array], start: float) -> None:
     """Plot the final loss against the learning rate: the median of the seeds, and a band from the smallest of
     their losses to the largest. ``ended`` maps each name to an array of shape (rates, seeds).

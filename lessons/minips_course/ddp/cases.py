@@ -177,9 +177,9 @@ class Remembers:
 """Maps an exercise and a way to write a right answer to its source."""
 
 MUTANT = (
-    "the codec hook makes its sender anew for each bucket, so that its memory is empty",
-    "minips/torch.py",
-    "if self._sender is None:",
-    "if True:",
+    "a difference of two schemes is taken the other way round",
+    "minips/lab/course/best.py",
+    "return _paired(np.subtract, self.values(one, rate), self.values(other, rate))",
+    "return _paired(np.subtract, self.values(other, rate), self.values(one, rate))",
 )
-"""A hook that loses its memory after each bucket."""
+"""A sweep that takes the loser for the winner: the hooks' runs are recorded, so only what reads them is run here."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib import pyplot
 
-from minips.lab import interval
+from minips.lab import Best, interval
 from minips.lab.plots import LOOKS
 
 
@@ -29,12 +29,14 @@ def draw_steps(ladder: Mapping[str, Mapping[str, Any]]) -> None:
     pyplot.show()
 
 
-def draw_hooks(found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Plot, for each hook, the accuracy of its runs against the share of bytes that it hands over."""
+def draw_hooks(best: Best) -> None:
+    """Plot, for each hook at its best rate, the accuracy of its runs against its share of the bytes of the first."""
     _, ax = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    for (name, one), look in zip(found.items(), LOOKS, strict=False):
-        mean, half = interval([100 * accuracy for accuracy in one["accuracy"]])
-        ax.errorbar(100 * one["share"], mean, half, label=name, color=look.colour, marker=look.marker, capsize=3)
+    first = next(iter(best.sweeps))
+    for name, look in zip(best.sweeps, LOOKS, strict=False):
+        mean, half = interval(100 * best.values(name))
+        share = 100 * best.bytes_ratio(name, first).mean
+        ax.errorbar(share, mean, half, label=name, color=look.colour, marker=look.marker, capsize=3)
     ax.set(xscale="log", xlabel="bytes handed over (% of the gradients)", ylabel="accuracy (%)")
     ax.minorticks_off()
     ax.set_xticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])

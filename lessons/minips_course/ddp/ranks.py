@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import minips as ps
 from minips.engines import Processes
 from minips.engines.shipping import ship, unship
 from minips.engines.supervisor import ControlPipe, Supervisor
-from minips.lab.course.recorded import NotRunError, fingerprint, record, recorded
+from minips.lab.course.recorded import NotRunError, fingerprint, load, record, recorded
 from minips.stage import Array
 
 if TYPE_CHECKING:
@@ -56,23 +56,38 @@ class Ranks:
         """Let both ranks call the function, and return rank 0's result, which must be valid in JSON. NotRunError if
         torch is missing, and no result of this function with these parts was recorded under this name.
         """
-        program = [function, *(piece for part in sorted(parts.items()) for piece in part)]
         if self.here:
             what = ship((function, parts))
             for child in self._children:
                 child.send("work", what)
             found, _ = (self._supervisor.receive(child, "done", LIMIT_S) for child in self._children)
-            self.values[name] = {"of": fingerprint(*program), "found": found}
+            self.values[name] = {"of": _mark(function, parts), "found": found}
         kept = self.values.get(name, {})
-        if kept.get("of") != fingerprint(*program):
+        if kept.get("of") != _mark(function, parts):
             raise NotRunError("torch")
         return kept["found"]
+
+    def keep(self, name: str, function: Callable[..., Any], **parts: Any) -> Any:
+        """Return what `run` does, but run it only if no result of this function with these parts was recorded: a sweep
+        takes minutes.
+        """
+        with suppress(ValueError):
+            kept = load(KEY)["values"].get(name, {})
+            if kept.get("of") == _mark(function, parts):
+                self.values[name] = kept
+                return kept["found"]
+        return self.run(name, function, **parts)
 
     def close(self) -> None:
         """End the processes, and save the results if recording is on."""
         self._stack.close()
         if self.here:
             record(KEY, self.values)
+
+
+def _mark(function: Callable[..., Any], parts: Mapping[str, Any]) -> str:
+    """Return a hash of a function and of what it is called with."""
+    return fingerprint(function, *(piece for part in sorted(parts.items()) for piece in part))
 
 
 def attend(control: ControlPipe, *, rank: int, folder: Path) -> None:
@@ -339,32 +354,33 @@ def hooks() -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def learn(steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = None) -> dict[str, Any]:
-    """Train with each hook, or only with ``mine``. Return each hook's share of the gradients' bytes that a rank hands
-    over, and its accuracy for each seed. With the same seed, all hooks start from the same parameters and batches.
+def learn(
+    rate: float, steps: int = 60, seeds: int = 5, mine: Callable[..., Array] | None = None
+) -> dict[str, list[list[float]]]:
+    """Train with each hook, or only with ``mine``. Return, for each hook, a row for each seed: its accuracy, and the
+    bytes that a rank hands over. With the same seed, all hooks start from the same parameters and batches.
     """
     import torch.distributed as dist
 
     sent: list[int] = []
-    found: dict[str, Any] = {}
+    found = dict[str, list[list[float]]]()
     before = dist.all_reduce, dist.all_gather
     dist.all_reduce, dist.all_gather = (_counting(one, sent) for one in before)
     made = {"mine": lambda model: with_hook(model, as_hook(mine))} if mine else hooks()
     try:
         for name, wrap in made.items():
-            found[name] = {"accuracy": []}
-            sent.clear()
+            found[name] = []
             for seed in range(seeds):
-                accuracy, dense = _learnt(wrap, steps, seed)
-                found[name]["accuracy"].append(accuracy)
-            found[name]["share"] = sum(sent) / (seeds * steps * dense)
+                sent.clear()
+                accuracy = _learnt(wrap, rate, steps, seed)
+                found[name].append([accuracy, sum(sent)])
     finally:
         dist.all_reduce, dist.all_gather = before
     return found
 
 
-def _learnt(wrap: Callable[[Any], Any], steps: int, seed: int) -> tuple[float, int]:
-    """Return the accuracy of one run, and the bytes of the gradients of one step."""
+def _learnt(wrap: Callable[[Any], Any], rate: float, steps: int, seed: int) -> float:
+    """Return the accuracy of one run."""
     import torch
     import torch.distributed as dist
 
@@ -373,14 +389,14 @@ def _learnt(wrap: Callable[[Any], Any], steps: int, seed: int) -> tuple[float, i
     X, X_new = (X - middle) / spread, (X_new - middle) / spread
     torch.manual_seed(seed)
     model = wrap(make_net())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for _ in range(steps):
         rows = torch.randint(len(X), (64,))[dist.get_rank() :: 2]
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(X[rows]), y[rows]).backward()
         optimizer.step()
     accuracy = (model(X_new).argmax(1) == y_new).float().mean()
-    return float(accuracy), sum(p.nbytes for p in model.parameters())
+    return float(accuracy)
 
 
 def _counting(collective: Callable[..., Any], sent: list[int]) -> Callable[..., Any]:

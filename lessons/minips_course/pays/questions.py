@@ -44,7 +44,8 @@ timed_question(
 question(
     "pays.2",
     "With 1 % of the values and a memory, a push has about 1/60 of the bytes. Over a link of 10 Mbit/s, how many "
-    "times as soon does training read 90 % of the held-out digits, compared with exact gradients?",
+    "times as soon does training read 90 % of the held-out digits, compared with exact gradients, each at its best "
+    "learning rate?",
     Option(
         "less than 1.5 times as soon",
         lambda times: 0 < times < 1.5,
@@ -67,7 +68,7 @@ question(
         "A step's time fell in proportion to the bytes of a push, as if nothing came back.",
     ),
     otherwise="One of the two trainings did not reach 90 % within the steps that were tried.",
-    kind="single",
+    kind="comparison",
 )
 
 sentence(

@@ -95,12 +95,12 @@ sentence(
 
 prompt(
     "server.1",
-    "In two sentences: what does the server that waits give you that the other one does not, and is one of them more "
-    "accurate here? Use the interval of the difference.",
-    "With BSP two runs of one seed end at the same bits, with ASP they do not. If zero lies in the 95 % interval of "
-    "the difference in accuracy, these five seeds show no difference.",
-    by=("table: row['BSP'][2] == row['BSP'][3] == 0", "timed table: row['ASP'][2] > 0"),
-    kind="single",
+    "In two sentences: what does the server that waits give you that the other one does not, by which numbers of the "
+    "table? And what does the table not say?",
+    "With BSP two runs of one seed end at the same bits, and no gradient is stale; with ASP neither is so. The table "
+    "does not say which rule trains better: for that each needs its own learning rate.",
+    by=("table: row['BSP'] == [0, 0, 0]", "timed table: min(row['ASP']) > 0"),
+    kind="identity",
 )
 
 quiz(

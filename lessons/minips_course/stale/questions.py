@@ -15,8 +15,9 @@ from minips.lab.course.questions import (
 
 question(
     "stale.1",
-    "Worker 3 is four times slower, and only it has the 8s and 9s. All rules get the same seconds. Does the model "
-    "read fewer than half as many of them as under BSP: with one backup, or under ASP?",
+    "Worker 3 is four times slower, and only it has the 8s and 9s. All rules get the same seconds, each at its own "
+    "best learning rate. Does the model read fewer than half as many of them as under BSP: with one backup, or under "
+    "ASP?",
     Expected(
         "with one backup, not under ASP",
         lambda backup, asp: backup < 0.5 <= asp,
@@ -39,7 +40,7 @@ question(
         "Enough of worker 3's pushes came in time, and the fast workers did not outvote them.",
     ),
     otherwise="Under BSP none of them was read, so there is nothing to compare.",
-    kind="single",
+    kind="comparison",
 )
 
 question(
@@ -68,7 +69,7 @@ question(
         "three more. Momentum damps swings only where gradients are fresh.",
     ),
     otherwise="ASP's border is between a tenth and three tenths of BSP's.",
-    kind="single",
+    kind="identity",
 )
 
 timed_sentence(
@@ -80,17 +81,26 @@ timed_sentence(
 
 sentence(
     "stale.2",
-    "After {seconds:.2f} virtual seconds of each, one backup reads {backup:.0f} % of the 8s and 9s. ASP reads "
-    "{behind:.0f} ± {half:.0f} percentage points fewer of them than BSP, SSP {ssp:.0f} fewer (five seeds, in pairs).",
-    expect="backup < 1 and 4 < behind - half and behind + half < 22 and -3 < ssp < 5",
-    kind="single",
+    "After {seconds} virtual seconds, each rule at its best rate: one backup reads {backup:.0%} of the 8s and 9s, ASP "
+    "{behind:.1f} ± {half:.1f} percentage points fewer of them than BSP, and SSP {ssp:.1f} fewer (five seeds, in "
+    "pairs).",
+    expect="backup < 0.01 and 0 < behind - half and behind + half < 10 and -3 < ssp < 3",
+    kind="comparison",
 )
 
 sentence(
     "stale.3",
-    "After as many pushes as BSP, ASP reads {early:.0f} points fewer. That run took {time:.0%} of BSP's time.",
-    expect="early > 40 and time < 0.4",
-    kind="single",
+    "After as many pushes as BSP, ASP reads {few:.1f} ± {half:.1f} points fewer, each at its best rate. At a rate of "
+    "0.1 for both it reads {early:.0f} fewer, and {later:.0f} fewer after equal seconds.",
+    expect="few + half < 15 and early > 40 and later < early / 2",
+    kind="comparison",
+)
+
+sentence(
+    "stale.15",
+    "ASP makes as many pushes as BSP in {time:.0%} of its time.",
+    expect="time < 0.4",
+    kind="count",
 )
 
 sentence(
@@ -167,10 +177,18 @@ sentence(
 
 sentence(
     "stale.11",
-    "{late} pushes were dropped. After equal seconds one backup reads {more:+.1f} ± {d_more:.1f} points more of all "
-    "digits than BSP; after {rounds} rounds of both, {even:+.1f} ± {d_even:.1f} (five seeds, in pairs).",
-    expect="late > 20 and more > d_more and abs(even) < 2",
-    kind="single",
+    "Each at its best rate, one backup reads {more:+.1f} ± {d_more:.1f} points more of all digits than BSP after equal "
+    "seconds, and {even:+.1f} ± {d_even:.1f} after equally many rounds (five seeds, in pairs). At a rate of 0.1 for "
+    "both it reads {early:+.1f} more after equal seconds: there BSP is unfinished.",
+    expect="abs(more) < 2 and abs(even) < 2 and early > 3",
+    kind="comparison",
+)
+
+sentence(
+    "stale.16",
+    "With one backup {late} pushes were dropped in {rounds} rounds.",
+    expect="late > 20",
+    kind="count",
 )
 
 sentence(
@@ -221,13 +239,14 @@ quiz(
         "Two rules are compared after equal pushes. Under ASP the slow worker's digits are read badly. What is your "
         "first step?",
         {
-            "look at how long each run took": "ASP ended after a third of the time, when the slow worker had "
-            "pushed a few times. After equal seconds most of the harm was gone.",
+            "look at how long each run took, and at its learning rate": "ASP ended after a third of the time, when the "
+            "slow worker had pushed a few times. After equal seconds most of the harm was gone, and at ASP's own rate, "
+            "too.",
             "give the slow worker's gradients more weight": "First find out how large the harm is: after equal "
-            "seconds most of it was gone.",
+            "seconds, or at a higher rate, most of it was gone.",
             "conclude that ASP drops late pushes": "ASP drops nothing. BSP with one backup does.",
         },
-        by="say stale.3",
+        by=("say stale.3", "say stale.15"),
     ),
     Item(
         "Four workers under ASP, without momentum, whose steps take equally long: gradients are three versions old. "

@@ -37,7 +37,8 @@ question(
 
 question(
     "train.2",
-    "With 5 % of the values sent: what happens to the accuracy on the held-out digits?",
+    "With 5 % of the values sent, and each way at its best learning rate: what happens to the accuracy on the held-out "
+    "digits?",
     Option(
         "it falls below 50 %",
         lambda accuracy, change: 0 <= accuracy < 50 and change < -3,
@@ -55,7 +56,7 @@ question(
         "it, until it is among the largest. Most values arrive some steps late, which does this model little harm.",
     ),
     otherwise="The accuracy rose, or it fell by an amount between the options.",
-    kind="single",
+    kind="comparison",
 )
 
 sentence(
@@ -76,10 +77,24 @@ sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expec
 
 sentence(
     "train.4",
-    "Five seeds: with 5 % of the values the accuracy differs by {mean:+.1f} percentage points on average "
-    "(95 % interval ±{half:.1f}; one image is {image:.1f} points). As an estimate for other images, an accuracy "
-    "on so few has a standard error of {other:.1f} points.",
-    expect="same and abs(mean) + half < 3",
+    "Each at its best learning rate: with 5 % of the values the accuracy differs by {mean:+.1f} ± {half:.1f} "
+    "percentage points (five seeds, in pairs).",
+    expect="abs(mean) + half < 3",
+    kind="comparison",
+)
+
+sentence(
+    "train.9",
+    "With seed 0 the two real runs read exactly as many digits as the simulated ones at their rate, 0.1: {same}.",
+    expect="same",
+    kind="identity",
+)
+
+sentence(
+    "train.10",
+    "One image is {image:.1f} points. As an estimate for other images, an accuracy on so few has a standard error of "
+    "{error:.1f} points.",
+    expect="image < error",
     kind="single",
 )
 
@@ -111,14 +126,15 @@ prompt(
     "train.1",
     "You pay for each byte. Which of the two do you choose, and by which two numbers in the table? What would change "
     "your mind? Two sentences.",
-    "I choose the row with the smaller share of the bytes, since the interval of its accuracy does not reach 3 points "
-    "below zero. Where a tenth of a point counts I would change my mind, until more seeds and more held-out images "
-    "narrow the interval.",
+    "I choose the row that sends the fewest bytes, since the interval of its accuracy does not reach 3 points below "
+    "zero. Where a tenth of a point counts I would change my mind, until more seeds and more held-out images narrow "
+    "the interval.",
     by=(
-        "table: min(mean - half for _, mean, half in row.values()) > -3",
-        "table: max(half for _, mean, half in row.values()) > 0.1",
+        "table: all(mean - half > -0.03 for mean, half in [table.difference(name, 'all values') for name in "
+        "table.rates])",
+        "table: table.difference('top 5 %', 'all values').half > 0.001",
     ),
-    kind="single",
+    kind="comparison",
 )
 
 quiz(
@@ -174,7 +190,7 @@ quiz(
             "the quantizer makes the model better": "With other batches, the difference may have the opposite sign.",
             "the quantizer does no harm": "That may be so, but one run of each does not show it.",
         },
-        by="say train.4: image < other",
+        by="say train.10",
     ),
 )
 

@@ -16,8 +16,8 @@ from minips.lab.course.questions import (
 
 question(
     "trust.1",
-    "One worker of five sends noise, four are honest. Compared with a run of five honest workers, how many held-out "
-    "digits does the model read at the end?",
+    "One worker of five sends noise, four are honest. Compared with five honest workers, each case at its own best "
+    "learning rate: how many held-out digits does the model read at the end?",
     Option(
         "nearly as many",
         lambda share: share >= 0.75,
@@ -32,10 +32,10 @@ question(
         "at most a third of them",
         lambda share: share <= 1 / 3,
         "A fifth of 100 is still 20. The four honest gradients, of the size 0.1, cannot make up for that: the "
-        "parameters follow the noise.",
+        "parameters follow the noise. A lower rate shortens both, and so does not help.",
     ),
     otherwise="One of the two runs has no accuracy, so there is nothing to compare.",
-    kind="single",
+    kind="comparison",
 )
 
 
@@ -49,7 +49,7 @@ def _fewest(rule: str) -> Callable[..., bool]:
 question(
     "trust.2",
     "One lazy worker of five sends zeros, and each batch has 4 rows. Which rule reads the fewest digits after 40 "
-    "steps?",
+    "steps, each at its own best learning rate?",
     Option(
         "the mean",
         _fewest("Mean"),
@@ -77,14 +77,21 @@ question(
         "One gradient of zeros among five did little harm, however the rule treated it.",
     ),
     otherwise="One of the runs has no accuracy, so there is nothing to compare.",
-    kind="single",
+    kind="comparison",
 )
 
 sentence(
     "trust.1",
-    "The model reads {good:.0f} ± {half:.0f} % of the held-out digits if all are honest, and {bad:.0f} ± "
-    "{bad_half:.0f} % with the traitor (five seeds). In the run with processes and the traitor it is {one:.0%}.",
-    expect="good - half > 2 * (bad + bad_half) and one < 0.4",
+    "Each at its best rate, the model reads {good:.0%} of the held-out digits if all are honest, and {bad:.0%} with "
+    "the traitor, at a rate of {rate:g} (means of five seeds).",
+    expect="good > 0.9 and bad < good / 3",
+    kind="comparison",
+)
+
+sentence(
+    "trust.12",
+    "In the run with processes and the traitor it is {one:.0%}.",
+    expect="one < 0.4",
     kind="single",
 )
 
@@ -104,7 +111,7 @@ sentence(
     kind="comparison",
 )
 
-sentence("trust.5", "{rule} reads less than 75 % with: {failed}.", kind="single")
+sentence("trust.5", "{rule} reads less than 75 % with: {failed}.", kind="comparison")
 
 sentence(
     "trust.6",
@@ -140,9 +147,9 @@ card(
 
 sentence(
     "trust.10",
-    "{rule}: {honest:.0f} ± {half:.0f} % if all are honest, {lied:.0f} ± {lied_half:.0f} % with the little lie of two.",
-    expect="lied + lied_half < honest - half",
-    kind="single",
+    "{rule}: {honest:.0%} if all are honest, {lied:.0%} with the little lie of two, each at its best rate.",
+    expect="lied < honest - 0.2",
+    kind="comparison",
 )
 
 sentence(
@@ -156,26 +163,29 @@ prompt(
     "trust.1",
     "Seven phones train together, and one or two of them may be broken or dishonest. Which rule do you choose, by "
     "which number in the table? What would change your mind? Two sentences.",
-    "I choose the median: its lowest accuracy in the five cases is high, and so are the trimmed mean's and the vote's. "
+    "I choose the median: its accuracy in its worst case is high, and so are the trimmed mean's and the vote's. "
     "If batches were so small that honest gradients scatter more than the length of their mean, I would test it "
     "against liars that agree.",
     by=(
-        "table: min(*row['Median'], *row['TrimmedMean'], *row['MajorityVote']) > 0.8",
-        "table: max(min(row[rule]) for rule in ('Mean', 'Krum')) < 0.5",
+        "table: min(table.mean('Median'), table.mean('TrimmedMean'), table.mean('MajorityVote')) > 0.8",
+        "table: max(table.mean('Mean'), table.mean('Krum')) < 0.5",
         "say trust.7",
     ),
-    kind="single",
+    kind="comparison",
 )
 
 prompt(
     "trust.2",
-    "At which batch size does your lie still do harm, by which number? Why does it do less with more rows? Two "
-    "sentences.",
+    "At which batch size does your lie still do harm, even at the best learning rate, by which number? Why does it do "
+    "less with more rows? Two sentences.",
     "Noise does no harm at any size, by the four numbers of the table: the median leaves it out. A lie on which two "
     "traitors agree does most at 8 rows, where honest gradients scatter most and the lowest of three often points "
     "uphill.",
-    by=("table: solved or min(column(0)) > 85", "table: not solved or row['8'][0] == min(column(0)) < 50"),
-    kind="single",
+    by=(
+        "table: solved or min(map(table.mean, table.rates)) > 0.85",
+        "table: not solved or table.mean('8 rows') == min(map(table.mean, table.rates)) < 0.5",
+    ),
+    kind="comparison",
 )
 
 quiz(

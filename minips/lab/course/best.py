@@ -79,7 +79,7 @@ class Metric(NamedTuple):
             return f"{words} an accuracy of {self.accuracy:g}"
         return words if self.loss is None else f"{words} a training loss of {self.loss:.4g}"
 
-    def told(self, mean: float, half: float, sign: str = "") -> str:
+    def text(self, mean: float, half: float, sign: str = "") -> str:
         """A mean with its interval, as text."""
         _, spec = METRICS[self.name]
         return f"{mean:{sign}{spec}} ± {half:{spec}}"
@@ -175,7 +175,7 @@ class Sweep:
             return rates[0] ** 2 / rates[1]
         return rates[-1] ** 2 / rates[-2] if self.best == rates[-1] else None
 
-    def wanted(self, rates: Sequence[float]) -> Iterator[float]:
+    def rates_to_try(self, rates: Sequence[float]) -> Iterator[float]:
         """These rates and then, as long as the best of the runs so far is the first or the last, those beyond."""
         yield from rates
         while len(self.runs) < len(rates) + WIDER and (rate := self.beyond()):
@@ -278,9 +278,9 @@ class Best(Table):
     def _row(self, name: str) -> dict[str, Any]:
         first, sent, values = next(iter(self.sweeps)), self.bytes_sent(name), self.values(name)
         there = int(self.reached(name))
-        mine = self.metric.told(*interval(values)) if there == len(values) else f"{there} of {len(values)} got there"
+        mine = self.metric.text(*interval(values)) if there == len(values) else f"{there} of {len(values)} got there"
         less = self.difference(name, first)
-        against = "equal" if np.array_equal(values, self.values(first)) else self.metric.told(*less, "+")
+        against = "equal" if np.array_equal(values, self.values(first)) else self.metric.text(*less, "+")
         return {
             "scheme": name,
             "rate": f"{self.rates[name]:g}",
@@ -350,9 +350,9 @@ def best_of(
             sweep, ready = Sweep(config, measured), at_rate(config, tried[0])
             code = sweeps.code_of(ready, chosen, *problems)
             asked = {"config": replace(ready, seed=0).to_dict(), **given, "code": code}
-            sweep.runs = sweeps.kept(asked)
+            sweep.runs = sweeps.load(asked)
             if not sweep.runs:
-                for rate in sweep.wanted(tried):
+                for rate in sweep.rates_to_try(tried):
                     bar(f"{name}, learning rate {rate:g}", done / len(plan))
                     ready = at_rate(config, rate)
                     rows = [measured.of(p, replace(ready, seed=seed), chosen) for seed, p in enumerate(problems)]

@@ -72,14 +72,20 @@ def record(key: str, values: dict[str, Any], of: Any = None) -> None:
         files.write(_file(key), json.dumps(kept, indent=1) + "\n")
 
 
+def load(key: str) -> dict[str, Any]:
+    """Return the recorded values with their origin. ValueError if there are none."""
+    try:
+        kept: dict[str, Any] = json.loads(_file(key).read_text())
+    except FileNotFoundError:
+        raise ValueError(f"Nothing was recorded under {key!r}.") from None
+    return kept
+
+
 def recorded(key: str, of: Any = None) -> dict[str, Any]:
     """Return the recorded values; print their origin, and which library is missing. ValueError if there are none, or if
     they are of another program than ``of``, the function that computed them.
     """
-    try:
-        kept = json.loads(_file(key).read_text())
-    except FileNotFoundError:
-        raise ValueError(f"Nothing was recorded under {key!r}.") from None
+    kept = load(key)
     missing = key.partition(".")[2]
     if of is not None and kept.get("of") != fingerprint(of):
         raise NotRunError(missing)

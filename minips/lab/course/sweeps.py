@@ -11,8 +11,9 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def code_of(*parts: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """A hash of a value: arrays by dtype, shape and bytes, other objects by class and attributes."""
+    """A hash of a value: arrays by dtype, shape and bytes, functions by source, other objects by class and fields."""
     found = hashlib.sha256()
 
     def feed(part: Any) -> None:
@@ -47,7 +48,15 @@ def digest(value: Any) -> str:
             found.update(f"{type(part).__name__}{len(part)}".encode())
             for one in part:
                 feed(one)
-        elif hasattr(part, "__dict__") and not isinstance(part, type | FunctionType):
+        elif isinstance(part, np.random.Generator):
+            feed(part.bit_generator.state)
+        elif isinstance(part, partial):
+            feed([part.func, part.args, part.keywords])
+        elif isinstance(part, FunctionType) and not part.__closure__:
+            feed([part.__qualname__, part.__defaults__, part.__kwdefaults__, *_sources(part, set())])
+        elif isinstance(part, FunctionType | MethodType):  # depends on more than its source: its sweep is run anew
+            feed(secrets.token_hex())
+        elif hasattr(part, "__dict__") and not isinstance(part, type):
             feed([type(part).__qualname__, vars(part)])
         else:
             found.update(repr(part).encode())
@@ -81,9 +90,12 @@ def _sources(thing: Any, seen: set[Any]) -> Iterator[str]:
         if isinstance(member, type):
             yield from _sources(member, seen)
         elif isinstance(member, FunctionType):
-            for used in map(member.__globals__.get, member.__code__.co_names):
+            for name in member.__code__.co_names:
+                used = member.__globals__.get(name)
                 if isinstance(used, type | FunctionType) and used.__module__ == thing.__module__:
                     yield from _sources(used, seen)
+                elif isinstance(used, int | float | str | tuple | np.ndarray):
+                    yield f"{name} = {digest(used)}"
 
 
 def _own() -> Path:
@@ -91,7 +103,7 @@ def _own() -> Path:
     return state.state_file().parent / "sweeps"
 
 
-def kept(asked: Mapping[str, Any]) -> dict[float, Array]:
+def load(asked: Mapping[str, Any]) -> dict[float, Array]:
     """The runs of this sweep that a course or the learner keeps; empty if neither does."""
     name = f"{key_of(asked)}.json"
     places = [] if state.autoplay() else [_own() / name]
