@@ -127,7 +127,8 @@ sentence(
 
 sentence(
     "remember.6",
-    "Top-k, a contraction: the residual is at most {held:.0f} times as long as a gradient; the bound is {bound:.0f} times.",
+    "Top-k, a contraction: the residual is at most {held:.0f} times as long as a gradient; the bound is "
+    "{bound:.0f} times.",
     expect="1 < held <= bound",
     kind="identity",
 )

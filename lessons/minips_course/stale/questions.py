@@ -157,7 +157,7 @@ sentence(
     "Patients: without momentum BSP takes {plain:.1f} ± {d_plain:.1f} times as long as ASP. The best momentum "
     "makes BSP's time {bsp:.2f} ± {d_bsp:.2f} times as long, and ASP's {asp:.2f} times. Then ASP takes {more:+.2f} ± "
     "{d_more:.2f} s more than BSP, whose time is {time:.2f} s.",
-    expect="plain - d_plain > 2 and bsp < 0.4 and asp > 0.7 and abs(more) < time / 3",
+    expect="plain - d_plain > 2 and bsp < 0.4 and asp > 0.7 and more - d_more > 0 and more < time / 3",
     kind="comparison",
 )
 
@@ -202,10 +202,9 @@ prompt(
     "stale.1",
     "Your cluster has four workers whose slowness comes and goes. Which rule do you choose for the digits? And for "
     "the patients, with which momentum? Give the numbers, and say what would change your choice. Two sentences.",
-    "For the digits I choose ASP, which needs less than BSP's time; for the patients the table shows BSP with momentum "
-    "and ASP without at about the same time, so I choose by what else counts, such as a result that does not depend on "
-    "the order of pushes. If one worker were always slow, a round of BSP would take as long as that worker's step, and "
-    "I would measure again.",
+    "For the digits I choose ASP, which needs less than BSP's time; for the patients BSP with momentum, which needs a "
+    "little less time than ASP, and whose result does not depend on the order of pushes. If one worker were always "
+    "slow, a round of BSP would take as long as that worker's step, and I would measure again.",
     kind="comparison",
     by=("say stale.8", "say stale.14"),
 )
