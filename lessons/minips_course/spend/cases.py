@@ -10,44 +10,63 @@ OUTCOMES = {
         "none of these": {"left": nan},
     },
     "spend.2": {
-        "more than three times as large": {"times": 6.4},
-        "about as large": {"times": 1.0},
-        "clearly smaller": {"times": 0.4},
-        "none of these": {"times": nan},
+        "a sparse U": {"more": 0.05, "half": 0.02},
+        "a sparse W": {"more": -0.05, "half": 0.02},
+        "no difference is shown": {"more": 0.01, "half": 0.03},
+        "none of these": {"more": nan, "half": nan},
     },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
-    "spend.1": ["most of the harm is gone", "arrives a few steps later", "a tenth of"],
-    "spend.2": ["size is not harm", "suffers more", "squeeze U"],
+    "spend.1": ["no harm is shown", "unfinished", "too short", "a tenth of"],
+    "spend.2": ["more harm than", "shows no harm", "squeeze U"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
     "spend.1": {
         "no memory": (", feedback)", ")"),
-        "signs in fewer steps": (
-            '{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
-            "ps.Sign(), feedback)\nplan = replace(signs, steps=22",
+        "signs as they are": (
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=9',
+            "ps.Sign(), feedback)\nplan = replace(signs, steps=4",
         ),
-        "few of all tensors": ('{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}', "ps.TopK(fraction=0.005)"),
+        "signs in fewer steps": (
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=9',
+            "ps.Sign(), feedback)\nplan = replace(signs, steps=3",
+        ),
+        "few of all tensors": (
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\n'
+            "plan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=1.5))",
+            "ps.TopK(fraction=0.005), feedback)\nplan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=2.2))",
+        ),
         "few of the wrong tensor": (
-            '"U": ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
-            '"W": ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=24',
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\n'
+            "plan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=1.5))",
+            '{"W": ps.TopK(fraction=0.005), "*": ps.Sign()}, feedback)\n'
+            "plan = replace(signs, steps=4, push=codec, optimizer=ps.SGD(lr=2.2))",
+        ),
+        "four bits for W": (
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\n'
+            "plan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=1.5))",
+            '{"W": ps.Uniform(bits=4), "*": ps.Sign()}, feedback)\n'
+            "plan = replace(signs, steps=3, push=codec, optimizer=ps.SGD(lr=1))",
         ),
         "the wrong order of patterns": (
-            '{"U": ps.TopK(fraction=0.002), "*": ps.Sign()}',
-            '{"*": ps.Sign(), "U": ps.TopK(fraction=0.002)}',
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}',
+            '{"*": ps.Sign(), "U": ps.TopK(fraction=0.001)}',
         ),
-        "too many steps": ("steps=50", "steps=53"),
-        "too few steps": ("steps=50", "steps=30"),
-        "a longer step": ("steps=50", "steps=50, optimizer=ps.SGD(lr=0.5)"),
-        "fewer workers": ("steps=50", "steps=50, workers=2"),
+        "too many steps": ("steps=9", "steps=10"),
+        "too few steps": ("steps=9", "steps=5"),
+        "as many steps as signs": ("steps=9", "steps=4"),
+        "the default rate": (", optimizer=ps.SGD(lr=1.5)", ""),
+        "too large a rate": ("lr=1.5", "lr=8"),
+        "momentum": ("lr=1.5", "lr=0.5, momentum=0.7"),
+        "another optimizer": ("ps.SGD(lr=1.5)", "ps.Adam(lr=0.01)"),
+        "fewer workers": ("steps=9", "steps=9, workers=2"),
         "all of the others": ('"*": ps.Sign()', '"*": ps.Exact()'),
-        "few of each, at random": ("ps.TopK(fraction=0.002)", "ps.RandomK(fraction=0.002, unbiased=False)"),
-        "half of them": ("steps=50", "steps=25"),
-        "another seed": ("steps=50", "steps=50, seed=7"),
+        "few of each, at random": ("ps.TopK(fraction=0.001)", "ps.RandomK(fraction=0.001, unbiased=False)"),
+        "another seed": ("steps=9", "steps=9, seed=7"),
         "fewer bytes by compressing": ("feedback)", "feedback, compressor=ps.Zlib())"),
     },
     "spend.2": {
@@ -86,14 +105,12 @@ BROKEN = {
 
 RIGHT = {
     "spend.1": {
-        "fewer of U": (
-            'ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
-            'ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=54',
+        "more of U": ("fraction=0.001", "fraction=0.0015"),
+        "with each tensor named": (
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}',
+            '{"[abW]": ps.Sign(), "U": ps.TopK(fraction=0.0012)}',
         ),
-        "more of U": (
-            'ps.TopK(fraction=0.002), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=50',
-            'ps.TopK(fraction=0.004), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=44',
-        ),
+        "one step less": ("steps=9", "steps=8"),
     },
     "spend.2": {
         "by its own runs": """
