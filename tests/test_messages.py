@@ -8,7 +8,7 @@ from dataclasses import replace
 import misfits
 import numpy as np
 import pytest
-from test_reconnecting import CONFIG, ONES, SOON, START, WAIT_S, cut
+from test_reconnecting import CONFIG, ONES, SOON, START, WAIT_S, cut, until
 
 import minips as ps
 from minips.core.exchange import AllReduce
@@ -220,6 +220,7 @@ def test_a_wait_that_ends_because_a_worker_left_is_for_that_worker(consistency):
             for client in clients[:2]:
                 client.push_pull(ONES).result(WAIT_S)
         answers = [client.push_pull(ONES) for client in clients[:2]]
+        until(lambda: server.shard.clocks == [staleness + 1, staleness + 1, 0])
         clients[2].close()
         for answer in answers:
             answer.result(WAIT_S)
@@ -237,6 +238,7 @@ def test_a_pause_is_a_wait_for_the_server():
     def deeds(server, clients):
         server.pause(1)
         answer = clients[0].push_pull(ONES)
+        until(lambda: server._waiting)
         server.go_on()
         answer.result(WAIT_S)
 
@@ -326,9 +328,9 @@ def test_an_answer_that_was_lost_has_no_end(monkeypatch):
     assert {(clock, False) for clock in (1, 2, 3)} <= {*replies}
 
 
-def row(who, names, *moments, **fields):
+def row(who, names, *moments, clock=None):
     trace = Trace(who)
-    trace.laps(names, moments, **{"kind": "pull", "partner": 0, "nbytes": 9, **fields})
+    trace.laps(names, moments, "pull", 0, clock, 9)
     return trace
 
 
