@@ -13,6 +13,7 @@ from test_reconnecting import CONFIG, ONES, SOON, START, WAIT_S, cut, until
 import minips as ps
 from minips.core.exchange import AllReduce
 from minips.core.shard import Shard
+from minips.results.clocks import clock_offsets
 from minips.results.messages import NOTHING, Message, Wait, join_messages, messages_of
 from minips.results.trace import Trace
 from minips.results.waits import waits_of
@@ -373,6 +374,43 @@ def test_messages_before_the_first_row_without_room_are_whole(engine, monkeypatc
     assert all(one.start is not None for one in early)
     pushes = Counter(one[1:4] for one in run.messages if one.kind == "push_pull")
     assert set(pushes.values()) == {1}
+
+
+# Clocks
+
+
+@pytest.mark.parametrize("fields", [{"servers": 2}, {"exchange": "ring"}], ids=["servers", "ring"])
+@pytest.mark.parametrize("ahead_s", [0.7, -0.7, 1e-9])
+def test_the_offset_of_another_machines_clock_is_found_and_its_error_is_said(fields, ahead_s, tmp_path):
+    run = run_of("threads", **fields)
+    true = run.messages
+    machine_of = {"server 0": "a", "worker 0": "a", "worker 1": "b", "server 1": "b", "worker 2": "a", "worker 3": "c"}
+    run.trace = run.trace.shifted({who: -ahead_s for who, machine in machine_of.items() if machine == "b"})
+    if abs(ahead_s) > 0.1:
+        assert min(one.end - one.start for one in run.messages) < -0.5
+    run = run.align(machine_of)
+    assert 0 < run.clock_error_s < 0.1
+    for one in run.messages:
+        assert one.end - one.start >= -2 * run.clock_error_s
+        assert {machine_of[one.sender], machine_of[one.receiver]} != {"a", "b"} or one.end >= one.start
+    times = {one[:5]: one[5:] for one in true}
+    for one in run.messages if "servers" in fields else ():  # those with a clock are not alike
+        for at, then in zip(one[5:], times[one[:5]], strict=True) if one.kind == "push_pull" else ():
+            assert abs(at - then) <= run.clock_error_s + 1e-9
+    run.save(tmp_path / "run.npz")
+    assert ps.Run.load(tmp_path / "run.npz").clock_error_s == run.clock_error_s == run.to_dict()["clock_error_s"]
+
+
+def test_machines_without_messages_between_them_are_left_as_they_are():
+    messages = [Message("push", "worker 0", "server 0", 0, 9, 1.0, 2.0)]
+    assert clock_offsets(messages, {}) == ({}, 0.0)
+    assert clock_offsets(messages, {"server 0": "a", "worker 0": "b"}) == ({}, 0.0)  # nothing came back
+    messages.append(Message("reply", "server 0", "worker 0", 1, 9, 2.0, 2.5))
+    assert clock_offsets(messages, {"server 0": "a", "worker 0": "b"}) == ({}, 1.0)  # 0.75, and 0.25 uncorrected
+    ahead = [messages[0]._replace(start=11.0), messages[1]._replace(end=12.5)]  # the worker's clock, by 10 seconds
+    assert clock_offsets(ahead, {"server 0": "a", "worker 0": "b"}) == ({"worker 0": 9.75}, 0.75)
+    assert clock_offsets(ahead, {"worker 0": "b", "server 0": "a"}) == ({"server 0": -9.75}, 0.75)
+    assert clock_offsets(ahead, {"server 0": "a", "worker 0": "a"}) == ({}, 0.0)
 
 
 # Files
