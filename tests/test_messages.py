@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import misfits
 import numpy as np
@@ -13,6 +13,7 @@ from test_reconnecting import CONFIG, ONES, SOON, START, WAIT_S, cut, until
 import minips as ps
 from minips.core.exchange import AllReduce
 from minips.core.shard import Shard
+from minips.machines.fit import Line
 from minips.results.clocks import clock_offsets
 from minips.results.messages import NOTHING, Message, Wait, join_messages, messages_of
 from minips.results.trace import Trace
@@ -35,6 +36,7 @@ FIELDS = {
     "halving and doubling": {"exchange": "halvingdoubling", "overlap": True},
     "two shots": {"exchange": "twoshot", "push": ps.Codec(ps.TopK(0.5), ps.ErrorFeedback())},
 }
+CLICKS = ps.ClickModel(*ps.datasets.clicks(rows=200, seed=0))
 ENGINES = ["threads", "simulated", "a simulated link"]
 WORKERS, STEPS = 4, 6
 
@@ -89,10 +91,26 @@ def test_processes_note_their_halves_on_one_clock(fields):
     assert all(-60 < one.start <= one.end < run.seconds + 60 for one in run.messages)
 
 
-def test_pushes_and_pulls_apart_evaluations_and_a_problem_with_tables():
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+def test_a_run_with_evaluations_and_a_run_with_tables_have_all_messages(engine):
     config = ps.Config(workers=2, steps=8, transport="inproc", servers=2)
-    check_whole(ps.train(PROBLEM, config, engine="threads", every=2))
-    check_whole(ps.train(PROBLEM, config, engine="simulated", every=2))
+    check_whole(ps.train(PROBLEM, config, engine=engine, every=2))
+    check_whole(ps.train(CLICKS, config, engine=engine))
+
+
+def test_pushes_that_do_not_wait_for_their_answers_are_told_apart():
+    def deeds(server, clients):
+        for client in clients:
+            answers = [client.push(ONES) for _ in range(5)]
+            answers += [client.pull() for _ in range(3)]
+            assert all(answer.result(WAIT_S) for answer in answers)
+
+    config = replace(CONFIG, workers=2)
+    messages = messages_of(together(config, deeds))
+    assert all(None not in (one.start, one.end) and one.start <= one.end for one in messages)
+    pushes = [(one.sender, one.clock) for one in messages if one.kind == "push"]
+    assert sorted(pushes) == [(f"worker {worker}", clock) for worker in range(2) for clock in range(5)]
+    assert Counter(one.kind for one in messages) == {"hello": 2, "push": 10, "pull": 6, "bye": 2, "reply": 20}
 
 
 def test_a_message_leaves_when_it_is_sent_and_ends_when_it_is_decoded():
@@ -180,6 +198,50 @@ def test_a_wait_is_for_the_worker_that_the_shard_waited_for(engine, name, monkey
     run = run_of(engine, **fields)
     watch.check(run)
     assert watch.waits or name == "asp"
+
+
+@dataclass(frozen=True)
+class Sees(ps.Consistency):
+    """BSP without rounds, by the view with the time."""
+
+    name = "sees"
+
+    def quorum(self, workers):
+        return None
+
+    def may_pull(self, view):
+        return min(view.clocks) >= view.clocks[view.worker]
+
+
+def test_a_wait_under_a_model_that_sees_the_time_is_for_the_last_push(monkeypatch):
+    watch = Watch(monkeypatch)
+    run = run_of("simulated", consistency=Sees(), delays=ps.Delays(0.002, exponential=True), steps=20)
+    watch.check(run)
+    assert watch.waits
+
+
+def test_a_push_that_waits_for_the_round_before_is_for_whose_push_completes_it():
+    config = replace(CONFIG, workers=3, consistency=ps.BSP())
+
+    def deeds(server, clients):
+        answers = [clients[0].push(ONES), clients[1].push(ONES)]
+        until(lambda: server.shard.clocks == [1, 1, 0])
+        answers.append(clients[0].push(ONES))  # of the next round
+        until(lambda: server._waiting)
+        answers.append(clients[2].push(ONES))
+        assert all(answer.result(WAIT_S) for answer in answers)
+
+    waits = waits_of(together(config, deeds), config.consistency, 3)
+    assert [(wait.who, wait.partners) for wait in waits] == [("worker 0", ("worker 2",))]
+
+
+def test_a_simulated_wait_for_a_busy_server_is_for_the_server():
+    calibration = ps.cost.Calibration(
+        worker={}, server={"serialize": Line(1.0)}, worker_rest=Line(), server_rest=Line(), gradient=Line(1.0)
+    )
+    config = ps.Config(workers=2, steps=3)
+    run = ps.train(PROBLEM, config, engine=ps.Simulated(calibration=calibration))
+    assert {wait.partners for wait in run.waits} == {("server 0",)}
 
 
 @pytest.mark.parametrize("engine", ["threads", "simulated"])
