@@ -21,12 +21,13 @@ from minips.machines.calibration import inner_s
 from minips.machines.fit import Line
 from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
-from minips.results.trace import Span, Trace
+from minips.results.trace import Moments, Names, Span, Trace
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
 from minips.words import message_of
 
-MAX_SPANS = 1_000_000
+MAX_SPANS, MAX_ROWS = 1_000_000, 2_000_000
+"""The most spans that a simulation keeps, and the most rows of messages."""
 NEWS_S = 0.1
 """Seconds of wall-clock time between two reports of progress."""
 
@@ -52,6 +53,9 @@ class Simulation(VirtualCluster):
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples: the garbage collector skips them
         self._until = inf
+        self._notes: list[Trace] = []
+        self.room = MAX_ROWS
+        """The number of rows that may still be kept of messages."""
         self._reported_at = time.monotonic()
         graph, rng = engine.network(job.config), seeds.loss(job.config.seed)
         self.network = Interconnect()
@@ -110,10 +114,14 @@ class Simulation(VirtualCluster):
         elif seconds > 0:
             self._until = min(self._until, start)
 
+    def trace_of(self, who: str) -> Trace:
+        self._notes.append(_Notes(who, self))
+        return self._notes[-1]
+
     @property
     def trace(self) -> Trace:
-        """Return the spans recorded so far."""
-        return Trace(spans=map(Span._make, self._spans), until=self._until)
+        """Return the spans and messages recorded so far."""
+        return Trace.joined([Trace(spans=map(Span._make, self._spans), until=self._until), *self._notes])
 
     def report(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
         """Report progress at intervals, and at the ``last`` call; check for a stop. An error ends the run."""
@@ -127,6 +135,20 @@ class Simulation(VirtualCluster):
             raise
         except BaseException as error:
             self.error, self.halt = error, True
+
+
+class _Notes(Trace):
+    """The messages and decisions that a node notes. `Simulation.record` keeps its spans."""
+
+    def __init__(self, who: str, simulation: Simulation) -> None:
+        super().__init__(who, now=lambda: simulation.events.now)
+        self._simulation = simulation
+
+    def laps(self, names: Names, moments: Moments, *message: Any) -> None:
+        if message:
+            self._room = self._simulation.room
+            super().laps(*((("",), (self.now(),) * 2) if any(names) else (names, moments)), *message)
+            self._simulation.room = self._room
 
 
 class SimNode(Node):
