@@ -151,13 +151,13 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     if (steps) return on();
     last = performance.now();
     frame = requestAnimationFrame(move);
-    show();
+    name();
   }
 
   function pause() {
     cancelAnimationFrame(frame);
     frame = null;
-    show();
+    name();
   }
 
   function move(now) {
@@ -167,7 +167,7 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     last = now;
   }
 
-  function show() {
+  function name() {
     toggle.replaceChildren(icon(frame ? "pause" : "play"), frame ? "Pause" : steps ? "Step" : "Play");
   }
 
@@ -184,6 +184,14 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
 }
 
 /* ---- the model ---- */
+
+/* Draw a view in a new element, in place of the still that the cell shows for readers without a kernel. */
+function show({ model, el }) {
+  const inner = html("div", { class: "minips-view" });
+  const covered = html("style", {}, `.minips-still[data-view="${model.get("mark")}"] { display: none }`);
+  el.append(covered, inner);
+  return render({ model, el: inner });
+}
 
 /* Call `react` with a trait's value, now and at each change; returns a function that ends it. */
 function watch(model, name, react) {
