@@ -210,9 +210,9 @@ class View:
         """
         every, metadata = self._repr_mimebundle_()
         still = {kind: every.pop(kind) for kind in ("text/html", "text/plain")}
-        publish_display_data(still)
+        publish_display_data(still)  # type: ignore[no-untyped-call]
         if self.moves:
-            publish_display_data({**every, "text/plain": ""}, metadata)
+            publish_display_data({**every, "text/plain": ""}, metadata)  # type: ignore[no-untyped-call]
 
     def _mark(self) -> str:
         return sha256(f"{self._still}{self._sentence}".encode()).hexdigest()[:16]
