@@ -1,6 +1,7 @@
 """The data of the race: each message of a step is there once, on the way that it takes; the loads are arithmetic."""
 
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 from math import dist, inf
 
@@ -16,13 +17,21 @@ TOPOLOGIES = [ps.build("topology", name) for name in ps.names("topology")]
 SLOW_UPLINK = cost.TwoRacks(8e6, 0.0, uplink_bps=8e5)
 
 
+@cache
 def found(**asked):
     panel = lab.Collectives(**{"workers": 4, "kilobytes": 100, **asked})
     return panel.find(panel.form.value())
 
 
-@pytest.mark.parametrize("exchange", [ps.RingAllReduce(), ps.HalvingDoubling(), ps.PS()], ids=lambda one: one.name)
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    ("exchange", "topology"),
+    [
+        pytest.param(exchange, topology, marks=[] if place == number else [pytest.mark.soak])
+        for number, exchange in enumerate([ps.RingAllReduce(), ps.HalvingDoubling(), ps.PS()])
+        for place, topology in enumerate(TOPOLOGIES)
+    ],
+    ids=lambda one: one.name,
+)
 def test_each_message_of_a_step_is_there_once_on_its_way(exchange, topology):
     met = found(exchange=exchange, topology=topology, servers=2)
     (side, *_) = race(met.laps, met.seconds)["sides"]

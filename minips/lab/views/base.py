@@ -78,7 +78,8 @@ def _in_units(value: float | None, units: tuple[tuple[str, float], ...]) -> str:
     rounded = _round(value)
     default = next((unit, size) for unit, size in units if size == 1)
     unit, size = next((one for one in units if rounded >= one[1]), default if rounded == 0 else units[-1])
-    return f"{_round(rounded / size):.15g} {unit}"
+    figure = _round(rounded / size)
+    return f"{figure:.0f} {unit}" if figure >= 1000 else f"{figure:g} {unit}"
 
 
 def _round(value: float) -> float:
