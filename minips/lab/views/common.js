@@ -179,8 +179,14 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     seek(0);
   }
 
+  /* Play at the speed that suits the watching of `seconds`. */
+  function pace(seconds) {
+    rate = rateFor(seconds);
+    speed.value = String(rate);
+  }
+
   set({});
-  return { el, seek, play, pause, set, time: () => time };
+  return { el, seek, play, pause, set, pace, time: () => time, playing: () => frame !== null };
 }
 
 /* ---- the model ---- */

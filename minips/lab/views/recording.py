@@ -1,0 +1,188 @@
+"""The parts of a run that a replay shows, and the times at which to look."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minips.lab.views.chain import Chain, History
+from minips.results.messages import Message, Wait
+from minips.results.run import Run
+from minips.results.trace import Span
+
+MOST_LANES, MOST_ROWS = 32, 150_000
+"""The most lanes, and the most spans and messages of a run, that are drawn one by one."""
+FOLDED_LANES, BINS = 12, 600
+"""The most lanes of a density, and its bins of time."""
+EIGHT = 8
+"""The steps that are shown at first."""
+
+Ticks = NDArray[np.int64]
+Window = tuple[float, float]
+"""Two times, in seconds on the run's clock."""
+
+
+class Axis(NamedTuple):
+    """The one clock of all runs that are played together. It begins at ``start`` and ends at ``stop``, in seconds on
+    the runs' own clocks, all of which begin at 0.
+    """
+
+    start: float
+    stop: float
+
+    @property
+    def tick(self) -> float:
+        """The unit of the page's times, in seconds: a microsecond, or a nanosecond for runs shorter than 0.1 s."""
+        return 1e-6 if self.stop - self.start > 0.1 else 1e-9
+
+    def ticks(self, moments: Iterable[float]) -> Ticks:
+        """Return moments in ticks since the start."""
+        return np.rint((np.array([*moments], float) - self.start) / self.tick).astype(np.int64)
+
+
+class Recording:
+    """The parts of a run that a replay shows, all of them or those between two times."""
+
+    def __init__(self, run: Run, title: str = "", seconds: Window | None = None) -> None:
+        self.run, self.title = run, title
+        first, last = seconds or (-np.inf, np.inf)
+        spans = [span for span in run.trace if span.start + span.seconds >= first and span.start <= last]
+        waits = [wait for wait in run.waits if wait.start + wait.seconds >= first and wait.start <= last]
+        self.messages = [one for one in run.messages if known(one)[1] >= first and known(one)[0] <= last]
+        self._history = History(spans, self.messages)
+        self.waits = [self._history.placed(wait) for wait in waits]
+        """The waits, each up to the moment at which the message left that ended it."""
+        others = [span for span in spans if span.name != "wait" or not span.who.startswith("worker")]
+        self.spans = others + [Span("wait", *wait[:4]) for wait in self.waits]
+        self.parties = sorted({span.who for span in self.spans} | {*self._partners()}, key=rank)
+        """Its processes: servers, then workers, by number."""
+        ends = [0.0, run.seconds, *self._moments()]
+        self.start, self.stop = seconds or (min(ends), max(ends))
+
+    def _partners(self) -> Iterator[str]:
+        for message in self.messages:
+            yield from (message.sender, message.receiver)
+
+    def _moments(self) -> Iterator[float]:
+        for span in self.spans:
+            yield from (span.start, span.start + span.seconds)
+        for message in self.messages:
+            yield from known(message)
+
+    @property
+    def folded(self) -> bool:
+        """True if there is too much to draw one by one."""
+        return len(self.parties) > MOST_LANES or len(self.spans) + len(self.messages) > MOST_ROWS
+
+    @cached_property
+    def chains(self) -> list[Chain]:
+        """The critical path to the end of each wait."""
+        return self._history.chains(self.waits)
+
+    @property
+    def longest(self) -> Wait | None:
+        """The longest wait, if there is one."""
+        return max(self.waits, key=lambda wait: wait.seconds, default=None)
+
+    @cached_property
+    def steps(self) -> list[float]:
+        """The starts of the first worker's steps, which are those of its gradients or, without any, of its messages."""
+        worker = next((party for party in self.parties if party.startswith("worker")), "")
+        begun = [(span.step, span.start) for span in self.spans if (span.who, span.name) == (worker, "compute")]
+        if not begun:
+            sent = (one for one in self.messages if one.sender == worker)
+            begun = [(one.clock, known(one)[0]) for one in sent if one.clock is not None]
+        first: dict[int, float] = {}
+        for step, start in sorted(begun):
+            first.setdefault(step, start)
+        return sorted(first.values())
+
+
+def known(message: Message) -> Window:
+    """Return when a message left and arrived. One of them replaces the other if that is not known."""
+    start, end = message.start, message.end
+    moments = [moment for moment in (start, end) if moment is not None]
+    return min(moments), max(moments)
+
+
+def rank(party: str) -> tuple[bool, str, int]:
+    """Return a key that sorts servers before workers, and both by their numbers."""
+    role, _, number = party.rpartition(" ")
+    return not role.startswith("server"), role or party, int(number) if number.isdecimal() else 0
+
+
+def axis_of(recordings: Sequence[Recording]) -> Axis:
+    """Return the clock on which all of these runs can be played."""
+    return Axis(min(one.start for one in recordings), max(one.stop for one in recordings))
+
+
+def shares_of(spans: Sequence[Span], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of each bin that these spans cover. Spans at the same time add up."""
+    starts = np.array([span.start for span in spans], float)
+    stops = starts + np.array([span.seconds for span in spans], float)
+
+    def elapsed(moments: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Add up, at each edge, the seconds since every earlier moment."""
+        moments = np.sort(moments)
+        earlier = np.searchsorted(moments, edges)
+        return earlier * edges - np.concatenate([[0.0], np.cumsum(moments)])[earlier]
+
+    return np.asarray(np.diff(elapsed(starts) - elapsed(stops)) / np.diff(edges))
+
+
+def by_party(spans: Iterable[Span], parties: Sequence[str]) -> list[list[Span]]:
+    """Return the spans of each party, in the order of their starts."""
+    found = defaultdict[str, list[Span]](list)
+    for span in spans:
+        found[span.who].append(span)
+    return [sorted(found[party], key=lambda span: span.start) for party in parties]
+
+
+def fold(parties: Sequence[str]) -> dict[str, list[str]]:
+    """Divide parties among at most `FOLDED_LANES` lanes, each of one role and of successive numbers.
+
+    >>> [*fold([f"worker {number}" for number in range(1000)])][:2]
+    ['workers 0–83', 'workers 84–167']
+    """
+    roles = defaultdict[str, list[str]](list)
+    for party in parties:
+        roles[rank(party)[1]].append(party)
+    lanes = {}
+    for role, members in roles.items():
+        for part in np.array_split(members, min(FOLDED_LANES // len(roles), len(members))):
+            first, last = part[0].item(), part[-1].item()
+            title = first if first == last else f"{role}s {rank(first)[2]}–{rank(last)[2]}"
+            lanes[title] = part.tolist()
+    return lanes
+
+
+def windows(recordings: Sequence[Recording]) -> dict[str, Window]:
+    """Return the times of all of it, of eight steps in the middle of the first run, and of the longest wait, with the
+    messages and the work that ended it.
+    """
+    axis = axis_of(recordings)
+    found = {"all": (axis.start, axis.stop)}
+    if eight := eight_steps(recordings[0]):
+        found["eight"] = eight
+    waited = [one for one in recordings if one.longest and not one.folded]
+    if waited:
+        one = max(waited, key=lambda one: one.longest.seconds if one.longest else 0.0)
+        number = one.waits.index(one.longest)  # type: ignore[arg-type]
+        wait, chain = one.waits[number], one.chains[number]
+        ends = [wait.start + wait.seconds, *(known(one.messages[i])[1] for i in chain.messages)]
+        first, last = min(wait.start, chain.since), max(ends)
+        margin = 0.06 * (last - first)
+        found["wait"] = (max(axis.start, first - margin), min(axis.stop, last + margin))
+    return found
+
+
+def eight_steps(recording: Recording) -> Window | None:
+    """Return the times of eight whole steps of the first worker in the middle of the run, or of all that it has."""
+    ends = [*recording.steps, recording.stop]
+    if len(ends) < 2:
+        return None
+    first = max(0, (len(ends) - 1 - EIGHT) // 2)
+    return ends[first], ends[min(first + EIGHT, len(ends) - 1)]

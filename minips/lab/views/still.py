@@ -1,0 +1,142 @@
+"""The still picture of a replay, as SVG: lanes, spans, messages and waits between two times.
+
+Its texts and lines have the colour of the page's text. Groups of spans differ in height and hatch as well as in colour.
+"""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+import numpy as np
+
+from minips.lab.plots import GROUPS, LOOKS
+from minips.lab.views.base import format_seconds
+from minips.lab.views.recording import Recording, Window, axis_of, by_party, fold, known, shares_of, windows
+
+WIDTH, LEFT, RIGHT = 960, 110, 12
+"""The picture's width, and the margins beside its lanes."""
+LANE, HEAD, FOOT = 24, 26, 46
+"""The heights of a lane, of a run's title, and of the axis with the legend."""
+COLUMNS = 240
+"""The bins of a lane with more spans than can be told apart."""
+COLOURS = {group: look.colour for group, look in zip(GROUPS, LOOKS, strict=True)}
+HEIGHTS = {"compute": 14, "encode": 10, "transfer": 4, "wait": 6, "decode": 10, "update": 14}
+"""The heights of the bars of each group."""
+SENT, ANSWERED = "#009E73", "#0072B2"
+"""The colours of the messages of workers and of servers."""
+
+
+def draw_still(recordings: Sequence[Recording]) -> str:
+    """Return the picture of eight steps in the middle of the first run or, without steps, of all of it."""
+    shown = windows(recordings)
+    window = shown.get("eight", shown["all"])
+    parts, top = [], 0.0
+    for recording in recordings:
+        lanes = fold(recording.parties) if recording.folded else {party: [party] for party in recording.parties}
+        parts += draw_run(recording, lanes, window, top)
+        top += HEAD + LANE * len(lanes)
+    origin = axis_of(recordings).start
+    parts += [*draw_axis(window, origin, top), *draw_legend(top + 34)]
+    words = escape(", ".join(one.title for one in recordings))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + FOOT:g}" role="img" aria-label="{words}" '
+        f'style="max-width: 100%; font: 12px system-ui, sans-serif" fill="currentColor">{"".join(parts)}</svg>'
+    )
+
+
+def draw_run(recording: Recording, lanes: dict[str, list[str]], window: Window, top: float) -> Iterator[str]:
+    """Yield a run's title, lanes, spans and messages."""
+    yield text(4, top + 17, recording.title, 'font-weight="600"')
+    middle = {}
+    for number, (title, parties) in enumerate(lanes.items()):
+        y = top + HEAD + LANE * (number + 0.5)
+        middle |= dict.fromkeys(parties, y)
+        yield text(LEFT - 10, y + 4, title, 'text-anchor="end"')
+        yield f'<path d="M{LEFT} {y:g}H{WIDTH - RIGHT}" stroke="currentColor" opacity=".2"/>'
+        yield from draw_lane(recording, parties, window, y)
+    if not recording.folded:
+        yield from draw_messages(recording, middle, window)
+
+
+def draw_lane(recording: Recording, parties: list[str], window: Window, y: float) -> Iterator[str]:
+    """Yield the bars of a lane, one for each group of spans; the messages are the transfers, if there are any."""
+    spans = [span for party in by_party(recording.spans, parties) for span in party]
+    spans = [span for span in spans if span.start + span.seconds > window[0] and span.start < window[1]]
+    dense = len(parties) > 1 or len(spans) > COLUMNS
+    for group, names in GROUPS.items():
+        mine = [span for span in spans if span.name in names]
+        if not mine or (group == "transfer" and recording.messages):
+            continue
+        if dense:
+            edges = np.linspace(*window, COLUMNS + 1)
+            tall = np.minimum(shares_of(mine, edges) / len(parties), 1.0) * HEIGHTS["compute"]
+            boxes = [(edges[i], edges[i + 1], tall[i]) for i in range(COLUMNS) if tall[i] > 0.1]
+        else:
+            boxes = [(span.start, span.start + span.seconds, HEIGHTS[group]) for span in mine]
+        path = "".join(box(place(start, window), place(stop, window), y, high) for start, stop, high in boxes)
+        yield f'<path fill="{COLOURS[group]}" d="{path}"/>'
+
+
+def draw_messages(recording: Recording, middle: dict[str, float], window: Window) -> Iterator[str]:
+    """Yield the lines of the messages. That of a message of which one half is not known ends half way, dashed."""
+    lines: dict[tuple[str, bool], list[str]] = {}
+    for message in recording.messages:
+        left, arrived = known(message)
+        if arrived < window[0] or left > window[1]:
+            continue
+        y, to = middle[message.sender], middle[message.receiver]
+        lost = message.start is None or message.end is None
+        if message.end is None:
+            to = (y + to) / 2
+        elif message.start is None:
+            y = (y + to) / 2
+        stub = 8 if lost else 0
+        ends = place(left, window) - stub * (message.start is None), place(arrived, window) + stub * (message.end is None)
+        colour = ANSWERED if message.sender.startswith("server") else SENT
+        lines.setdefault((colour, lost), []).append(f"M{ends[0]:.1f} {y:g}L{ends[1]:.1f} {to:g}")
+    for (colour, lost), paths in lines.items():
+        dashes = ' stroke-dasharray="3 2"' if lost else ""
+        yield f'<path fill="none" stroke="{colour}" stroke-width="1.2"{dashes} d="{"".join(paths)}"/>'
+
+
+def draw_axis(window: Window, origin: float, y: float) -> Iterator[str]:
+    """Yield the axis: times since the start of the replay, at round distances."""
+    yield f'<path d="M{LEFT} {y + 2:g}H{WIDTH - RIGHT}" stroke="currentColor" opacity=".5"/>'
+    for moment in ticks(window[0] - origin, window[1] - origin):
+        yield text(place(moment + origin, window), y + 17, format_seconds(moment), 'text-anchor="middle"')
+
+
+def draw_legend(y: float) -> Iterator[str]:
+    """Yield a mark and a name for each group of spans, and for the messages."""
+    x = float(LEFT)
+    marks = [(group, colour, HEIGHTS[group]) for group, colour in COLOURS.items() if group != "transfer"]
+    for name, colour, high in [*marks, ("to a server", SENT, 2), ("from a server", ANSWERED, 2)]:
+        yield f'<path fill="{colour}" d="{box(x, x + 14, y, high)}"/>' + text(x + 20, y + 4, name)
+        x += 40 + 7 * len(name)
+
+
+def ticks(start: float, stop: float) -> list[float]:
+    """Return at most seven round moments between two.
+
+    >>> ticks(0.0, 0.25)
+    [0.05, 0.1, 0.15, 0.2]
+    """
+    rough = (stop - start) / 7
+    power = 10.0 ** np.floor(np.log10(rough))
+    every = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    return [float(f"{every * i:.6g}") for i in range(int(start // every) + 1, int(np.ceil(stop / every)))]
+
+
+def place(moment: float, window: Window) -> float:
+    """Return the x of a moment; moments outside of the window are at its edges."""
+    share = (moment - window[0]) / (window[1] - window[0])
+    return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - RIGHT - LEFT)
+
+
+def box(x: float, to: float, y: float, height: float) -> str:
+    """Return the path of a bar around a line; it is at least one pixel wide."""
+    return f"M{x:.1f} {y - height / 2:.1f}h{max(to - x, 1):.1f}v{height:.1f}h-{max(to - x, 1):.1f}z"
+
+
+def text(x: float, y: float, words: str, more: str = "") -> str:
+    """Return a text."""
+    return f'<text x="{x:.0f}" y="{y:.0f}" {more}>{escape(words)}</text>'
