@@ -178,7 +178,9 @@ class View:
 
     def html(self, title: str = "minips") -> str:
         """Return a page that shows the view without a kernel and without a network."""
-        state = json.dumps({"mark": "", "data": self._data, "sentence": self._sentence}, separators=(",", ":"), allow_nan=False)
+        state = json.dumps(
+            {"mark": "", "data": self._data, "sentence": self._sentence}, separators=(",", ":"), allow_nan=False
+        )
         return _PAGE.format(
             title=html.escape(title),
             css=style_text(self.name),

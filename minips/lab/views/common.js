@@ -151,13 +151,13 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     if (steps) return on();
     last = performance.now();
     frame = requestAnimationFrame(move);
-    name();
+    label();
   }
 
   function pause() {
     cancelAnimationFrame(frame);
     frame = null;
-    name();
+    label();
   }
 
   function move(now) {
@@ -167,7 +167,7 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     last = now;
   }
 
-  function name() {
+  function label() {
     toggle.replaceChildren(icon(frame ? "pause" : "play"), frame ? "Pause" : steps ? "Step" : "Play");
   }
 
