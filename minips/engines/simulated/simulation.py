@@ -142,7 +142,7 @@ class _Notes(Trace):
 
     def laps(self, names: Names, moments: Moments, *message: Any) -> None:
         if message:
-            noted = (("",), (self.now(), self.now())) if any(names) else (names, moments)
+            noted = (("",), (moments[0],) * 2) if any(names) else (names, moments)
             super().laps(*noted, *message)
 
 
