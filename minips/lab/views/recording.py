@@ -35,8 +35,8 @@ class Axis(NamedTuple):
 
     @property
     def tick(self) -> float:
-        """The unit of the page's times, in seconds: a microsecond, or a nanosecond for runs shorter than 0.1 s."""
-        return 1e-6 if self.stop - self.start > 0.1 else 1e-9
+        """The unit of the page's times, in seconds: a microsecond, or a nanosecond if all is over within 1 ms."""
+        return 1e-6 if self.stop - self.start > 1e-3 else 1e-9
 
     def ticks(self, moments: Iterable[float]) -> Ticks:
         """Return moments in ticks since the start."""
@@ -61,6 +61,13 @@ class Recording:
         """Its processes: servers, then workers, by number."""
         ends = [0.0, run.seconds, *self._moments()]
         self.start, self.stop = seconds or (min(ends), max(ends))
+
+    @property
+    def shown(self) -> list[Span]:
+        """The spans that a lane shows as bars. Messages are the transfers, and waits have rows of their own."""
+        waits = {(wait.who, wait.start) for wait in self.waits}
+        other = [span for span in self.spans if (span.who, span.start) not in waits or span.name != "wait"]
+        return [span for span in other if span.name != "transfer" or not self.messages]
 
     def _partners(self) -> Iterator[str]:
         for message in self.messages:
@@ -87,18 +94,22 @@ class Recording:
         """The longest wait, if there is one."""
         return max(self.waits, key=lambda wait: wait.seconds, default=None)
 
+    @property
+    def worker(self) -> str:
+        """The first worker, whose steps are counted; empty if no worker was seen."""
+        return next((party for party in self.parties if party.startswith("worker")), "")
+
     @cached_property
-    def steps(self) -> list[float]:
-        """The starts of the first worker's steps, which are those of its gradients or, without any, of its messages."""
-        worker = next((party for party in self.parties if party.startswith("worker")), "")
-        begun = [(span.step, span.start) for span in self.spans if (span.who, span.name) == (worker, "compute")]
+    def steps(self) -> dict[int, float]:
+        """The starts of the first worker's steps: of its gradients or, if none took any time, of its messages."""
+        begun = [(span.step, span.start) for span in self.spans if (span.who, span.name) == (self.worker, "compute")]
         if not begun:
-            sent = (one for one in self.messages if one.sender == worker)
+            sent = (one for one in self.messages if one.sender == self.worker)
             begun = [(one.clock, known(one)[0]) for one in sent if one.clock is not None]
         first: dict[int, float] = {}
         for step, start in sorted(begun):
             first.setdefault(step, start)
-        return sorted(first.values())
+        return first
 
 
 def known(message: Message) -> Window:
@@ -181,7 +192,7 @@ def windows(recordings: Sequence[Recording]) -> dict[str, Window]:
 
 def eight_steps(recording: Recording) -> Window | None:
     """Return the times of eight whole steps of the first worker in the middle of the run, or of all that it has."""
-    ends = [*recording.steps, recording.stop]
+    ends = [*recording.steps.values(), recording.stop]
     if len(ends) < 2:
         return None
     first = max(0, (len(ends) - 1 - EIGHT) // 2)

@@ -1,92 +1,74 @@
 /* A run's trace, played back: a lane for each process, its spans, and messages that travel between the lanes.
    Times are seconds since the first event of all runs. */
 
-const [LABEL, ROOM, HEAD, AXIS] = [96, 172, 28, 26];
-const FINE = 400;
-const HEIGHTS = { compute: 14, encode: 10, transfer: 4, wait: 6, decode: 10, update: 14 };
+const DOES = { compute: "computes", encode: "encodes", decode: "decodes", update: "updates" };
+const BARS = [...Object.keys(DOES), "wait"];
+const TRAFFIC = ["sent", "answer"];
+const LOST = { lost: "sent minips-lost" };
+const DENSE = 900;
 
 /* ---- data ---- */
 
-/* Undo Python's `deltas`. */
-function sums(differences) {
-  let sum = 0;
-  return differences.map((difference) => (sum += difference));
-}
-
-function unpack(data) {
-  const groups = Object.keys(data.groups);
-  const groupOf = (name) => groups.find((group) => data.groups[group].includes(name));
-  const runs = data.runs.map((run, number) => ({
-    ...run,
-    steps: sums(run.steps).map((step) => step * data.tick),
-    spans: run.folded ? run.shares.map((rows) => unfold(rows, groups, data)) : run.spans.map((lane) => unpackSpans(lane, groupOf, data)),
-    messages: run.folded ? [] : unpackMessages(run.messages, data),
-    waits: run.folded ? [] : unpackWaits(run.waits, number, data),
-  }));
-  const windows = Object.entries(data.windows).map(([name, ends]) => [name, ends.map((end) => end * data.tick)]);
-  return { total: data.total * data.tick, groups, windows: Object.fromEntries(windows), runs };
-}
-
-function unpackSpans(lane, groupOf, { tick }) {
-  let at = 0;
-  return lane.gap.map((gap, i) => {
-    const start = at + gap;
-    at = start + lane.took[i];
-    return { start: start * tick, stop: at * tick, group: groupOf(lane.name[i]), part: 1 };
+/* Rows with times, from Python's columns. Of lost messages, `took` says which end is not known. */
+function rows({ gap, took, ...others }, tick) {
+  let end = 0;
+  return gap.map((distance, i) => {
+    const start = end + distance;
+    end = start + Math.max(took[i], 0);
+    const row = { start: start * tick, stop: end * tick, lost: Math.max(-took[i], 0) };
+    for (const name of Object.keys(others)) row[name] = others[name][i];
+    return row;
   });
 }
 
-/* Spans of a lane for many processes: in each bin, a part of them is in a group. */
-function unfold(rows, groups, { total, tick }) {
-  return rows[0].flatMap((_, bin) => {
-    const [start, stop] = [bin, bin + 1].map((edge) => (edge * total * tick) / rows[0].length);
-    return groups.map((group, i) => ({ start, stop, group, part: rows[i][bin] / 1000 })).filter(({ part }) => part);
+function unpack({ tick, total, groups, kinds, windows, runs }) {
+  const unpacked = runs.map((run, number) => {
+    const isServer = run.lanes.map((name) => name.startsWith("server"));
+    const messages = rows(run.messages, tick).map((one) => {
+      return { ...one, kind: kinds[one.kind], look: isServer[one.from] ? "answer" : "sent" };
+    });
+    const waits = rows(run.waits, tick).map((one) => ({ ...one, run: number, since: one.start - one.since * tick }));
+    const spans = run.spans.map(({ full = 1, ...columns }, lane) => {
+      const found = rows(columns, tick).map((one) => ({
+        ...one,
+        group: groups[one.group],
+        part: (one.part ?? 1) / full,
+      }));
+      const waited = waits.filter((wait) => wait.lane === lane).map((one) => ({ ...one, group: "wait", part: 1 }));
+      const own = messages.filter(({ from, to }) => !isServer[lane] && [from, to].includes(lane));
+      return [...found, ...waited, ...own.map((one) => ({ ...one, group: "transfer", part: 1 }))];
+    });
+    return { ...run, messages, waits, spans, steps: run.steps.map((step) => step * tick) };
   });
+  const seconds = Object.entries(windows).map(([name, ends]) => [name, ends.map((end) => end * tick)]);
+  const most = Math.max(1, ...runs.map((run) => run.most));
+  return { total: total * tick, windows: Object.fromEntries(seconds), runs: unpacked, most };
 }
 
-function unpackMessages(columns, { tick, kinds }) {
-  return sums(columns.start).map((left, i) => {
-    const [from, to, nbytes, took] = ["from", "to", "nbytes", "took"].map((name) => columns[name][i]);
-    const [start, stop] = [left * tick, (left + Math.max(took, 0)) * tick];
-    return { kind: kinds[columns.kind[i]], from, to, nbytes, start, stop, broken: { "-1": "end", "-2": "start" }[took] };
-  });
+function at(some, time) {
+  return some.filter((row) => row.start <= time && time < row.stop);
 }
 
-function unpackWaits(columns, run, { tick }) {
-  const steps = sums(columns.step);
-  return sums(columns.start).map((start, i) => ({
-    run,
-    lane: columns.who[i],
-    step: steps[i],
-    start: start * tick,
-    stop: (start + columns.took[i]) * tick,
-    since: (start - columns.since[i]) * tick,
-    partners: columns.partners[i],
-    chain: sums(columns.chain[i]),
-  }));
-}
-
-/* The times at which something happens: messages leave and arrive, waits begin and end. Of a density: steps begin. */
-function events(runs) {
-  const times = runs.flatMap((run) => [...run.messages, ...run.waits].flatMap(({ start, stop }) => [start, stop]));
-  return [...new Set(times.length ? times : runs.flatMap((run) => run.steps))].sort((a, b) => a - b);
-}
-
-function at(rows, time) {
-  return rows.filter((row) => row.start <= time && time < row.stop);
-}
-
-function inside(rows, [from, to]) {
-  return rows.filter((row) => row.stop >= from && row.start <= to);
+function inside(some, [from, to]) {
+  return some.filter((row) => row.stop >= from && row.start <= to);
 }
 
 function longest(waits) {
   return waits.reduce((most, wait) => (most && most.stop - most.start >= wait.stop - wait.start ? most : wait), null);
 }
 
-/* The number of the step at a time. `steps` are the steps' starts and the last one's end. */
+/* The times at which something happens: messages leave and arrive, waits begin and end. Of a density: steps begin. */
+function marksOf(runs) {
+  const times = runs.flatMap((run) => [...run.messages, ...run.waits].flatMap(({ start, stop }) => [start, stop]));
+  return [...new Set(times.length ? times : runs.flatMap((run) => run.steps))].sort((a, b) => a - b);
+}
+
+/* The place of a time among steps, which are their starts and the end of the last one. */
 function stepAt(steps, time) {
-  return Math.max(0, Math.min(steps.findLastIndex((start) => start <= time), steps.length - 2));
+  return Math.max(
+    0,
+    steps.slice(0, -1).findLastIndex((start) => start <= time),
+  );
 }
 
 /* Eight steps, counted in the trace, from a time on. */
@@ -97,8 +79,7 @@ function eightFrom(steps, time) {
 
 /* The share of each group in each of `count` equal parts of a window. */
 function shares(spans, [from, to], count) {
-  const width = (to - from) / count;
-  const found = {};
+  const [found, width] = [{}, (to - from) / count];
   for (const { start, stop, group, part } of spans) {
     const column = (found[group] ??= new Array(count).fill(0));
     const last = Math.min(count - 1, Math.floor((stop - from) / width));
@@ -110,201 +91,193 @@ function shares(spans, [from, to], count) {
   return found;
 }
 
-/* The critical path to the end of a wait: work in a lane, and messages. */
+/* The critical path to the end of a wait: work in a lane, then a message, and so on. */
 function stretches({ messages }, { since, chain }) {
   return chain.flatMap((number, i) => {
-    const message = messages[number];
-    const work = { lane: message.from, start: i ? messages[chain[i - 1]].stop : since, stop: message.start };
-    return [work, { message, lane: message.from, to: message.to, start: message.start, stop: message.stop }];
+    const [message, start] = [messages[number], i ? messages[chain[i - 1]].stop : since];
+    return [{ from: message.from, to: message.from, start, stop: message.start }, message];
   });
 }
 
 /* ---- words ---- */
 
-const DOES = { compute: "computes", encode: "encodes", wait: "waits", decode: "decodes", update: "updates" };
-
-function listed(names) {
-  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join("");
+/* "worker 0, worker 1" or "5 workers". */
+function parties(run, lanes) {
+  const names = [...new Set(lanes)].sort((a, b) => a - b).map((lane) => run.lanes[lane]);
+  return names.length > 4 ? `${names.length} workers` : names.join(", ");
 }
 
-function counted(number, noun) {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-/* What a lane does at a time, such as "waits for worker 3" or "61 % computes, 39 % waits". */
+/* What a lane does at a time, such as "waits for worker 3" or, of many processes, "61 % compute". */
 function doing(run, lane, time) {
-  const partner = at(run.waits, time).find((wait) => wait.lane === lane)?.partners[0];
-  const parts = at(run.spans[lane], time).sort((a, b) => b.part - a.part);
-  if (run.folded) return parts.slice(0, 2).map(({ part, group }) => `${Math.round(100 * part)} % ${DOES[group]}`).join(", ");
-  return partner === undefined ? (DOES[parts[0]?.group] ?? "") : `waits for ${run.lanes[partner]}`;
+  const wait = at(run.waits, time).find((one) => one.lane === lane);
+  const [most] = at(run.spans[lane], time).sort((a, b) => b.part - a.part);
+  if (run.folded) return most && !TRAFFIC.includes(most.group) ? `${Math.round(100 * most.part)} % ${most.group}` : "";
+  return wait ? `waits${forWhom(run, wait)}` : (DOES[most?.group] ?? "");
 }
 
-/* What happens at a time, in each run. */
-function momentWords({ runs }, time) {
-  const said = runs.map((run) => {
-    const lanes = [...new Set(at(run.waits, time).map((wait) => wait.lane))];
-    const who = lanes.length > 3 ? counted(lanes.length, "worker") : listed(lanes.map((lane) => run.lanes[lane]));
-    const waiting = lanes.length ? `${who} wait${lanes.length > 1 ? "" : "s"}` : "nobody waits";
-    const under = counted(at(run.messages, time).length, "message");
-    const step = run.steps.length ? [`step ${stepAt(run.steps, time) + 1} of ${run.steps.length - 1}`] : [];
-    return [run.title, ...step, ...(run.folded ? [] : [waiting, `${under} on the way`])].join(", ");
+function forWhom(run, { partners: [decides] }) {
+  return decides === undefined ? "" : ` for ${run.lanes[decides]}`;
+}
+
+/* What happens in a run at a time. */
+function momentWords(run, time) {
+  const waits = at(run.waits, time);
+  const waiting = [...new Set(waits.map((wait) => forWhom(run, wait)))].map((whom) => {
+    const lanes = waits.filter((wait) => forWhom(run, wait) === whom).map((wait) => wait.lane);
+    return `waiting${whom}: ${parties(run, lanes)}`;
   });
-  return `At ${formatSeconds(time)}: ${said.join("; ")}.`;
+  const travelling = at(run.messages, time).length;
+  const step = run.steps.length && `${run.worker} is in step ${run.first + stepAt(run.steps, time)}`;
+  const said = [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
+  return said.length ? `${run.title}: ${said.join("; ")}.` : "";
 }
 
 /* For whom a wait was, and the chain of events that ended it. */
 function waitWords(run, wait) {
-  const partners = wait.partners.map((partner) => run.lanes[partner]);
-  const chain = stretches(run, wait).map(({ message, lane, start, stop }) => {
+  const worked = stretches(run, wait).filter(({ kind, start, stop }) => kind || stop > start);
+  const chain = worked.map(({ kind, nbytes, from, start, stop }) => {
     const took = formatSeconds(stop - start);
-    if (message) return `${message.kind} of ${formatBytes(message.nbytes)}, ${took}`;
-    const found = shares(run.spans[lane].filter(({ group }) => group !== "wait"), [start, stop], 1);
-    const most = Object.keys(found).sort((a, b) => found[b][0] - found[a][0])[0];
-    return `${run.lanes[lane]} ${DOES[most] ?? "works"}, ${took}`;
+    if (kind) return `${kind.replace("_", " and ")} of ${formatBytes(nbytes)}, ${took}`;
+    const found = Object.entries(shares(run.spans[from], [start, stop], 1));
+    const [most] = found.filter(([group, [share]]) => DOES[group] && share > 0).sort((a, b) => b[1][0] - a[1][0]);
+    return `${run.lanes[from]} ${most ? DOES[most[0]] : "works"}, ${took}`;
   });
-  const who = `${run.lanes[wait.lane]} waits ${formatSeconds(wait.stop - wait.start)} in step ${wait.step}`;
-  const others = partners.length > 1 ? ` (and, before that, for ${listed(partners.slice(1))})` : "";
-  return `${who}${partners.length ? ` for ${partners[0]}${others}` : ""}. It ended by: ${chain.join(" → ")}.`;
+  const others = wait.partners.length > 1 ? ` (also for ${parties(run, wait.partners.slice(1))})` : "";
+  const waited = `${run.lanes[wait.lane]} waits ${formatSeconds(wait.stop - wait.start)} in step ${wait.step}`;
+  return `${waited}${forWhom(run, wait)}${others}. ${chain.length ? `What ended it: ${chain.join(" → ")}.` : ""}`;
 }
 
 /* ---- the picture ---- */
 
-function layout(runs, width) {
-  let y = 0;
+/* Where everything is: the y of each run and lane, and the x of each time. */
+function layout(runs, [from, to], width) {
+  let bottom = 0;
   const places = runs.map((run) => {
-    const [top, lane] = [y + HEAD, run.lanes.length > 12 ? 18 : 28];
-    y = top + lane * run.lanes.length;
+    const [top, lane] = [bottom + 28, run.lanes.length > 12 ? 18 : 28];
+    bottom = top + lane * run.lanes.length;
     return { top, lane, lanes: run.lanes.map((_, i) => top + lane * (i + 0.5)) };
   });
-  const wide = width >= 720;
-  return { places, wide, left: LABEL, right: width - (wide ? ROOM : 14), bottom: y, width, height: y + AXIS };
+  const left = 24 + 7 * Math.max(...runs.flatMap((run) => run.lanes.map((name) => name.length)));
+  const right = width - (width >= 720 ? 150 : 14);
+  const x = (time) => left + Math.min(Math.max((time - from) / (to - from), 0), 1) * (right - left);
+  return { places, bottom, left, right, x, width, height: bottom + 26 };
 }
 
-function scale({ left, right }, [from, to]) {
-  return (time) => left + Math.min(Math.max((time - from) / (to - from), 0), 1) * (right - left);
+function text(x, y, words, attributes) {
+  return svg("text", { x, y: y + 4, ...attributes }, words);
 }
 
-function bar(x, to, y, height) {
-  const width = Math.max(to - x, 1.2).toFixed(1);
-  return `M${x.toFixed(1)} ${y - height / 2}h${width}v${height}h-${width}z`;
-}
-
-function drawLane(run, spans, place, y, window, x) {
-  if (run.folded || spans.length > FINE) return drawShares(shares(spans, window, FINE / 2), place.lane - 4, y, window, x);
-  const drawn = Object.keys(HEIGHTS).filter((group) => group !== "transfer" || !run.messages.length);
-  return drawn.map((group) => {
-    const mine = spans.filter((span) => span.group === group).map(({ start, stop }) => [x(start), x(stop)]);
-    const line = ([start, stop]) => (group === "wait" ? `M${start} ${y}H${stop}` : bar(start, stop, y, HEIGHTS[group]));
-    return svg("path", { class: `minips-${group}`, d: mine.map(line).join("") });
+/* The bars of spans, as thick lines. Those of messages show the transfers. */
+function drawSpans(spans, y, x) {
+  return BARS.map((group) => {
+    const mine = spans.filter((span) => span.group === group);
+    const lines = mine.map(({ start, stop }) => `M${x(start)} ${y}H${Math.max(x(stop), x(start) + 1.5)}`);
+    return svg("path", { class: `minips-bar minips-${group}`, d: lines.join("") });
   });
 }
 
-function drawShares(found, height, y, [from, to], x) {
-  const base = [];
-  return Object.entries(found).map(([group, column]) => {
-    const width = (to - from) / column.length;
-    const boxes = column.map((share, i) => {
-      const [low, high] = [base[i] ?? 0, Math.min((base[i] ?? 0) + share, 1)];
+/* Spans that are too many to tell apart, as stacked shares of time. */
+function drawShares(spans, y, height, [from, to], x) {
+  const base = new Array(DENSE / 3).fill(y + height / 2);
+  const width = (to - from) / base.length;
+  const thick = x(from + width) - x(from) + 0.3;
+  return Object.entries(shares(spans, [from, to], base.length)).map(([group, column]) => {
+    const lines = column.map((share, i) => {
+      const [low, high] = [base[i], Math.max(base[i] - share * height, y - height / 2)];
       base[i] = high;
-      const [left, right] = [x(from + i * width), x(from + (i + 1) * width)];
-      return high - low < 0.01 ? "" : bar(left, right, y + (0.5 - (low + high) / 2) * height, (high - low) * height);
+      return low - high > 0.2 ? `M${x(from + (i + 0.5) * width)} ${low}V${high}` : "";
     });
-    return svg("path", { class: `minips-${group} minips-share`, d: boxes.join("") });
+    return svg("path", { class: `minips-${group}`, "stroke-width": thick, d: lines.join("") });
   });
 }
 
-function look(run, message) {
-  const role = run.lanes[message.from].startsWith("server") ? "minips-answer" : "minips-sent";
-  return message.broken ? `${role} minips-lost` : role;
-}
-
-/* The lines of messages. If one end is not known, the line breaks off half way. */
-function drawMessages(run, place, window, x) {
+/* The lines of messages. One that was never seen to arrive, or to leave, breaks off half way. */
+function drawMessages(messages, { lanes }, x) {
   const paths = {};
-  const shown = inside(run.messages, window);
-  for (const message of shown) {
-    const [y, to] = [place.lanes[message.from], place.lanes[message.to]];
-    const [start, stop, half] = [x(message.start), x(message.stop), (y + to) / 2];
-    const lines = { end: `M${start} ${y}L${start + 9} ${half}m-4 -4l8 8m0 -8l-8 8`, start: `M${stop - 9} ${half}L${stop} ${to}` };
-    (paths[look(run, message)] ??= []).push(lines[message.broken] ?? `M${start} ${y}L${stop} ${to}`);
+  for (const message of messages) {
+    const [y, to, start, stop] = [lanes[message.from], lanes[message.to], x(message.start), x(message.stop)];
+    const half = (y + to) / 2;
+    const broken = [`M${start} ${y}L${start + 9} ${half}m-4 -4l8 8m0 -8l-8 8`, `M${stop - 9} ${half}L${stop} ${to}`];
+    const name = `minips-${message.look}${message.lost ? " minips-lost" : ""}`;
+    (paths[name] ??= []).push([`M${start} ${y}L${stop} ${to}`, ...broken][message.lost]);
   }
-  const opacity = Math.min(0.85, Math.max(0.12, 120 / shown.length));
+  const opacity = Math.min(0.85, Math.max(0.2, 150 / messages.length));
   return Object.entries(paths).map(([name, d]) => svg("path", { class: name, opacity, d: d.join("") }));
 }
 
-function drawAxis({ left, right, bottom }, [from, to], x) {
+function drawAxis({ left, right, bottom, x }, [from, to]) {
   const rough = ((to - from) * 90) / (right - left);
   const power = 10 ** Math.floor(Math.log10(rough));
   const every = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
-  const numbers = Array.from({ length: Math.floor(to / every) - Math.ceil(from / every) + 1 }, (_, i) => i + Math.ceil(from / every));
-  return numbers.map((number) => [
-    svg("path", { class: "minips-grid", d: `M${x(number * every)} ${HEAD - 4}V${bottom + 4}` }),
-    svg("text", { x: x(number * every), y: bottom + 18, "text-anchor": "middle" }, formatSeconds(number * every)),
+  const first = Math.ceil(from / every);
+  const times = Array.from({ length: Math.floor(to / every) - first + 1 }, (_, i) => (first + i) * every);
+  return times.map((time) => [
+    svg("path", { class: "minips-grid", d: `M${x(time)} 24V${bottom + 4}` }),
+    text(x(time), bottom + 14, formatSeconds(time), { "text-anchor": "middle" }),
   ]);
 }
 
 /* All that stays while a window is played. */
 function drawWindow({ data, window, plan }) {
-  const x = scale(plan, window);
   const runs = data.runs.map((run, i) => {
     const place = plan.places[i];
-    const lanes = run.lanes.map((name, lane) => [
-      svg("text", { x: LABEL - 10, y: place.lanes[lane] + 4, "text-anchor": "end" }, name),
-      svg("path", { class: "minips-grid", d: `M${plan.left} ${place.lanes[lane]}H${plan.right}` }),
-      drawLane(run, inside(run.spans[lane], window), place, place.lanes[lane], window, x),
+    const spans = run.spans.map((lane) => inside(lane, window));
+    const dense = run.folded || spans.some((lane) => lane.length > DENSE);
+    const lanes = place.lanes.map((y, lane) => [
+      text(plan.left - 10, y, run.lanes[lane], { "text-anchor": "end" }),
+      svg("path", { class: "minips-grid", d: `M${plan.left} ${y}H${plan.right}` }),
+      dense ? drawShares(spans[lane], y, place.lane - 4, window, plan.x) : drawSpans(spans[lane], y, plan.x),
     ]);
-    const title = svg("text", { x: 0, y: place.top - 9, class: "minips-title" }, run.title);
-    return [title, lanes, drawMessages(run, place, window, x)];
+    const title = text(0, place.top - 13, run.title, { class: "minips-title" });
+    return [title, lanes, !dense && drawMessages(inside(run.messages, window), place, plan.x)];
   });
-  return [drawAxis(plan, window, x), runs];
+  return [drawAxis(plan, window), runs];
 }
 
-/* The chain that ended a wait, as a line through the lanes. */
-function drawChain({ data, window, plan }, wait) {
-  if (!wait) return null;
-  const [run, { lanes }, x] = [data.runs[wait.run], plan.places[wait.run], scale(plan, window)];
-  const path = stretches(run, wait).map((one) => `M${x(one.start)} ${lanes[one.lane]}L${x(one.stop)} ${lanes[one.to ?? one.lane]}`);
-  const [left, width] = [x(wait.start), Math.max(x(wait.stop) - x(wait.start), 3)];
-  return [
-    svg("rect", { class: "minips-chosen", x: left, y: lanes[wait.lane] - 8, width, height: 16, rx: 3 }),
-    ["minips-chain minips-under", "minips-chain"].map((name) => svg("path", { class: name, d: path.join("") })),
-  ];
+/* A wait, and the chain that ended it as a line through the lanes. */
+function drawChain({ data, plan: { places, x } }, wait) {
+  if (!wait) return [];
+  const { lanes } = places[wait.run];
+  const lines = stretches(data.runs[wait.run], wait).map(
+    ({ from, to, start, stop }) => `M${x(start)} ${lanes[from]}L${x(stop)} ${lanes[to]}`,
+  );
+  const [left, y] = [x(wait.start), lanes[wait.lane] - 8];
+  const width = Math.max(x(wait.stop) - left, 3);
+  const path = (name) => svg("path", { class: name, d: lines.join("") });
+  const box = svg("rect", { class: "minips-chosen", x: left, y, width, height: 16, rx: 3 });
+  return [box, path("minips-chain minips-under"), path("minips-chain")];
 }
 
-/* All that changes with the time: the clock's line, the dots, and what each lane does. */
+/* All that changes with the time: its line, the dots, and what each lane does. */
 function drawTime({ data, window, plan, time }) {
-  const now = scale(plan, window)(time);
-  const most = Math.max(...data.runs.flatMap((run) => run.messages.map((message) => message.nbytes)), 1);
+  const [x, height] = [plan.x(time), plan.bottom - 18];
   const runs = data.runs.map((run, i) => {
     const { lanes } = plan.places[i];
     const dots = at(run.messages, time).map((message) => {
       const share = progress(message.start, message.stop, time);
-      const [cx, cy] = along([message.from, message.to].map((lane) => [now, lanes[lane]]), share);
-      return svg("circle", { class: look(run, message), cx, cy, r: 3 + 4 * Math.sqrt(message.nbytes / most) });
+      const cy = lanes[message.from] + share * (lanes[message.to] - lanes[message.from]);
+      return svg("circle", {
+        class: `minips-${message.look}`,
+        cx: x,
+        cy,
+        r: 3 + 4 * Math.sqrt(message.nbytes / data.most),
+      });
     });
-    const words = plan.wide && lanes.map((y, lane) => svg("text", { x: plan.right + 12, y: y + 4 }, doing(run, lane, time)));
+    const words = plan.width >= 720 && lanes.map((y, lane) => text(plan.right + 12, y, doing(run, lane, time) ?? ""));
     return [dots, words];
   });
-  const [top, height] = [HEAD - 6, plan.bottom - HEAD + 10];
-  return [
-    time > window[0] && svg("rect", { class: "minips-later", x: now, y: top, width: plan.right - now, height }),
-    svg("path", { class: "minips-now", d: `M${now} ${top}v${height}` }),
-    runs,
-  ];
+  const later = { class: "minips-later", x, y: 22, width: plan.right - x, height };
+  return [time > window[0] && svg("rect", later), svg("path", { class: "minips-now", d: `M${x} 22v${height}` }), runs];
 }
 
-function drawLegend({ runs, groups }) {
-  const mark = (name, type, d) =>
-    html("span", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, svg("path", { class: `minips-${type}`, d })), name);
-  const broken = runs.some((run) => run.messages.some((message) => message.broken));
-  return [
-    groups.map((group) => !["transfer", "wait"].includes(group) && mark(group, group, bar(0, 15, 7, HEIGHTS[group]))),
-    mark("wait", "wait", "M0 7H15"),
-    mark("message of a worker", "sent", "M0 12L15 2"),
-    mark("of a server", "answer", "M0 2L15 12"),
-    broken && mark("lost", "sent minips-lost", "M0 2L9 7m-3 -3l6 6m0 -6l-6 6"),
-    mark("chain that ended a wait", "chain", "M0 7H15"),
-  ];
+function drawLegend({ runs }) {
+  const lost = runs.some((run) => run.messages.some((message) => message.lost));
+  const lines = { "from a worker": "sent", "from a server": "answer", ...(lost && LOST), "what ended a wait": "chain" };
+  const bars = BARS.map((group) => [group, `bar minips-${group}`]);
+  return [...bars, ...Object.entries(lines)].map(([name, type]) => {
+    const line = svg("path", { class: `minips-${type}`, d: "M0 7H15" });
+    return html("span", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, line), name);
+  });
 }
 
 /* ---- the page ---- */
@@ -314,74 +287,73 @@ function fill(node, children) {
   build(node, {}, [children]);
 }
 
-/* A window around the time, wider by a factor. */
-function zoom({ data, window, time }, factor) {
-  const half = Math.min(((window[1] - window[0]) * factor) / 2, data.total / 2);
-  const middle = Math.min(Math.max(time, half), data.total - half);
-  return [middle - half, middle + half];
-}
-
 function render({ model, el }) {
-  const [still, chain, moving] = [1, 2, 3].map(() => svg("g", {}));
-  const picture = svg("svg", { class: "minips-lanes", role: "img", onclick: choose }, still, chain, moving);
-  const moment = html("p", { class: "minips-moment" });
-  const legend = html("p", { class: "minips-legend" });
+  const layers = [1, 2, 3].map(() => svg("g", {}));
+  const picture = svg("svg", { class: "minips-lanes", role: "img", onclick: choose }, layers);
+  const lines = ["legend", "moment", "why"].map((name) => html("p", { class: `minips-${name}` }));
   const state = { data: unpack(model.get("data")), chosen: null };
   const waits = () => state.data.runs.flatMap((run) => run.waits);
   const clock = player({ duration: state.data.total, draw: (time) => draw(time) });
-  const button = (name, window) => html("button", { type: "button", onclick: () => turn(...window()) }, name);
-  const buttons = [
-    button("the longest wait", () => [state.data.windows.wait, longest(waits())]),
-    button("eight steps", () => [eightFrom(state.data.runs[0].steps, state.time), null]),
-    button("all of it", () => [state.data.windows.all, null]),
-    button("closer", () => [zoom(state, 0.5), state.chosen]),
-    button("wider", () => [zoom(state, 2), state.chosen]),
-  ];
+  const buttons = Object.entries({
+    "the longest wait": () => turn(state.data.windows.wait, longest(waits())),
+    "eight steps": () => turn(eightFrom(state.data.runs[0].steps, state.time)),
+    "all of it": () => turn(state.data.windows.all),
+    closer: () => zoom(0.5),
+    wider: () => zoom(2),
+  }).map(([name, onclick]) => html("button", { type: "button", onclick }, name));
   el.classList.add("minips-replay");
   clock.el.append(html("div", { class: "minips-windows", role: "group", "aria-label": "what is shown" }, buttons));
-  el.append(clock.el, picture, legend, moment, said(model));
+  el.append(clock.el, picture, ...lines, said(model));
 
   function draw(time) {
     state.time = time;
     if (!state.plan) return;
     const [from, to] = state.window;
-    if (time < from || time > to) {
-      const start = Math.max(0, Math.min(time, state.data.total - (to - from)));
-      state.window = [start, start + (to - from)];
-      redraw();
-    }
-    const playing = clock.playing();
-    const wait = state.chosen ?? (playing ? null : longest(at(waits(), time)));
-    fill(moving, drawTime(state));
-    fill(chain, drawChain(state, wait));
-    moment.setAttribute("aria-live", playing ? "off" : "polite");
-    moment.textContent = `${momentWords(state.data, time)} ${wait ? waitWords(state.data.runs[wait.run], wait) : ""}`;
+    if (time < from || time > to) show(within(time, time + to - from));
+    const wait = state.chosen ?? (clock.playing() ? null : longest(at(waits(), time)));
+    fill(layers[1], drawChain(state, wait));
+    fill(layers[2], drawTime(state));
+    for (const line of lines) line.setAttribute("aria-live", clock.playing() ? "off" : "polite");
+    lines[1].textContent = state.data.runs.map((run) => momentWords(run, time)).join(" ");
+    lines[2].textContent = wait ? waitWords(state.data.runs[wait.run], wait) : "";
   }
 
-  function redraw() {
-    const width = Math.max(el.clientWidth - 16, 320);
-    state.plan = layout(state.data.runs, width);
-    build(picture, { width, height: state.plan.height }, []);
-    fill(still, drawWindow(state));
+  function show(window) {
+    state.window = window;
+    state.plan = layout(state.data.runs, window, Math.max(el.clientWidth - 16, 320));
+    const { width, height } = state.plan;
+    build(picture, { width, height, "aria-label": state.data.runs.map((run) => run.title).join(", ") }, []);
+    fill(layers[0], drawWindow(state));
   }
 
-  /* Show a window and the chain of a wait. */
-  function turn(window, wait) {
-    Object.assign(state, { window, chosen: wait });
+  /* The nearest window of the same length that is in the run. */
+  function within(from, to) {
+    const over = Math.min(from, 0) || Math.max(to - state.data.total, 0);
+    return [Math.max(from - over, 0), Math.min(to - over, state.data.total)];
+  }
+
+  /* Show a window, and the chain of a wait. */
+  function turn(window, chosen = null) {
+    clock.pause();
     clock.pace(window[1] - window[0]);
-    redraw();
-    clock.seek(wait || state.time < window[0] || state.time > window[1] ? window[0] : state.time);
+    state.chosen = chosen;
+    show(window);
+    clock.seek(state.time < window[0] || state.time > window[1] ? window[0] : state.time);
+  }
+
+  function zoom(factor) {
+    const half = (factor * (state.window[1] - state.window[0])) / 2;
+    turn(within(state.time - half, state.time + half), state.chosen);
   }
 
   /* Go to the time under the pointer, and choose the wait there. */
   function choose(event) {
-    const box = picture.getBoundingClientRect();
-    const { left, right, places } = state.plan;
-    const [from, to] = state.window;
-    const time = from + ((event.clientX - box.left - left) / (right - left)) * (to - from);
+    const { left: over, top } = picture.getBoundingClientRect();
+    const [{ left, right, places }, [from, to]] = [state.plan, state.window];
+    const time = from + ((event.clientX - over - left) / (right - left)) * (to - from);
     if (time < from || time > to) return;
-    const near = (wait) => Math.abs(places[wait.run].lanes[wait.lane] - event.clientY + box.top) <= places[wait.run].lane / 2;
-    state.chosen = at(waits(), time).find(near) ?? null;
+    const far = (wait) => Math.abs(places[wait.run].lanes[wait.lane] - event.clientY + top);
+    state.chosen = at(waits(), time).find((wait) => far(wait) <= places[wait.run].lane / 2) ?? null;
     clock.pause();
     clock.seek(time);
   }
@@ -389,13 +361,13 @@ function render({ model, el }) {
   const ended = watch(model, "data", (data) => {
     state.data = unpack(data);
     const { total, runs, windows } = state.data;
-    clock.set({ duration: total, marks: events(runs) });
+    clock.set({ duration: total, marks: marksOf(runs) });
     buttons[0].hidden = !windows.wait;
     buttons[1].hidden = !runs[0].steps.length;
-    fill(legend, drawLegend(state.data));
-    turn(windows.eight ?? windows.all, null);
+    fill(lines[0], drawLegend(state.data));
+    turn(windows.eight ?? windows.all);
   });
-  const resized = new ResizeObserver(() => turn(state.window, state.chosen));
+  const resized = new ResizeObserver(() => [show(state.window), draw(state.time)]);
   resized.observe(el);
   return () => [ended(), resized.disconnect(), clock.pause()];
 }

@@ -4,14 +4,16 @@ The page's data are columns of small integers: times are counted in ticks, and s
 thousands of spans take some ten kB. A run of very many processes or rows is a density: shares of time, not spans.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minips import files
+from minips.core.config import Config
+from minips.core.exchange import AllReduce
 from minips.lab.plots import GROUPS
 from minips.lab.source import code
 from minips.lab.views.base import View, format_bytes, format_seconds
@@ -19,8 +21,15 @@ from minips.lab.views.recording import BINS, Axis, Recording, Window
 from minips.lab.views.recording import axis_of, by_party, fold, known, rank, shares_of, windows
 from minips.lab.views.still import draw_still
 from minips.results.run import Run
-from minips.results.trace import SPANS, Span
+from minips.results.trace import Span
+from minips.stage import Value
 from minips.words import check_type, join_names
+
+
+GROUP_OF = {name: number for number, names in enumerate(GROUPS.values()) for name in names}
+"""The group of each span, by its number in a page's data."""
+TRAFFIC = {"sent": "worker", "answer": "server"}
+"""The groups of a density's bytes, and who sends them."""
 
 
 def replay(run: Run, other: Run | None = None, *, seconds: Window | None = None) -> "Replay":
@@ -36,7 +45,7 @@ def replay(run: Run, other: Run | None = None, *, seconds: Window | None = None)
     """
     runs = [run] if other is None else [run, other]
     for one in runs:
-        check_type("replay", one, Run, "a Run, such as the result of ps.train")
+        check_type("replay", one, Run, "a Run, such as the result of ps.train; a predicted one has engine=ps.Simulated(calibration=…)")
     check_window(seconds)
     recordings = [Recording(one, title, seconds) for one, title in zip(runs, titles(runs), strict=True)]
     for one in recordings:
@@ -85,22 +94,28 @@ def check_playable(recording: Recording) -> None:
 
 
 def titles(runs: Sequence[Run]) -> list[str]:
-    """Return a title for each run: its name, and the fields in which the configs differ.
+    """Return a title for each run: its name, or the fields in which the configs differ.
 
     >>> import minips as ps
-    >>> titles([Run(ps.Config(consistency=rule), {}, [], 1.0, 1) for rule in ("bsp", "asp")])
-    ['A: BSP()', 'B: ASP()']
+    >>> titles([Run(ps.Config(consistency=rule, steps=9), {}, [], 1.0, 1) for rule in ("bsp", "asp")])
+    ['A: BSP', 'B: ASP']
     """
     configs = [run.config for run in runs]
-    names = [field.name for field in fields(configs[0])]
-    differ = [name for name in names if len({repr(getattr(config, name)) for config in configs}) > 1]
-    shown = []
-    for letter, run in zip("AB", runs, strict=False):
-        values = [code(getattr(run.config, name), package=False) for name in differ or ["consistency"]]
-        plain = [value if "(" in value else f"{name}={value}" for name, value in zip(differ, values, strict=False)]
-        words = run.name or ", ".join(plain or values)
-        shown.append(f"{letter}: {words}" if len(runs) > 1 else words)
-    return shown
+    differ = [name for name in vars(configs[0]) if len({repr(getattr(one, name)) for one in configs}) > 1]
+    titles = [run.name or ", ".join(words_of(run.config, differ or default_fields(run.config))) for run in runs]
+    return [f"{letter}: {title}" for letter, title in zip("AB", titles, strict=True)] if len(runs) > 1 else titles
+
+
+def default_fields(config: Config) -> list[str]:
+    """Return the fields that say how the workers of a config work together."""
+    return ["exchange"] if isinstance(config.exchange, AllReduce) else ["consistency"]
+
+
+def words_of(config: Config, names: Iterable[str]) -> Iterator[str]:
+    """Yield the values of a config's fields in words: a stage as code, another value with the field's name."""
+    for name in names:
+        value = getattr(config, name)
+        yield code(value, package=False).removesuffix("()") if isinstance(value, Value) else f"{name}={value!r}"
 
 
 # ---- what the page draws ----
@@ -113,7 +128,7 @@ def pack(recordings: Sequence[Recording]) -> dict[str, Any]:
     return {
         "tick": axis.tick,
         "total": axis.ticks([axis.stop])[0].item(),
-        "groups": {group: [SPANS.index(name) for name in names] for group, names in GROUPS.items()},
+        "groups": [*GROUPS, *TRAFFIC],
         "kinds": kinds,
         "windows": {name: axis.ticks(window).tolist() for name, window in windows(recordings).items()},
         "runs": [pack_run(one, axis, kinds) for one in recordings],
@@ -121,83 +136,99 @@ def pack(recordings: Sequence[Recording]) -> dict[str, Any]:
 
 
 def pack_run(recording: Recording, axis: Axis, kinds: Sequence[str]) -> dict[str, Any]:
-    """Return the lanes of a run, the starts of its steps, and its rows or, if there are too many, its density."""
-    folded = recording.folded
-    lanes = fold(recording.parties) if folded else {party: [party] for party in recording.parties}
-    rows = pack_density(recording, axis, lanes) if folded else pack_rows(recording, axis, kinds)
-    steps = deltas(axis.ticks([*recording.steps, recording.stop] if recording.steps else []))
-    return {"title": recording.title, "lanes": [*lanes], "folded": folded, "steps": steps, **rows}
+    """Return the lanes of a run, the first worker's steps, and all rows or, if there are too many, their density."""
+    lanes = pack_density(recording, axis) if recording.folded else pack_rows(recording, axis, kinds)
+    steps = axis.ticks([*recording.steps.values(), recording.stop] if recording.steps else [])
+    whose = {"worker": recording.worker, "first": min(recording.steps, default=0), "steps": [*map(int, steps)]}
+    most = max((one.nbytes for one in recording.messages), default=1)
+    return {"title": recording.title, "folded": recording.folded, "most": most, **whose, **lanes}
 
 
 def pack_rows(recording: Recording, axis: Axis, kinds: Sequence[str]) -> dict[str, Any]:
-    """Return each span by lane, each message once, and each wait with the chain that ended it. In a message's ``took``,
-    -1 says that it was never seen to arrive, and -2 that it was never seen to leave.
+    """Return each span by lane, each message once, and each wait with the chain that ended it. A message whose end is
+    not known took -1, and one whose start is not known -2.
     """
     lane = {party: number for number, party in enumerate(recording.parties)}
     messages, waits, chains = recording.messages, recording.waits, recording.chains
-    left, arrived = (axis.ticks(known(one)[end] for one in messages) for end in (0, 1))
-    lost = np.array([-1 if one.end is None else -2 if one.start is None else 0 for one in messages], np.int64)
-    starts, stops = axis.ticks(one.start for one in waits), axis.ticks(one.start + one.seconds for one in waits)
+    since = axis.ticks(chain.since for chain in chains)
+    travels = columns(axis, *zip(*map(known, messages), strict=True))
+    for number, message in enumerate(messages):
+        if message.start is None or message.end is None:
+            travels["took"][number] = -1 if message.end is None else -2
     return {
-        "spans": [pack_spans(spans, axis) for spans in by_party(recording.spans, recording.parties)],
+        "lanes": recording.parties,
+        "spans": [pack_spans(spans, axis) for spans in by_party(recording.shown, recording.parties)],
         "messages": {
+            **travels,
             "kind": [kinds.index(one.kind) for one in messages],
             "from": [lane[one.sender] for one in messages],
             "to": [lane[one.receiver] for one in messages],
-            "clock": deltas(-1 if one.clock is None else one.clock for one in messages),
             "nbytes": [one.nbytes for one in messages],
-            "start": deltas(left),
-            "took": np.where(lost, lost, arrived - left).tolist(),
         },
         "waits": {
-            "who": [lane[wait.who] for wait in waits],
-            "step": deltas(wait.step for wait in waits),
-            "start": deltas(starts),
-            "took": (stops - starts).tolist(),
+            **columns(axis, [one.start for one in waits], [one.start + one.seconds for one in waits]),
+            "lane": [lane[wait.who] for wait in waits],
+            "step": [wait.step for wait in waits],
             "partners": [[lane[partner] for partner in wait.partners] for wait in waits],
-            "since": (starts - axis.ticks(chain.since for chain in chains)).tolist(),
-            "chain": [deltas(chain.messages) for chain in chains],
+            "since": (axis.ticks(wait.start for wait in waits) - since).tolist(),
+            "chain": [chain.messages for chain in chains],
         },
     }
 
 
-def pack_spans(spans: Sequence[Span], axis: Axis) -> dict[str, list[int]]:
-    """Return the spans of a lane: each one's distance from the end of the span before, its length and its name."""
-    starts, stops = axis.ticks(span.start for span in spans), axis.ticks(span.start + span.seconds for span in spans)
-    before = np.concatenate([np.zeros(1, np.int64), stops])[: len(spans)]
-    names = [SPANS.index(span.name) for span in spans]
-    return {"gap": (starts - before).tolist(), "took": (stops - starts).tolist(), "name": names}
+def columns(axis: Axis, starts: Sequence[float] = (), stops: Sequence[float] = ()) -> dict[str, list[int]]:
+    """Return the times of rows in ticks: each row's distance from the end of the row before, and its length."""
+    first, last = axis.ticks(starts), axis.ticks(stops)
+    before = np.concatenate([np.zeros(1, np.int64), last])[: len(first)]
+    return {"gap": (first - before).tolist(), "took": (last - first).tolist()}
 
 
-def pack_density(recording: Recording, axis: Axis, lanes: dict[str, list[str]]) -> dict[str, Any]:
-    """Return, for each bin of the axis, the share of its time (in thousandths) that a lane's processes spend in each
-    group of spans; and the number and the bytes of the messages that begin there, from workers and from servers.
+def pack_spans(spans: Sequence[Span], axis: Axis) -> dict[str, Any]:
+    """Return the spans of a lane. Successive spans of the same group are one."""
+    rows: list[tuple[float, float, int]] = []
+    for span in spans:
+        group, stop = GROUP_OF[span.name], span.start + span.seconds
+        if rows and rows[-1][2] == group and abs(span.start - rows[-1][1]) < axis.tick:
+            rows[-1] = rows[-1][0], stop, group
+        else:
+            rows.append((span.start, stop, group))
+    starts, stops, groups = zip(*rows, strict=True) if rows else ((), (), ())
+    return {**columns(axis, starts, stops), "group": digits(groups)}
+
+
+def digits(groups: Iterable[int]) -> str:
+    """Return the numbers of groups, which are below 10, as text: half as long as a list."""
+    return "".join(map(str, groups))
+
+
+def pack_density(recording: Recording, axis: Axis) -> dict[str, Any]:
+    """Return lanes of several processes: for each bin of the axis, the share of their time in each group of spans, in
+    thousandths. Two more lanes hold the bytes of the messages that workers, and servers, begin to send in each bin.
     """
     edges = np.linspace(axis.start, axis.stop, BINS + 1)
     spans = dict(zip(recording.parties, by_party(recording.spans, recording.parties), strict=True))
-    shares = []
-    for parties in lanes.values():
+    lanes: dict[str, list[NDArray[np.int64]]] = {}
+    for title, parties in fold(recording.parties).items():
         mine = [span for party in parties for span in spans[party]]
-        groups = (shares_of([span for span in mine if span.name in names], edges) for names in GROUPS.values())
-        shares.append([np.rint(1000 * share / len(parties)).astype(int).tolist() for share in groups])
-    traffic = []
-    for role in "worker", "server":
+        shares = (shares_of([span for span in mine if span.name in names], edges) for names in GROUPS.values())
+        lanes[title] = [np.rint(1000 * share / len(parties)).astype(np.int64) for share in shares]
+    for number, role in enumerate(TRAFFIC.values()):
         sent = [(known(one)[0], one.nbytes) for one in recording.messages if one.sender.startswith(role)]
-        moments, nbytes = np.array(sent, float).reshape(-1, 2).T
-        bins = np.clip(np.searchsorted(edges, moments, "right") - 1, 0, BINS - 1)
-        counted = np.bincount(bins, minlength=BINS), np.bincount(bins, nbytes, BINS)
-        traffic.append([column.astype(np.int64).tolist() for column in counted])
-    return {"shares": shares, "traffic": traffic}
+        if sent:
+            moments, nbytes = np.array(sent, float).T
+            bins = np.clip(np.searchsorted(edges, moments, "right") - 1, 0, BINS - 1)
+            nothing = [np.zeros(BINS, np.int64)] * (len(GROUPS) + number)
+            lanes[f"from {role}s"] = [*nothing, np.bincount(bins, nbytes, BINS).astype(np.int64)]
+    packed = [pack_bins(groups, edges, axis) for groups in lanes.values()]
+    return {"lanes": [*lanes], "spans": packed, "messages": columns(axis), "waits": columns(axis)}
 
 
-def deltas(values: Iterable[int]) -> list[int]:
-    """Return the first value, and then each value's difference from the one before.
-
-    >>> deltas([1000, 1010, 1013])
-    [1000, 10, 3]
-    """
-    column: list[int] = np.diff(np.array([*values], np.int64), prepend=0).tolist()
-    return column
+def pack_bins(groups: Sequence[NDArray[np.int64]], edges: NDArray[np.float64], axis: Axis) -> dict[str, Any]:
+    """Return a lane of shares as spans: ``part`` of a bin's ``full`` height belongs to a group."""
+    rows = [(edges[i], edges[i + 1], number, column[i].item()) for number, column in enumerate(groups) for i in np.flatnonzero(column)]
+    starts, stops, numbers, parts = zip(*rows, strict=True) if rows else ((), (), (), ())
+    full = 1000 if max(numbers, default=0) < len(GROUPS) else max(parts)
+    return {**columns(axis, starts, stops), "group": digits(numbers), "part": [*parts], "full": full}
 
 
 # ---- words ----
@@ -205,38 +236,37 @@ def deltas(values: Iterable[int]) -> list[int]:
 
 def describe(recordings: Sequence[Recording]) -> str:
     """Return the picture in words."""
-    sentences = []
-    for one in recordings:
-        sentences += [f"{one.title}." if len(recordings) > 1 else "", *sentences_of(one, axis_of(recordings))]
+    origin = axis_of(recordings).start
+    sentences = [sentence for one in recordings for sentence in sentences_of(one, origin)]
     if len(recordings) > 1:
         a, b = (one.run for one in recordings)
         if a.seconds and a.bytes_sent:
-            ratios = b.seconds / a.seconds, b.bytes_sent / a.bytes_sent
-            sentences.append("B takes {:.2g} × A's time and sends {:.2g} × A's bytes.".format(*ratios))
-    return " ".join(filter(None, sentences))
+            took, sent = b.seconds / a.seconds, b.bytes_sent / a.bytes_sent
+            sentences.append(f"B takes {took:.2f} × A's time and sends {sent:.2f} × A's bytes.")
+    return " ".join(sentences)
 
 
-def sentences_of(recording: Recording, axis: Axis) -> list[str]:
-    """Return sentences about one run: its parties, messages and waits, and what the picture lacks."""
+def sentences_of(recording: Recording, origin: float) -> Iterator[str]:
+    """Yield sentences about one run: its parties, messages and waits, and what the picture lacks."""
     run, messages = recording.run, recording.messages
-    roles = [rank(party)[1] for party in recording.parties]
-    counts = [(roles.count(role), role) for role in dict.fromkeys(reversed(roles))]
-    who = join_names([f"{count:,} {role}{'s' * (count > 1)}" for count, role in counts])
+    roles = [rank(party)[1] for party in reversed(recording.parties)]
+    counts = [f"{roles.count(role):,} {role}{'s' * (roles.count(role) > 1)}" for role in dict.fromkeys(roles)]
     nbytes = format_bytes(sum(message.nbytes for message in messages))
-    sent = f" {len(messages):,} messages, {nbytes} in all." if messages else ""
-    found = [f"{who}, {run.clocks:,} steps in {format_seconds(run.seconds)}.{sent}"]
+    yield f"{recording.title}: {join_names(counts)}, {run.clocks:,} steps in {format_seconds(run.seconds)}."
+    if messages:
+        yield f"{len(messages):,} messages carry {nbytes}."
     if wait := recording.longest:
-        party = f" for {wait.partners[0]}" if wait.partners else ""
-        at = format_seconds(wait.start + wait.seconds - axis.start)
-        found.append(
-            f"The longest of {len(recording.waits):,} waits takes {format_seconds(wait.seconds)} and ends at {at}: "
-            f"{wait.who} waits{party} in step {wait.step}."
+        whom = f" for {wait.partners[0]}" if wait.partners else ""
+        ended = format_seconds(wait.start + wait.seconds - origin)
+        yield (
+            f"The longest of {len(recording.waits):,} waits, {format_seconds(wait.seconds)} until {ended}, is that of "
+            f"{wait.who}{whom} in step {wait.step}."
         )
-    lost = sum(message.start is None or message.end is None for message in messages)
-    if lost:
-        found.append(f"Of {lost:,} messages only one half is known; their lines are broken.")
+    else:
+        yield "No worker waits."
+    if lost := sum(message.start is None or message.end is None for message in messages):
+        yield f"Of {lost:,} messages only one end is known: their lines break off."
     if recording.folded:
-        found.append("It is drawn as shares of time: lab.replay(run, seconds=(start, stop)) shows a part one by one.")
+        yield "Lanes are shares of time: lab.replay(run, seconds=(start, stop)) shows a part of the run in full."
     if run.trace.until < recording.stop:
-        found.append(f"From {format_seconds(run.trace.until - axis.start)} on, spans were not kept.")
-    return found
+        yield f"From {format_seconds(run.trace.until - origin)} on, the trace has not kept everything."

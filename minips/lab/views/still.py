@@ -58,22 +58,28 @@ def draw_run(recording: Recording, lanes: dict[str, list[str]], window: Window, 
 
 
 def draw_lane(recording: Recording, parties: list[str], window: Window, y: float) -> Iterator[str]:
-    """Yield the bars of a lane, one for each group of spans; the messages are the transfers, if there are any."""
+    """Yield the bars of a lane as thick lines, one path for each group of spans."""
     spans = [span for party in by_party(recording.spans, parties) for span in party]
     spans = [span for span in spans if span.start + span.seconds > window[0] and span.start < window[1]]
-    dense = len(parties) > 1 or len(spans) > COLUMNS
+    dense = recording.folded or len(spans) > COLUMNS
+    base = np.full(COLUMNS, y + LANE / 2 - 2)
     for group, names in GROUPS.items():
         mine = [span for span in spans if span.name in names]
-        if not mine or (group == "transfer" and recording.messages):
+        if not mine or (group == "transfer" and not dense and recording.messages):
             continue
         if dense:
-            edges = np.linspace(*window, COLUMNS + 1)
-            tall = np.minimum(shares_of(mine, edges) / len(parties), 1.0) * HEIGHTS["compute"]
-            boxes = [(edges[i], edges[i + 1], tall[i]) for i in range(COLUMNS) if tall[i] > 0.1]
+            share = shares_of(mine, np.linspace(*window, COLUMNS + 1)) / len(parties)
+            high = np.maximum(base - share * (LANE - 4), y - LANE / 2 + 2)
+            wide = (WIDTH - RIGHT - LEFT) / COLUMNS
+            bars = [
+                f"M{LEFT + (i + 0.5) * wide:.1f} {base[i]:.1f}V{high[i]:.1f}"
+                for i in np.flatnonzero(base - high > 0.2)
+            ]
+            base, thick = high, wide
         else:
-            boxes = [(span.start, span.start + span.seconds, HEIGHTS[group]) for span in mine]
-        path = "".join(box(place(start, window), place(stop, window), y, high) for start, stop, high in boxes)
-        yield f'<path fill="{COLOURS[group]}" d="{path}"/>'
+            ends = [(place(span.start, window), place(span.start + span.seconds, window)) for span in mine]
+            bars, thick = [f"M{x:.1f} {y:g}h{max(to - x, 1):.1f}" for x, to in ends], HEIGHTS[group]
+        yield bar(group, "".join(bars), thick, dashed=not dense)
 
 
 def draw_messages(recording: Recording, middle: dict[str, float], window: Window) -> Iterator[str]:
@@ -108,10 +114,13 @@ def draw_axis(window: Window, origin: float, y: float) -> Iterator[str]:
 def draw_legend(y: float) -> Iterator[str]:
     """Yield a mark and a name for each group of spans, and for the messages."""
     x = float(LEFT)
-    marks = [(group, colour, HEIGHTS[group]) for group, colour in COLOURS.items() if group != "transfer"]
-    for name, colour, high in [*marks, ("to a server", SENT, 2), ("from a server", ANSWERED, 2)]:
-        yield f'<path fill="{colour}" d="{box(x, x + 14, y, high)}"/>' + text(x + 20, y + 4, name)
-        x += 40 + 7 * len(name)
+    for name in GROUPS:
+        if name != "transfer":
+            yield bar(name, f"M{x:g} {y:g}h14", HEIGHTS[name]) + text(x + 20, y + 4, name)
+            x += 44 + 7 * len(name)
+    for name, colour in ("from a worker", SENT), ("from a server", ANSWERED):
+        yield f'<path stroke="{colour}" stroke-width="1.5" d="M{x:g} {y:g}h14"/>' + text(x + 20, y + 4, name)
+        x += 44 + 7 * len(name)
 
 
 def ticks(start: float, stop: float) -> list[float]:
@@ -132,9 +141,10 @@ def place(moment: float, window: Window) -> float:
     return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - RIGHT - LEFT)
 
 
-def box(x: float, to: float, y: float, height: float) -> str:
-    """Return the path of a bar around a line; it is at least one pixel wide."""
-    return f"M{x:.1f} {y - height / 2:.1f}h{max(to - x, 1):.1f}v{height:.1f}h-{max(to - x, 1):.1f}z"
+def bar(group: str, path: str, thick: float, dashed: bool = True) -> str:
+    """Return the bars of a group of spans. Those of waits are dashed."""
+    dashes = ' stroke-dasharray="2 2"' if group == "wait" and dashed else ""
+    return f'<path stroke="{COLOURS[group]}" stroke-width="{thick:g}"{dashes} d="{path}"/>'
 
 
 def text(x: float, y: float, words: str, more: str = "") -> str:
