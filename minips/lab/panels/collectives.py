@@ -82,8 +82,8 @@ class Collectives(Panel[Meeting, Met]):
     def find(self, asked: Meeting) -> Met:
         Config(workers=asked.workers, exchange=asked.exchange)  # raises an error with a sentence if it is impossible
         Config(workers=asked.workers, exchange=asked.rival)
-        first = {one.name: one for one in (asked.exchange, asked.rival)}
-        others = [stage_class("exchange", name)() for name in names("exchange") if name not in first]
+        first: dict[str, Exchange] = {one.name: one for one in (asked.exchange, asked.rival)}
+        others: list[Any] = [stage_class("exchange", name)() for name in names("exchange") if name not in first]
         steps: dict[str, tuple[float, list[Message]]] = {}
         for exchange in (*first.values(), *others):
             if not (steps and self.job.stopping.is_set()):
@@ -142,7 +142,7 @@ class Collectives(Panel[Meeting, Met]):
         over = " and of ".join(f"{1e-6 * one.bandwidth_bps:g} Mbit/s and {1e3 * one.latency_s:g} ms" for one in links)
         counted = "a server" if asked.servers == 1 else f"{asked.servers} servers"
         who = f"{asked.workers} workers" + ("" if isinstance(asked.exchange, AllReduce) else f" and {counted}")
-        rivals = "".join(f" The rival, {lap.name}, takes {format_seconds(lap.seconds)}." for lap in found.laps[1:])
+        rivals = "".join(f" Its rival, {lap.name}, takes {format_seconds(lap.seconds)}." for lap in found.laps[1:])
         return (
             f"{code(asked.exchange, package=False)} among {who} takes {format_seconds(took)} a step, in virtual "
             f"time, over links of {over}. {longest(found.laps[0])}{rivals} The fastest here: {WAYS.get(best, best)}."
@@ -150,15 +150,23 @@ class Collectives(Panel[Meeting, Met]):
 
 
 def _step(asked: Meeting) -> tuple[float, list[Message]]:
-    """Return the seconds from the end of the first step to the end of the second, and the messages of that time."""
+    """Return the seconds from the end of the first step to the end of the second, and the messages of a step in seconds
+    since its beginning: those of the first step, and the answers to them.
+    """
     servers = 1 if isinstance(asked.exchange, AllReduce) else asked.servers
     config = Config(workers=asked.workers, servers=servers, exchange=asked.exchange, steps=2)
     nothing = {"w": np.zeros(250 * asked.kilobytes, np.float32)}
     problem = FixedGradients(nothing, nothing, rows=asked.workers)
     run = train(problem, config, engine=Simulated(asked.topology, traffic=_others(asked)))
-    (begin, *_), (end, *_) = run.losses
-    messages = [m._replace(start=m.start - begin, end=m.end - begin) for m in run.messages if m.start >= begin]
-    return end - begin, [message for message in messages if message.end <= end - begin]
+    begin = min((m.start or 0.0 for m in run.messages if m.clock == 0 and m.kind != "reply"), default=0.0)
+    messages = [
+        message._replace(start=message.start - begin, end=message.end - begin)
+        for message in run.messages
+        if message.clock == (1 if message.kind == "reply" else 0)
+        and message.start is not None
+        and message.end is not None
+    ]
+    return run.losses[1][0] - run.losses[0][0], messages
 
 
 def _others(asked: Meeting) -> tuple[Traffic, ...]:

@@ -78,7 +78,8 @@ def _in_units(value: float | None, units: tuple[tuple[str, float], ...]) -> str:
     rounded = _round(value)
     default = next((unit, size) for unit, size in units if size == 1)
     unit, size = next((one for one in units if rounded >= one[1]), default if rounded == 0 else units[-1])
-    return f"{_round(rounded / size):.15g} {unit}"
+    figure = _round(rounded / size)
+    return f"{figure:.0f} {unit}" if figure >= 1000 else f"{figure:g} {unit}"
 
 
 def _round(value: float) -> float:
@@ -210,9 +211,9 @@ class View:
         """
         every, metadata = self._repr_mimebundle_()
         still = {kind: every.pop(kind) for kind in ("text/html", "text/plain")}
-        publish_display_data(still)
+        publish_display_data(still)  # type: ignore[no-untyped-call]
         if self.moves:
-            publish_display_data({**every, "text/plain": ""}, metadata)
+            publish_display_data({**every, "text/plain": ""}, metadata)  # type: ignore[no-untyped-call]
 
     def _mark(self) -> str:
         return sha256(f"{self._still}{self._sentence}".encode()).hexdigest()[:16]

@@ -12,8 +12,6 @@ const ICONS = {
 const RATES = [100, 10, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((n, i) => (i < 2 ? n : 1 / n));
 const WATCHED_S = 10;
 
-/* ---- elements ---- */
-
 function svg(name, attributes, ...children) {
   return build(document.createElementNS(SVG, name), attributes, children);
 }
@@ -40,8 +38,6 @@ function icon(name) {
   );
 }
 
-/* ---- words ---- */
-
 function inUnits(value, units) {
   if (value === null || value === undefined) return "–";
   const rounded = Number(value.toPrecision(3));
@@ -60,10 +56,9 @@ function formatBytes(nbytes) {
 }
 
 function formatRate(rate) {
-  return rate === 1 ? "real time" : rate > 1 ? `${rate} × as fast` : `1/${Math.round(1 / rate)} of real time`;
+  if (rate === 1) return "real time";
+  return rate > 1 ? `${rate} × as fast` : `1/${Math.round(1 / rate)} of real time`;
 }
-
-/* ---- movement ---- */
 
 /* The share of a message's way at a time: null before its start and after its end, or if a half of it is missing. */
 function progress(start, end, time) {
@@ -188,8 +183,6 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
   set({});
   return { el, seek, play, pause, set, pace, time: () => time, playing: () => frame !== null };
 }
-
-/* ---- the model ---- */
 
 /* Draw a view in a new element, in place of the still that the cell shows for readers without a kernel. */
 function show({ model, el }) {

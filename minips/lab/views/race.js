@@ -5,6 +5,9 @@ const BACK = ["reply", "pull"];
 /* The largest radius of a dot, and that of a message: its area is its bytes. */
 const LARGEST = 7;
 
+/* At most so many switches have their names above them. */
+const NAMED = 2;
+
 function radius(nbytes, most) {
   return Math.max(2.5, LARGEST * Math.sqrt(nbytes / most));
 }
@@ -28,19 +31,18 @@ function pieces(side) {
   });
 }
 
-/* How far a side is at a time. */
+/* How far a side is at a time. Workers may begin the next step before the others have ended this one. */
 function standing(side, time) {
   const arrived = side.pieces.filter(([, end]) => end <= time).length;
-  const done = time >= side.seconds;
-  const words = done
-    ? `done after ${formatSeconds(side.seconds)}`
-    : `${arrived} of ${side.pieces.length} messages there`;
-  return { done, arrived, share: Math.min(time / side.seconds, 1), words };
+  const overlap = side.end > 1.01 * side.seconds ? `, one step every ${formatSeconds(side.seconds)}` : "";
+  const done = `done after ${formatSeconds(side.end)}${overlap}`;
+  const words = time >= side.end ? done : `${arrived} of ${side.pieces.length} messages have arrived`;
+  return { share: side.end ? Math.min(time / side.end, 1) : 1, words };
 }
 
 /* The times at which something begins or ends, sorted and once each. */
 function events(sides) {
-  const times = sides.flatMap((side) => [side.seconds, ...side.pieces.flatMap(([start, end]) => [start, end])]);
+  const times = sides.flatMap((side) => side.pieces.flatMap(([start, end]) => [start, end]));
   return [...new Set(times)].sort((a, b) => a - b);
 }
 
@@ -52,28 +54,24 @@ function network(side, [width, height]) {
       svg("title", {}, words),
     ),
   );
+  const named = side.nodes.filter(([, role]) => role === "switch").length <= NAMED;
+  const nodes = side.nodes.map((node) => drawNode(node, named));
   const dots = svg("g", { class: "race-dots" });
   const picture = { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `the network of ${side.name}` };
-  return { dots, el: svg("svg", picture, links, side.nodes.map(drawNode), dots) };
+  return { dots, el: svg("svg", picture, links, dots, nodes) };
 }
 
-function drawNode([name, role, x, y]) {
-  const number = name.split(" ")[1] ?? "";
-  if (role === "switch") {
-    const box = svg("rect", { x: x - 8, y: y - 8, width: 16, height: 16, rx: 3, class: "race-switch" });
-    return [box, svg("text", { x, y: y - 13, "text-anchor": "middle", class: "race-name" }, name)];
-  }
-  const shape =
-    role === "worker"
-      ? svg("circle", { cx: x, cy: y, r: 14, class: "race-worker" })
-      : svg("rect", { x: x - 15, y: y - 15, width: 30, height: 30, rx: 4, class: "race-server" });
-  return svg(
-    "g",
-    {},
-    svg("title", {}, name),
-    shape,
-    svg("text", { x, y: y + 4, "text-anchor": "middle", class: "race-number" }, number),
-  );
+/* A node with its number in it; `named`: a switch with its name above it. */
+function drawNode([name, role, x, y], named) {
+  const shapes = {
+    worker: () => svg("circle", { cx: x, cy: y, r: 14 }),
+    server: () => svg("rect", { x: x - 15, y: y - 15, width: 30, height: 30, rx: 4 }),
+    switch: () => svg("rect", { x: x - 13, y: y - 9, width: 26, height: 18, rx: 3 }),
+  };
+  const middle = { x, "text-anchor": "middle" };
+  const number = svg("text", { ...middle, y: y + 4 }, name.split(" ")[1] ?? "");
+  const above = role === "switch" && named ? svg("text", { ...middle, y: y - 14, class: "race-name" }, name) : null;
+  return svg("g", { class: `race-${role}` }, svg("title", {}, name), shapes[role](), above ?? number);
 }
 
 function bar(name, share, words, kind) {
@@ -155,6 +153,7 @@ function render({ model, el }) {
   const draw = (time) => sides.forEach(({ move }) => move(time));
   const clock = player({ duration: 0, draw });
   const [networks, steps] = [html("div", { class: "race-sides" }), html("div", {})];
+  el.classList.add("race");
   el.append(clock.el, networks, drawKey(), steps, said(model));
 
   return watch(model, "data", (data) => {

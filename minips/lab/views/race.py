@@ -43,6 +43,9 @@ class Lap(NamedTuple):
     graph: Any
     """A ``networkx.Graph``."""
     seconds: float
+    """From the end of a step to the end of the next. Its messages can take longer: workers begin the next step before
+    the others have ended this one.
+    """
     loads: list[Load]
     """Of each link that carries something; the one that takes longest first."""
     messages: list[Message]
@@ -77,7 +80,7 @@ def _bytes_per_s(graph: Any, ends: Ends) -> float:
 
 def _at_once(messages: Sequence[Message]) -> int:
     """Return the largest number of messages under way at a time."""
-    changes = sorted([(m.start, 1) for m in messages] + [(m.end, -1) for m in messages])
+    changes = sorted(change for m in messages for change in ((m.start or 0.0, 1), (m.end or 0.0, -1)))
     return max(accumulate(change for _, change in changes), default=0)
 
 
@@ -98,16 +101,16 @@ def longest(lap: Lap) -> str:
 def places(graph: Any) -> dict[Any, tuple[float, float]]:
     """Return the place of each node in a picture of a network, between −1 and 1 each way.
 
-    The hosts stand on a circle, those with a common switch beside each other. A switch stands in the middle of its
-    neighbours.
+    The hosts stand on a circle, those with a common switch beside each other, and a switch stands in the middle of its
+    neighbours; with only one, it stands on the circle, too.
     """
     import networkx as nx
 
-    middles = [node for node in graph if role(node) == "switch"]
+    middles = [node for node in graph if role(node) == "switch" and graph.degree(node) > 1]
     order = list(nx.dfs_preorder_nodes(graph, middles[0] if middles else None))
-    hosts = [node for node in order if role(node) != "switch"]
-    angles = [2 * pi * (k + 0.5 * bool(middles)) / len(hosts) - pi / 2 for k in range(len(hosts))]
-    at = {host: (cos(angle), sin(angle)) for host, angle in zip(hosts, angles, strict=True)}
+    outer = [node for node in order if node not in middles]
+    angles = [2 * pi * (k + 0.5 * bool(middles)) / len(outer) - pi / 2 for k in range(len(outer))]
+    at = {node: (cos(angle), sin(angle)) for node, angle in zip(outer, angles, strict=True)}
     at |= dict.fromkeys(middles, (0.0, 0.0))
     for _ in range(100 if middles else 0):
         for node in middles:
@@ -125,9 +128,10 @@ def race(laps: Sequence[Lap], seconds: Mapping[str, float]) -> dict[str, Any]:
     """Return the data of the view: the laps, and the seconds of a step of each exchange by name."""
     most = max((load.nbytes for lap in laps for load in lap.loads), default=1)
     racing = [lap.name for lap in laps]
+    sides = [_side(lap, most) for lap in laps]
     return {
-        "seconds": max(lap.seconds for lap in laps),
-        "sides": [_side(lap, most) for lap in laps],
+        "seconds": max(side["end"] for side in sides),
+        "sides": sides,
         "steps": [[name, took, name in racing] for name, took in seconds.items()],
         "size": [WIDTH, HEIGHT],
     }
@@ -147,6 +151,7 @@ def _side(lap: Lap, most: float) -> dict[str, Any]:
     return {
         "name": lap.name,
         "seconds": lap.seconds,
+        "end": max((message.end or 0.0 for message in lap.messages), default=lap.seconds),
         "nodes": [[str(node), role(node), *xy] for node, xy in at.items()],
         "links": [_link(at, known.get(ends, Load(ends, 0, 0)), lap.seconds, most) for ends in ways],
         "busy": _bars(lap),
@@ -167,7 +172,7 @@ def _link(at: Mapping[Any, tuple[float, float]], load: Load, seconds: float, mos
     return {
         "line": [round(value, 1) for value in (x1 + dx, y1 + dy, x2 + dx, y2 + dy)],
         "width": round(THIN + THICK * load.nbytes / most, 1),
-        "colour": colour(load.busy_s / seconds),
+        "colour": colour(load.busy_s / seconds if load.busy_s else 0.0),
         "words": words,
     }
 
@@ -190,11 +195,11 @@ def _bars(lap: Lap) -> list[tuple[str, float, str]]:
         return []
     first, *rest = lap.loads
     less = [load for load in rest if not _alike(load, first)][:1]
-    names = [" → ".join(map(str, first.ends)), "other links, at most"]
-    return [
-        (name, min(load.busy_s / lap.seconds, 1.0), _took(load, lap.seconds))
-        for name, load in zip(names, [first, *less], strict=False)
-    ]
+    each_way = any(load.ends == first.ends[::-1] and _alike(load, first) for load in rest)
+    names = [(" ↔ " if each_way else " → ").join(map(str, first.ends)), "other links, at most"]
+    took = [_took(first, lap.seconds) + " each way" * each_way, *(_took(load, lap.seconds) for load in less)]
+    shares = [min(load.busy_s / lap.seconds, 1.0) for load in (first, *less)]
+    return list(zip(names, shares, took, strict=False))
 
 
 def _alike(one: Load, other: Load) -> bool:
