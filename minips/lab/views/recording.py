@@ -51,7 +51,8 @@ class Recording:
         first, last = seconds or (-np.inf, np.inf)
         spans = [span for span in run.trace if span.start + span.seconds >= first and span.start <= last]
         waits = [wait for wait in run.waits if wait.start + wait.seconds >= first and wait.start <= last]
-        self.messages = [one for one in run.messages if known(one)[1] >= first and known(one)[0] <= last]
+        seen = [one for one in run.messages if one.start is not None or one.end is not None]
+        self.messages = [one for one in seen if known(one)[1] >= first and known(one)[0] <= last]
         self._history = History(spans, self.messages)
         self.waits = [self._history.placed(wait) for wait in waits]
         """The waits, each up to the moment at which the message left that ended it."""
@@ -178,16 +179,25 @@ def windows(recordings: Sequence[Recording]) -> dict[str, Window]:
     found = {"all": (axis.start, axis.stop)}
     if eight := eight_steps(recordings[0]):
         found["eight"] = eight
-    waited = [one for one in recordings if one.longest and not one.folded]
-    if waited:
-        one = max(waited, key=lambda one: one.longest.seconds if one.longest else 0.0)
-        number = one.waits.index(one.longest)  # type: ignore[arg-type]
+    if longest := longest_wait(recordings):
+        one, number = recordings[longest[0]], longest[1]
         wait, chain = one.waits[number], one.chains[number]
-        ends = [wait.start + wait.seconds, *(known(one.messages[i])[1] for i in chain.messages)]
-        first, last = min(wait.start, chain.since), max(ends)
+        first = min(wait.start, chain.since)
+        last = max([wait.start + wait.seconds, *(known(one.messages[i])[1] for i in chain.messages)])
         margin = 0.06 * (last - first)
         found["wait"] = (max(axis.start, first - margin), min(axis.stop, last + margin))
     return found
+
+
+def longest_wait(recordings: Sequence[Recording]) -> tuple[int, int] | None:
+    """Return the numbers of the run, and of its wait, that has the longest wait of all that are drawn one by one."""
+    waits = [
+        (wait.seconds, (run, number))
+        for run, one in enumerate(recordings)
+        if not one.folded
+        for number, wait in enumerate(one.waits)
+    ]
+    return max(waits, key=lambda wait: wait[0], default=(0.0, None))[1]
 
 
 def eight_steps(recording: Recording) -> Window | None:

@@ -21,13 +21,13 @@ function rows({ gap, took, ...others }, tick) {
   });
 }
 
-function unpack({ tick, total, groups, kinds, windows, runs }) {
-  const unpacked = runs.map((run, number) => {
+function unpack({ tick, total, groups, kinds, windows, longest: [which, number], runs }) {
+  const unpacked = runs.map((run, place) => {
     const isServer = run.lanes.map((name) => name.startsWith("server"));
     const messages = rows(run.messages, tick).map((one) => {
       return { ...one, kind: kinds[one.kind], look: isServer[one.from] ? "answer" : "sent" };
     });
-    const waits = rows(run.waits, tick).map((one) => ({ ...one, run: number, since: one.start - one.since * tick }));
+    const waits = rows(run.waits, tick).map((one) => ({ ...one, run: place, since: one.start - one.since * tick }));
     const spans = run.spans.map(({ full = 1, ...columns }, lane) => {
       const found = rows(columns, tick).map((one) => ({
         ...one,
@@ -42,7 +42,8 @@ function unpack({ tick, total, groups, kinds, windows, runs }) {
   });
   const seconds = Object.entries(windows).map(([name, ends]) => [name, ends.map((end) => end * tick)]);
   const most = Math.max(1, ...runs.map((run) => run.most));
-  return { total: total * tick, windows: Object.fromEntries(seconds), runs: unpacked, most };
+  const chosen = unpacked[which]?.waits[number];
+  return { total: total * tick, windows: Object.fromEntries(seconds), runs: unpacked, most, longest: chosen };
 }
 
 function at(some, time) {
@@ -128,8 +129,8 @@ function momentWords(run, time) {
   });
   const travelling = at(run.messages, time).length;
   const step = run.steps.length && `${run.worker} is in step ${run.first + stepAt(run.steps, time)}`;
-  const said = [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
-  return said.length ? `${run.title}: ${said.join("; ")}.` : "";
+  const parts = [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
+  return parts.length ? `${run.title}: ${parts.join("; ")}.` : "";
 }
 
 /* For whom a wait was, and the chain of events that ended it. */
@@ -163,7 +164,7 @@ function layout(runs, [from, to], width) {
   return { places, bottom, left, right, x, width, height: bottom + 26 };
 }
 
-function text(x, y, words, attributes) {
+function write(x, y, words, attributes) {
   return svg("text", { x, y: y + 4, ...attributes }, words);
 }
 
@@ -213,7 +214,7 @@ function drawAxis({ left, right, bottom, x }, [from, to]) {
   const times = Array.from({ length: Math.floor(to / every) - first + 1 }, (_, i) => (first + i) * every);
   return times.map((time) => [
     svg("path", { class: "minips-grid", d: `M${x(time)} 24V${bottom + 4}` }),
-    text(x(time), bottom + 14, formatSeconds(time), { "text-anchor": "middle" }),
+    write(x(time), bottom + 14, formatSeconds(time), { "text-anchor": "middle" }),
   ]);
 }
 
@@ -224,11 +225,11 @@ function drawWindow({ data, window, plan }) {
     const spans = run.spans.map((lane) => inside(lane, window));
     const dense = run.folded || spans.some((lane) => lane.length > DENSE);
     const lanes = place.lanes.map((y, lane) => [
-      text(plan.left - 10, y, run.lanes[lane], { "text-anchor": "end" }),
+      write(plan.left - 10, y, run.lanes[lane], { "text-anchor": "end" }),
       svg("path", { class: "minips-grid", d: `M${plan.left} ${y}H${plan.right}` }),
       dense ? drawShares(spans[lane], y, place.lane - 4, window, plan.x) : drawSpans(spans[lane], y, plan.x),
     ]);
-    const title = text(0, place.top - 13, run.title, { class: "minips-title" });
+    const title = write(0, place.top - 13, run.title, { class: "minips-title" });
     return [title, lanes, !dense && drawMessages(inside(run.messages, window), place, plan.x)];
   });
   return [drawAxis(plan, window), runs];
@@ -263,7 +264,7 @@ function drawTime({ data, window, plan, time }) {
         r: 3 + 4 * Math.sqrt(message.nbytes / data.most),
       });
     });
-    const words = plan.width >= 720 && lanes.map((y, lane) => text(plan.right + 12, y, doing(run, lane, time) ?? ""));
+    const words = plan.width >= 720 && lanes.map((y, lane) => write(plan.right + 12, y, doing(run, lane, time) ?? ""));
     return [dots, words];
   });
   const later = { class: "minips-later", x, y: 22, width: plan.right - x, height };
@@ -295,7 +296,7 @@ function render({ model, el }) {
   const waits = () => state.data.runs.flatMap((run) => run.waits);
   const clock = player({ duration: state.data.total, draw: (time) => draw(time) });
   const buttons = Object.entries({
-    "the longest wait": () => turn(state.data.windows.wait, longest(waits())),
+    "the longest wait": () => turn(state.data.windows.wait, state.data.longest),
     "eight steps": () => turn(eightFrom(state.data.runs[0].steps, state.time)),
     "all of it": () => turn(state.data.windows.all),
     closer: () => zoom(0.5),
@@ -309,7 +310,7 @@ function render({ model, el }) {
     state.time = time;
     if (!state.plan) return;
     const [from, to] = state.window;
-    if (time < from || time > to) show(within(time, time + to - from));
+    if (time < from || time > to) frame(within(time, time + to - from));
     const wait = state.chosen ?? (clock.playing() ? null : longest(at(waits(), time)));
     fill(layers[1], drawChain(state, wait));
     fill(layers[2], drawTime(state));
@@ -318,7 +319,7 @@ function render({ model, el }) {
     lines[2].textContent = wait ? waitWords(state.data.runs[wait.run], wait) : "";
   }
 
-  function show(window) {
+  function frame(window) {
     state.window = window;
     state.plan = layout(state.data.runs, window, Math.max(el.clientWidth - 16, 320));
     const { width, height } = state.plan;
@@ -337,7 +338,7 @@ function render({ model, el }) {
     clock.pause();
     clock.pace(window[1] - window[0]);
     state.chosen = chosen;
-    show(window);
+    frame(window);
     clock.seek(state.time < window[0] || state.time > window[1] ? window[0] : state.time);
   }
 
@@ -367,7 +368,7 @@ function render({ model, el }) {
     fill(lines[0], drawLegend(state.data));
     turn(windows.eight ?? windows.all);
   });
-  const resized = new ResizeObserver(() => [show(state.window), draw(state.time)]);
+  const resized = new ResizeObserver(() => [frame(state.window), draw(state.time)]);
   resized.observe(el);
   return () => [ended(), resized.disconnect(), clock.pause()];
 }

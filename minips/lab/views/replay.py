@@ -18,7 +18,7 @@ from minips.lab.plots import GROUPS
 from minips.lab.source import code
 from minips.lab.views.base import View, format_bytes, format_seconds
 from minips.lab.views.recording import BINS, Axis, Recording, Window
-from minips.lab.views.recording import axis_of, by_party, fold, known, rank, shares_of, windows
+from minips.lab.views.recording import axis_of, by_party, fold, known, longest_wait, rank, shares_of, windows
 from minips.lab.views.still import draw_still
 from minips.results.run import Run
 from minips.results.trace import Span
@@ -130,6 +130,7 @@ def pack(recordings: Sequence[Recording]) -> dict[str, Any]:
         "total": axis.ticks([axis.stop])[0].item(),
         "groups": [*GROUPS, *TRAFFIC],
         "kinds": kinds,
+        "longest": longest_wait(recordings) or [],
         "windows": {name: axis.ticks(window).tolist() for name, window in windows(recordings).items()},
         "runs": [pack_run(one, axis, kinds) for one in recordings],
     }
