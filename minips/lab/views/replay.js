@@ -22,21 +22,20 @@ function rows({ gap, took, ...others }, tick) {
 }
 
 function unpack({ tick, total, groups, kinds, windows, longest: [which, number], runs }) {
+  const busy = (row, group, part = 1) => ({ ...row, group, part });
   const unpacked = runs.map((run, place) => {
     const isServer = run.lanes.map((name) => name.startsWith("server"));
-    const messages = rows(run.messages, tick).map((one) => {
-      return { ...one, kind: kinds[one.kind], look: isServer[one.from] ? "answer" : "sent" };
-    });
+    const look = (message) => (isServer[message.from] ? "answer" : "sent");
+    const messages = rows(run.messages, tick).map((one) => ({ ...one, kind: kinds[one.kind], look: look(one) }));
     const waits = rows(run.waits, tick).map((one) => ({ ...one, run: place, since: one.start - one.since * tick }));
     const spans = run.spans.map(({ full = 1, ...columns }, lane) => {
-      const found = rows(columns, tick).map((one) => ({
-        ...one,
-        group: groups[one.group],
-        part: (one.part ?? 1) / full,
-      }));
-      const waited = waits.filter((wait) => wait.lane === lane).map((one) => ({ ...one, group: "wait", part: 1 }));
       const own = messages.filter(({ from, to }) => !isServer[lane] && [from, to].includes(lane));
-      return [...found, ...waited, ...own.map((one) => ({ ...one, group: "transfer", part: 1 }))];
+      const waited = waits.filter((wait) => wait.lane === lane);
+      return [
+        ...rows(columns, tick).map((one) => busy(one, groups[one.group], (one.part ?? 1) / full)),
+        ...waited.map((one) => busy(one, "wait")),
+        ...own.map((one) => busy(one, "transfer")),
+      ];
     });
     return { ...run, messages, waits, spans, steps: run.steps.map((step) => step * tick) };
   });
@@ -66,10 +65,8 @@ function marksOf(runs) {
 
 /* The place of a time among steps, which are their starts and the end of the last one. */
 function stepAt(steps, time) {
-  return Math.max(
-    0,
-    steps.slice(0, -1).findLastIndex((start) => start <= time),
-  );
+  const place = steps.findLastIndex((start) => start <= time);
+  return Math.max(0, Math.min(place, steps.length - 2));
 }
 
 /* Eight steps, counted in the trace, from a time on. */
@@ -129,8 +126,8 @@ function momentWords(run, time) {
   });
   const travelling = at(run.messages, time).length;
   const step = run.steps.length && `${run.worker} is in step ${run.first + stepAt(run.steps, time)}`;
-  const parts = [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
-  return parts.length ? `${run.title}: ${parts.join("; ")}.` : "";
+  if (time >= run.steps.at(-1)) return "the run has ended";
+  return [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean).join("; ");
 }
 
 /* For whom a wait was, and the chain of events that ended it. */
@@ -257,12 +254,8 @@ function drawTime({ data, window, plan, time }) {
     const dots = at(run.messages, time).map((message) => {
       const share = progress(message.start, message.stop, time);
       const cy = lanes[message.from] + share * (lanes[message.to] - lanes[message.from]);
-      return svg("circle", {
-        class: `minips-${message.look}`,
-        cx: x,
-        cy,
-        r: 3 + 4 * Math.sqrt(message.nbytes / data.most),
-      });
+      const r = 3 + 4 * Math.sqrt(message.nbytes / data.most);
+      return svg("circle", { class: `minips-${message.look}`, cx: x, cy, r });
     });
     const words = plan.width >= 720 && lanes.map((y, lane) => write(plan.right + 12, y, doing(run, lane, time) ?? ""));
     return [dots, words];
@@ -314,8 +307,10 @@ function render({ model, el }) {
     const wait = state.chosen ?? (clock.playing() ? null : longest(at(waits(), time)));
     fill(layers[1], drawChain(state, wait));
     fill(layers[2], drawTime(state));
-    for (const line of lines) line.setAttribute("aria-live", clock.playing() ? "off" : "polite");
-    lines[1].textContent = state.data.runs.map((run) => momentWords(run, time)).join(" ");
+    for (const line of lines.slice(1)) line.setAttribute("aria-live", clock.playing() ? "off" : "polite");
+    const names = state.data.runs.length > 1 ? ["A: ", "B: "] : [""];
+    const words = state.data.runs.map((run, i) => `${names[i]}${momentWords(run, time)}`);
+    lines[1].textContent = words.join(". ");
     lines[2].textContent = wait ? waitWords(state.data.runs[wait.run], wait) : "";
   }
 

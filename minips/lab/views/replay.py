@@ -253,9 +253,10 @@ def sentences_of(recording: Recording, origin: float) -> Iterator[str]:
     roles = [rank(party)[1] for party in reversed(recording.parties)]
     counts = [f"{roles.count(role):,} {role}{'s' * (roles.count(role) > 1)}" for role in dict.fromkeys(roles)]
     nbytes = format_bytes(sum(message.nbytes for message in messages))
-    yield f"{recording.title}: {join_names(counts)}, {run.clocks:,} steps in {format_seconds(run.seconds)}."
-    if messages:
-        yield f"{len(messages):,} messages carry {nbytes}."
+    does = "makes" if len(recording.parties) == 1 else "make"
+    sent = f", with {len(messages):,} messages of {nbytes}" if messages else ""
+    steps = f"{run.clocks:,} steps in {format_seconds(run.seconds)}"
+    yield f"{recording.title}. {join_names(counts)} {does} {steps}{sent}."
     if wait := recording.longest:
         whom = f" for {wait.partners[0]}" if wait.partners else ""
         ended = format_seconds(wait.start + wait.seconds - origin)
