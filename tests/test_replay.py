@@ -362,7 +362,9 @@ def test_the_sentence_says_who_waits_for_whom():
     said = lab.replay(a, b).sentence
     assert said.startswith("A: BSP. 4 workers and 1 server make 12 steps in ")
     assert " B: ASP. 4 workers and 1 server make 12 steps in " in said
-    assert re.search(r"The longest of 36 waits, .* ms until .* ms, is that of worker \d for worker 3 in step \d+\.", said)
+    assert re.search(
+        r"The longest of 36 waits, .* ms until .* ms, is that of worker \d for worker 3 in step \d+\.", said
+    )
     assert "No worker waits." in said
     assert f"B takes {b.seconds / a.seconds:.2f} × A's time and sends " in said
 
@@ -385,7 +387,11 @@ def test_the_still_shows_every_lane_and_message_of_its_window():
         assert f">{words}</text>" in still
     start, stop = windows([Recording(run)])["eight"]
     shown = [one for one in run.messages if one.end >= start and one.start <= stop]
-    lines = [path for colour in ("#009E73", "#0072B2") for path in re.findall(rf'stroke="{colour}" stroke-width="1.2" d="(.*?)"', still)]
+    lines = [
+        path
+        for colour in ("#009E73", "#0072B2")
+        for path in re.findall(rf'stroke="{colour}" stroke-width="1.2" d="(.*?)"', still)
+    ]
     assert sum(path.count("L") for path in lines) == len(shown)
 
 
@@ -401,7 +407,9 @@ def test_to_html_writes_one_file_without_addresses(tmp_path):
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert page == view.html("A run, played back")
     assert {*re.findall(r"https?://[^\"'\s]+", page)} <= {"http://www.w3.org/2000/svg"}
-    assert json.loads(re.search(r'id="state">(.*?)</script>', page, re.DOTALL)[1])["data"] == json.loads(json.dumps(view.data))
+    assert json.loads(re.search(r'id="state">(.*?)</script>', page, re.DOTALL)[1])["data"] == json.loads(
+        json.dumps(view.data)
+    )
     with pytest.raises(OSError, match="There is no folder"):
         view.to_html(tmp_path / "missing" / "run.html")
     with pytest.raises(TypeError, match="to_html takes the path of a file; got 3"):

@@ -45,7 +45,12 @@ def replay(run: Run, other: Run | None = None, *, seconds: Window | None = None)
     """
     runs = [run] if other is None else [run, other]
     for one in runs:
-        check_type("replay", one, Run, "a Run, such as the result of ps.train; a predicted one has engine=ps.Simulated(calibration=…)")
+        check_type(
+            "replay",
+            one,
+            Run,
+            "a Run, such as the result of ps.train; a predicted one has engine=ps.Simulated(calibration=…)",
+        )
     check_window(seconds)
     recordings = [Recording(one, title, seconds) for one, title in zip(runs, titles(runs), strict=True)]
     for one in recordings:
@@ -226,7 +231,11 @@ def pack_density(recording: Recording, axis: Axis) -> dict[str, Any]:
 
 def pack_bins(groups: Sequence[NDArray[np.int64]], edges: NDArray[np.float64], axis: Axis) -> dict[str, Any]:
     """Return a lane of shares as spans: ``part`` of a bin's ``full`` height belongs to a group."""
-    rows = [(edges[i], edges[i + 1], number, column[i].item()) for number, column in enumerate(groups) for i in np.flatnonzero(column)]
+    rows = [
+        (edges[i], edges[i + 1], number, column[i].item())
+        for number, column in enumerate(groups)
+        for i in np.flatnonzero(column)
+    ]
     starts, stops, numbers, parts = zip(*rows, strict=True) if rows else ((), (), (), ())
     full = 1000 if max(numbers, default=0) < len(GROUPS) else max(parts)
     return {**columns(axis, starts, stops), "group": digits(numbers), "part": [*parts], "full": full}

@@ -72,8 +72,7 @@ def draw_lane(recording: Recording, parties: list[str], window: Window, y: float
             high = np.maximum(base - share * (LANE - 4), y - LANE / 2 + 2)
             wide = (WIDTH - RIGHT - LEFT) / COLUMNS
             bars = [
-                f"M{LEFT + (i + 0.5) * wide:.1f} {base[i]:.1f}V{high[i]:.1f}"
-                for i in np.flatnonzero(base - high > 0.2)
+                f"M{LEFT + (i + 0.5) * wide:.1f} {base[i]:.1f}V{high[i]:.1f}" for i in np.flatnonzero(base - high > 0.2)
             ]
             base, thick = high, wide
         else:
@@ -96,7 +95,10 @@ def draw_messages(recording: Recording, middle: dict[str, float], window: Window
         elif message.start is None:
             y = (y + to) / 2
         stub = 8 if lost else 0
-        ends = place(left, window) - stub * (message.start is None), place(arrived, window) + stub * (message.end is None)
+        ends = (
+            place(left, window) - stub * (message.start is None),
+            place(arrived, window) + stub * (message.end is None),
+        )
         colour = ANSWERED if message.sender.startswith("server") else SENT
         lines.setdefault((colour, lost), []).append(f"M{ends[0]:.1f} {y:g}L{ends[1]:.1f} {to:g}")
     for (colour, lost), paths in lines.items():
