@@ -107,7 +107,7 @@ def test_each_hop_has_a_row_at_either_end(codec):
     found = messages_of(push=codec, exchange=ps.RingAllReduce())
     hops = {(f"worker {worker}", "hop", 1 - worker, step): 2 for worker in range(2) for step in range(5)}
     for names in (("transfer",), ("wait", "transfer")):
-        assert Counter((who, *row[2:5]) for who, row in found if row.names == names) == hops
+        assert Counter((who, *row[3:6]) for who, row in found if row.names == names) == hops
 
 
 def test_joined_rows_keep_their_messages():

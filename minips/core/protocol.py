@@ -505,7 +505,7 @@ class ServerProtocol:
             answer = wrap_it({**stamp, "busy": busy, "waited": waited}, answer)
             sent = sum(map(len, answer))
             member.informed, member.sent = stamp["done"], member.sent + sent
-            replied = (), self.trace.step, "reply", worker, stamp["clock"], sent, answered_at
+            replied = (), self.trace.step, answered_at, "reply", worker, stamp["clock"], sent
             return answer
         finally:
             if spans:
@@ -671,7 +671,7 @@ class ServerProtocol:
             with suppress(RuntimeError):  # no push can be refused; waiting sessions learn why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
                 self._record(worker, self.shard.rounds - 1)
-        self.trace.laps(("",), (self.shard.now(),) * 2, None, worker)
+        self.trace.laps(("",), (self.shard.now(),) * 2, None, worker, None, 0)
         self._changed()
 
     def status(self) -> Status:
@@ -698,7 +698,7 @@ class ServerProtocol:
             return
         self._version, self._encoded = shard.version, ((), None)  # the next update reuses the memory
         began, aggregating, applying = shard.parameters.times
-        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying), None, worker, clock)
+        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying), None, worker, clock, 0)
         self.changed_at = shard.now()
         for clock, loss in shard.losses:
             self.losses.append((self.changed_at, clock * self._each, loss))

@@ -62,7 +62,7 @@ class Joined(NamedTuple):
     @classmethod
     def of(cls, parts: Iterable["Joined"], origin: float) -> Self:
         """All that these parts have, with times measured from ``origin``."""
-        messages, waits = zip(*parts, strict=True)
+        messages, waits = zip(NOTHING, *parts, strict=True)
         return cls(
             tuple(
                 one._replace(start=_since(one.start, origin), end=_since(one.end, origin))

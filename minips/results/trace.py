@@ -48,16 +48,20 @@ Moments = tuple[float, ...]
 
 class TraceRow(NamedTuple):
     """Successive spans of one process, each from one moment to the next; "" is a gap. If they are a message's stages,
-    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size.
+    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size. If
+    they are an update, its last push: no kind, the worker, and the clock.
     """
 
     names: Names
     step: int
+    moments: Moments
     kind: str | None
     partner: int | None
     clock: int | None
     nbytes: int
-    moments: Moments
+
+
+_NO_MESSAGE = (None, None, None, 0)
 
 
 class Trace:
@@ -84,12 +88,11 @@ class Trace:
         """``until`` is the start of the first span that was not kept: no span that starts earlier is missing."""
         self.now = now
         """The clock used to record spans."""
-        self._earlier, self._planned = list(spans), Counter(planned)
-        self.joined_before = joined_before
+        self._earlier, self._planned, self.joined_before = list(spans), Counter(planned), joined_before
         self._joined: list[tuple[str, float, list[Any]]] = []
         """For each trace that this one joins, its party, the origin of its moments, and its rows."""
         self._rows: list[Any] = []
-        """The fields of each row, its moments last, appended in one operation because threads share a trace."""
+        """The fields of each row, appended in one operation because threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager
@@ -101,23 +104,14 @@ class Trace:
         finally:
             self.add(name, start, self.now() - start)
 
-    def laps(
-        self,
-        names: Names,
-        moments: Moments,
-        kind: Any = None,
-        partner: Any = None,
-        clock: Any = None,
-        nbytes: int = 0,
-        *reply: Any,
-    ) -> None:
-        """Record a `TraceRow`: successive spans, and the message to which they belong. ``reply`` is the row, without
-        spans, of the message that answered it: its fields, then its moment.
+    def laps(self, names: Names, moments: Moments, *message: Any) -> None:
+        """Record a `TraceRow`: successive spans and, from its kind on, the message to which they belong. All fields of
+        a second row may follow: that of the answer.
         """
         room = self._room - len(names)
         if room >= 0:
             self._room = room
-            self._rows += names, self.step, kind, partner, clock, nbytes, *moments, *reply
+            self._rows += names, self.step, *moments, *(message or _NO_MESSAGE)
         else:
             self.until = min(self.until, moments[0])
 
@@ -156,6 +150,12 @@ class Trace:
         """The same spans, with starts measured from ``origin``."""
         return Trace._join(self.who, [self], origin)
 
+    def shifted(self, ahead: Mapping[str, float]) -> "Trace":
+        """The same rows; those of the parties that ``ahead`` names are so many seconds earlier."""
+        shifted = self.since(0.0)
+        shifted._joined = [(who, origin + ahead.get(who, 0.0), rows) for who, origin, rows in shifted._joined]
+        return shifted
+
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
 
@@ -184,7 +184,8 @@ class Trace:
         for who, origin, rows in self._parts():
             rest = iter(rows)
             for names in rest:
-                yield who, origin, TraceRow._make([names, *islice(rest, 5), tuple(islice(rest, len(names) + 1))])
+                step, moments = next(rest), tuple(islice(rest, len(names) + 1))
+                yield who, origin, TraceRow(names, step, moments, *islice(rest, 4))
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)
