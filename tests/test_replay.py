@@ -222,6 +222,18 @@ def test_a_wait_without_a_message_has_an_empty_chain():
     assert History([], [half]).placed(wait) == wait
 
 
+def test_a_chain_bears_the_error_of_several_clocks():
+    """By the server's clock, the push that let the answer go came 0.1 s after it."""
+    messages = [
+        message("push_pull", "worker 0", "server 0", 0.0, 0.5),
+        message("push_pull", "worker 1", "server 0", 4.0, 6.1),
+        message("reply", "server 0", "worker 0", 6.0, 6.5, 1),
+    ]
+    wait = Wait("worker 0", 0.5, 5.5, 0, ("worker 1",))
+    assert History([], messages).chains([wait])[0].messages == (2,)
+    assert History([], messages, 0.2).chains([wait])[0].messages == (1, 2)
+
+
 @pytest.mark.parametrize("engine", ["threads", "simulated"])
 @pytest.mark.parametrize("name", EACH)
 def test_a_chain_leads_to_the_end_of_its_wait(engine, name):
@@ -353,6 +365,12 @@ def test_the_trace_that_ended_early_is_said():
     assert "on, the trace has not kept everything." in lab.replay(short).sentence
 
 
+def test_a_run_on_several_machines_says_how_exact_its_clocks_are():
+    run = played("simulated", "bsp")
+    assert "clocks" not in lab.replay(run).sentence
+    assert "Its machines' clocks agree to ± 300 µs." in lab.replay(replace(run, clock_error_s=3e-4)).sentence
+
+
 # ---- words, the still, and the page ----
 
 
@@ -387,11 +405,7 @@ def test_the_still_shows_every_lane_and_message_of_its_window():
         assert f">{words}</text>" in still
     start, stop = windows([Recording(run)])["eight"]
     shown = [one for one in run.messages if one.end >= start and one.start <= stop]
-    lines = [
-        path
-        for colour in ("#009E73", "#0072B2")
-        for path in re.findall(rf'stroke="{colour}" stroke-width="1.2" d="(.*?)"', still)
-    ]
+    lines = re.findall(r'stroke="(?:#009E73|#0072B2)" stroke-width="1.2" d="(.*?)"', still)
     assert sum(path.count("L") for path in lines) == len(shown)
 
 
@@ -407,9 +421,8 @@ def test_to_html_writes_one_file_without_addresses(tmp_path):
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert page == view.html("A run, played back")
     assert {*re.findall(r"https?://[^\"'\s]+", page)} <= {"http://www.w3.org/2000/svg"}
-    assert json.loads(re.search(r'id="state">(.*?)</script>', page, re.DOTALL)[1])["data"] == json.loads(
-        json.dumps(view.data)
-    )
+    state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.DOTALL)[1])
+    assert state["data"] == json.loads(json.dumps(view.data))
     with pytest.raises(OSError, match="There is no folder"):
         view.to_html(tmp_path / "missing" / "run.html")
     with pytest.raises(TypeError, match="to_html takes the path of a file; got 3"):
@@ -427,7 +440,7 @@ def test_a_saved_run_is_played_as_before(tmp_path):
 def test_bad_arguments_are_sentences():
     run = played("simulated", "bsp")
     for wrong in (3, None, "run.npz", {"a": run}, [run]):
-        with pytest.raises(TypeError, match="replay takes a Run, such as the result of ps.train"):
+        with pytest.raises(TypeError, match=r"replay takes a Run, such as the result of ps\.train"):
             lab.replay(wrong)
     with pytest.raises(TypeError, match="replay takes a Run"):
         lab.replay(run, 3)
@@ -436,7 +449,7 @@ def test_bad_arguments_are_sentences():
     with pytest.raises(ValueError, match="The run has no trace"):
         lab.replay(run, replace(run, trace=Trace()))
     instant = ps.train(PROBLEM, ps.Config(workers=2, steps=2), engine="simulated")
-    with pytest.raises(ValueError, match="Nothing takes time in this simulated run. Give Simulated a compute_s"):
+    with pytest.raises(ValueError, match=r"Nothing takes time in this simulated run\. Give Simulated a compute_s"):
         lab.replay(instant)
     for seconds in (3, "ab", (1, 2, 3), (None, 1), (float("nan"), 1)):
         with pytest.raises((TypeError, ValueError), match=r"replay takes seconds=\(start, stop\)"):

@@ -19,7 +19,8 @@ CONFIG = ps.Config(workers=4, steps=40, link=ps.Link(10e6, 0.001), delays=SLOW)
 TIME = "() => document.querySelector('.minips-player input').valueAsNumber"
 FRAMES = """() => {
     window.frames = 0
-    new MutationObserver(() => window.frames++).observe(document.querySelector('.minips-now').parentNode, {childList: true})
+    const moving = document.querySelector('.minips-now').parentNode
+    new MutationObserver(() => window.frames++).observe(moving, {childList: true})
 }"""
 
 
@@ -100,7 +101,8 @@ def test_a_click_on_a_wait_says_for_whom_it_was(view_page: Page, tmp_path: Path)
     opened(view_page, tmp_path, "bsp")
     picture = view_page.locator(".minips-lanes").bounding_box()
     waits = view_page.locator(".minips-lanes .minips-wait").nth(1).bounding_box()
-    assert picture and waits
+    assert picture
+    assert waits
     view_page.mouse.click(waits["x"] + 20, waits["y"] + waits["height"] / 2)
     expect(view_page.locator(".minips-why")).to_contain_text("worker 0 waits 19.4 ms in step 16 for worker 3")
     expect(view_page.locator(".minips-chosen")).to_have_count(1)

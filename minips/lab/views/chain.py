@@ -32,10 +32,12 @@ class Chain(NamedTuple):
 
 
 class History:
-    """The messages and the computing of a run, by party, to look back from the end of a wait."""
+    """The messages and the computing of a run, by party, to look back from the end of a wait. Times of different
+    parties may be wrong by ``error_s``, which is `Run.clock_error_s`.
+    """
 
-    def __init__(self, spans: Iterable[Span], messages: Sequence[Message]) -> None:
-        self._messages = messages
+    def __init__(self, spans: Iterable[Span], messages: Sequence[Message], error_s: float = 0.0) -> None:
+        self._messages, self._slack_s = messages, ROUNDING_S + error_s
         self._arrivals: dict[str, list[tuple[float, int]]] = defaultdict(list)
         """For each receiver, the ends and numbers of the messages that arrived there, in order."""
         self._computed: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -46,15 +48,17 @@ class History:
         for span in spans:
             if span.name == "compute":
                 self._computed[span.who].append((span.start, span.start + span.seconds))
-        for rows in (*self._arrivals.values(), *self._computed.values()):
-            rows.sort()
+        for arrived in self._arrivals.values():
+            arrived.sort()
+        for computed in self._computed.values():
+            computed.sort()
         self._waits: dict[int, Wait] = {}
         """The messages that ended waits."""
 
     def ending(self, wait: Wait) -> int | None:
         """Return the number of the message that ended this wait; None if there is none."""
         end, arrived = wait.start + wait.seconds, self._arrivals[wait.who]
-        first = bisect_left(arrived, (end - ROUNDING_S, 0))
+        first = bisect_left(arrived, (end - self._slack_s, 0))
         near = [number for _, number in arrived[first : first + NEAR]]
         return min(near, key=lambda number: min(abs(end - moment) for moment in self._times(number)), default=None)
 
@@ -111,7 +115,7 @@ class History:
     def _before(self, party: str, moment: float) -> Iterator[int]:
         """Yield the messages that had arrived at a party by this moment, the last one first."""
         arrived = self._arrivals[party]
-        place = bisect_right(arrived, (moment + ROUNDING_S, len(self._messages)))
+        place = bisect_right(arrived, (moment + self._slack_s, len(self._messages)))
         return (arrived[at][1] for at in range(place - 1, -1, -1))
 
     def _computes(self, worker: str, moment: float) -> bool:
@@ -123,5 +127,6 @@ class History:
     def _times(self, number: int) -> tuple[float, float]:
         """Return when a message with both halves left, and when it arrived."""
         message = self._messages[number]
-        assert message.start is not None and message.end is not None
+        assert message.start is not None
+        assert message.end is not None
         return message.start, message.end

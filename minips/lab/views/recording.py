@@ -53,7 +53,7 @@ class Recording:
         waits = [wait for wait in run.waits if wait.start + wait.seconds >= first and wait.start <= last]
         seen = [one for one in run.messages if one.start is not None or one.end is not None]
         self.messages = [one for one in seen if known(one)[1] >= first and known(one)[0] <= last]
-        self._history = History(spans, self.messages)
+        self._history = History(spans, self.messages, run.clock_error_s)
         self.waits = [self._history.placed(wait) for wait in waits]
         """The waits, each up to the moment at which the message left that ended it."""
         others = [span for span in spans if span.name != "wait" or not span.who.startswith("worker")]
@@ -140,7 +140,7 @@ def shares_of(spans: Sequence[Span], edges: NDArray[np.float64]) -> NDArray[np.f
         """Add up, at each edge, the seconds since every earlier moment."""
         moments = np.sort(moments)
         earlier = np.searchsorted(moments, edges)
-        return earlier * edges - np.concatenate([[0.0], np.cumsum(moments)])[earlier]
+        return np.asarray(earlier * edges - np.concatenate([[0.0], np.cumsum(moments)])[earlier])
 
     return np.asarray(np.diff(elapsed(starts) - elapsed(stops)) / np.diff(edges))
 

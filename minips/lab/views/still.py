@@ -18,6 +18,8 @@ LANE, HEAD, FOOT = 24, 26, 46
 """The heights of a lane, of a run's title, and of the axis with the legend."""
 COLUMNS = 240
 """The bins of a lane with more spans than can be told apart."""
+STUB = 8
+"""The width of a line that breaks off."""
 COLOURS = {group: look.colour for group, look in zip(GROUPS, LOOKS, strict=True)}
 HEIGHTS = {"compute": 14, "encode": 10, "transfer": 4, "wait": 6, "decode": 10, "update": 14}
 """The heights of the bars of each group."""
@@ -29,7 +31,8 @@ def draw_still(recordings: Sequence[Recording]) -> str:
     """Return the picture of eight steps in the middle of the first run or, without steps, of all of it."""
     shown = windows(recordings)
     window = shown.get("eight", shown["all"])
-    parts, top = [], 0.0
+    parts: list[str] = []
+    top = 0.0
     for recording in recordings:
         lanes = fold(recording.parties) if recording.folded else {party: [party] for party in recording.parties}
         parts += draw_run(recording, lanes, window, top)
@@ -46,7 +49,7 @@ def draw_still(recordings: Sequence[Recording]) -> str:
 def draw_run(recording: Recording, lanes: dict[str, list[str]], window: Window, top: float) -> Iterator[str]:
     """Yield a run's title, lanes, spans and messages."""
     yield text(4, top + 17, recording.title, 'font-weight="600"')
-    middle = {}
+    middle: dict[str, float] = {}
     for number, (title, parties) in enumerate(lanes.items()):
         y = top + HEAD + LANE * (number + 0.5)
         middle |= dict.fromkeys(parties, y)
@@ -88,19 +91,15 @@ def draw_messages(recording: Recording, middle: dict[str, float], window: Window
         left, arrived = known(message)
         if arrived < window[0] or left > window[1]:
             continue
-        y, to = middle[message.sender], middle[message.receiver]
-        lost = message.start is None or message.end is None
-        if message.end is None:
-            to = (y + to) / 2
-        elif message.start is None:
-            y = (y + to) / 2
-        stub = 8 if lost else 0
-        ends = (
-            place(left, window) - stub * (message.start is None),
-            place(arrived, window) + stub * (message.end is None),
-        )
         colour = ANSWERED if message.sender.startswith("server") else SENT
-        lines.setdefault((colour, lost), []).append(f"M{ends[0]:.1f} {y:g}L{ends[1]:.1f} {to:g}")
+        start, stop = place(left, window), place(arrived, window)
+        y, to = middle[message.sender], middle[message.receiver]
+        if message.end is None:
+            stop, to = start + STUB, (y + to) / 2
+        elif message.start is None:
+            start, y = stop - STUB, (y + to) / 2
+        lost = message.start is None or message.end is None
+        lines.setdefault((colour, lost), []).append(f"M{start:.1f} {y:g}L{stop:.1f} {to:g}")
     for (colour, lost), paths in lines.items():
         dashes = ' stroke-dasharray="3 2"' if lost else ""
         yield f'<path fill="none" stroke="{colour}" stroke-width="1.2"{dashes} d="{"".join(paths)}"/>'
