@@ -401,7 +401,7 @@ def test_runs_are_named_by_their_differences():
 def test_the_still_shows_every_lane_and_message_of_its_window():
     run = played("simulated", "bsp")
     still = lab.replay(run).still
-    for words in ("BSP", "server 0", "worker 3", "compute", "wait", "from a worker"):
+    for words in ("BSP", "server 0", "worker 3", "compute", "wait", "transfer from a worker"):
         assert f">{words}</text>" in still
     start, stop = windows([Recording(run)])["eight"]
     shown = [one for one in run.messages if one.end >= start and one.start <= stop]

@@ -113,7 +113,7 @@ test("the words say what happens at a time", () => {
     "worker 0 is in step 5; waiting for worker 1: worker 0; messages on their way: 1",
   );
   assert.equal(momentWords(run, 10), "the run has ended");
-  assert.equal(momentWords({ ...run, steps: [], waits: [], messages: [] }, 5), "");
+  assert.equal(momentWords({ ...run, steps: [], waits: [], messages: [] }, 5), "nothing is recorded here");
   assert.equal(parties(run, [2, 1, 1]), "worker 0, worker 1");
   assert.equal(parties({ lanes: ["a", "b", "c", "d", "e"] }, [0, 1, 2, 3, 4]), "5 workers");
 });

@@ -127,7 +127,8 @@ function momentWords(run, time) {
   const travelling = at(run.messages, time).length;
   const step = run.steps.length && `${run.worker} is in step ${run.first + stepAt(run.steps, time)}`;
   if (time >= run.steps.at(-1)) return "the run has ended";
-  return [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean).join("; ");
+  const parts = [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
+  return parts.join("; ") || "nothing is recorded here";
 }
 
 /* For whom a wait was, and the chain of events that ended it. */
@@ -265,10 +266,11 @@ function drawTime({ data, window, plan, time }) {
 }
 
 function drawLegend({ runs }) {
+  const has = (group) => runs.some((run) => run.spans.some((lane) => lane.some((span) => span.group === group)));
   const lost = runs.some((run) => run.messages.some((message) => message.lost));
-  const lines = { "from a worker": "sent", "from a server": "answer", ...(lost && LOST), "what ended a wait": "chain" };
-  const bars = BARS.map((group) => [group, `bar minips-${group}`]);
-  return [...bars, ...Object.entries(lines)].map(([name, type]) => {
+  const lines = { "transfer from a worker": "sent", "from a server": "answer", "what ended a wait": "chain" };
+  const bars = BARS.filter(has).map((group) => [group, `bar minips-${group}`]);
+  return [...bars, ...Object.entries({ ...lines, ...(lost && LOST) })].map(([name, type]) => {
     const line = svg("path", { class: `minips-${type}`, d: "M0 7H15" });
     return html("span", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, line), name);
   });
@@ -309,8 +311,7 @@ function render({ model, el }) {
     fill(layers[2], drawTime(state));
     for (const line of lines.slice(1)) line.setAttribute("aria-live", clock.playing() ? "off" : "polite");
     const names = state.data.runs.length > 1 ? ["A: ", "B: "] : [""];
-    const words = state.data.runs.map((run, i) => `${names[i]}${momentWords(run, time)}`);
-    lines[1].textContent = words.join(". ");
+    lines[1].textContent = state.data.runs.map((run, i) => `${names[i]}${momentWords(run, time)}.`).join(" ");
     lines[2].textContent = wait ? waitWords(state.data.runs[wait.run], wait) : "";
   }
 

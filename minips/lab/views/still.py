@@ -119,7 +119,7 @@ def draw_legend(y: float) -> Iterator[str]:
         if name != "transfer":
             yield bar(name, f"M{x:g} {y:g}h14", HEIGHTS[name]) + text(x + 20, y + 4, name)
             x += 44 + 7 * len(name)
-    for name, colour in ("from a worker", SENT), ("from a server", ANSWERED):
+    for name, colour in ("transfer from a worker", SENT), ("from a server", ANSWERED):
         yield f'<path stroke="{colour}" stroke-width="1.5" d="M{x:g} {y:g}h14"/>' + text(x + 20, y + 4, name)
         x += 44 + 7 * len(name)
 
