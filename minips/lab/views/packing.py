@@ -68,7 +68,7 @@ def pack_rows(recording: Recording, axis: Axis, kinds: Sequence[str]) -> dict[st
             travels["took"][number] = -1 if message.end is None else -2
     return {
         "lanes": recording.parties,
-        "spans": [pack_spans(spans, axis) for spans in by_party(recording.shown, recording.parties)],
+        "spans": [pack_spans(spans, axis) for spans in by_party(recording.bars, recording.parties)],
         "messages": {
             **travels,
             "kind": [kinds.index(one.kind) for one in messages],

@@ -58,17 +58,12 @@ class Recording:
         """The waits, each up to the moment at which the message left that ended it."""
         others = [span for span in spans if span.name != "wait" or not span.who.startswith("worker")]
         self.spans = others + [Span("wait", *wait[:4]) for wait in self.waits]
+        self.bars = [span for span in others if span.name != "transfer" or not self.messages]
+        """The spans that neither a wait nor a message shows."""
         self.parties = sorted({span.who for span in self.spans} | {*self._partners()}, key=rank)
         """Its processes: servers, then workers, by number."""
         ends = [0.0, run.seconds, *self._moments()]
         self.start, self.stop = seconds or (min(ends), max(ends))
-
-    @property
-    def shown(self) -> list[Span]:
-        """The spans that a lane shows as bars. Messages are the transfers, and waits have rows of their own."""
-        waits = {(wait.who, wait.start) for wait in self.waits}
-        other = [span for span in self.spans if (span.who, span.start) not in waits or span.name != "wait"]
-        return [span for span in other if span.name != "transfer" or not self.messages]
 
     def _partners(self) -> Iterator[str]:
         for message in self.messages:
