@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from views_page import faults, screenshots
+from views_page import faults, inaccessible, screenshots
 
 import minips as ps
 from minips import lab
@@ -124,11 +124,13 @@ def test_with_reduced_motion_it_steps(view_page: Page, tmp_path: Path) -> None:
 def test_nothing_is_clipped_at_any_width(view_page: Page, tmp_path: Path, runs: tuple[str, ...]) -> None:
     opened(view_page, tmp_path, *runs)
     assert faults(view_page) == []
+    assert inaccessible(view_page) == []
     for name in ("the longest wait", "all of it", "closer"):
         button = view_page.get_by_role("button", name=name)
         if name != "the longest wait" or runs != ("crowd",):  # in a density there is no single wait to show
             button.click()
             assert faults(view_page) == [], name
+            assert inaccessible(view_page) == [], name
         else:
             expect(button).to_have_count(0)
     screenshots(view_page, tmp_path, "-".join(runs))
