@@ -108,6 +108,9 @@ def test_a_click_on_a_wait_says_for_whom_it_was(view_page: Page, tmp_path: Path)
     expect(view_page.locator(".minips-chosen")).to_have_count(1)
     view_page.mouse.click(picture["x"] + 300, picture["y"] + 32)  # the server's lane
     expect(view_page.locator(".minips-moment")).to_contain_text("worker 0 is in step")
+    before = view_page.evaluate(TIME)
+    view_page.keyboard.press("ArrowRight")
+    assert view_page.evaluate(TIME) > before
 
 
 def test_with_reduced_motion_it_steps(view_page: Page, tmp_path: Path) -> None:

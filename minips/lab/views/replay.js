@@ -353,6 +353,7 @@ function render({ model, el }) {
     state.chosen = at(waits(), time).find((wait) => far(wait) <= places[wait.run].lane / 2) ?? null;
     clock.pause();
     clock.seek(time);
+    clock.el.querySelector("input").focus(); // for the keys
   }
 
   const ended = watch(model, "data", (data) => {
