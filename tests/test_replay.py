@@ -289,6 +289,7 @@ def test_a_crowd_is_a_density_with_the_same_seconds_and_bytes():
     data = view.data
     (packed,) = data["runs"]
     assert packed["folded"]
+    assert MOST_LANES == 32  # as docs/training.md says
     assert len(packed["lanes"]) <= 14
     assert packed["lanes"][-2:] == ["from workers", "from servers"]
     seconds, nbytes = Counter(), Counter()
@@ -332,6 +333,14 @@ def test_a_part_of_a_run_is_played():
     expected = [one for one in run.messages if one.end >= middle and one.start <= middle + 0.05]
     assert len(found) == len(expected) > 0
     assert data["total"] * data["tick"] == pytest.approx(0.05)
+    short = lab.replay(run, seconds=(middle, middle + 1e-4)).data  # in which not every party does something
+    assert short["runs"][0]["lanes"] == packed["lanes"] == ["server 0", *(f"worker {rank}" for rank in range(4))]
+
+
+def test_spans_with_names_of_ones_own_are_left_out():
+    run = played("simulated", "bsp")
+    mine = replace(run, trace=run.trace + Trace(spans=[Span("mine", "worker 0", 0.01, 0.01, 0)]))
+    assert lab.replay(mine).data == lab.replay(run).data
 
 
 # ---- what is missing is shown ----
@@ -458,7 +467,7 @@ def test_bad_arguments_are_sentences():
             lab.replay(run, seconds=seconds)
     with pytest.raises(ValueError, match="with start before stop; got"):
         lab.replay(run, seconds=(2, 1))
-    with pytest.raises(ValueError, match="The run has no spans and no messages from 50 to 60 s"):
+    with pytest.raises(ValueError, match="The run has nothing to play from 50 to 60 s: it took "):
         lab.replay(run, seconds=(50, 60))
 
 

@@ -1,7 +1,7 @@
 """The parts of a run that a replay shows, and the times at which to look."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minips.lab.views.chain import Chain, History
 from minips.results.messages import Message, Wait
 from minips.results.run import Run
-from minips.results.trace import Span
+from minips.results.trace import SPANS, Span
 
 MOST_LANES, MOST_ROWS = 32, 150_000
 """The most lanes, and the most spans and messages of a run, that are drawn one by one."""
@@ -48,32 +48,27 @@ class Recording:
 
     def __init__(self, run: Run, title: str = "", seconds: Window | None = None) -> None:
         self.run, self.title = run, title
-        first, last = seconds or (-np.inf, np.inf)
-        spans = [span for span in run.trace if span.start + span.seconds >= first and span.start <= last]
-        waits = [wait for wait in run.waits if wait.start + wait.seconds >= first and wait.start <= last]
-        seen = [one for one in run.messages if one.start is not None or one.end is not None]
-        self.messages = [one for one in seen if known(one)[1] >= first and known(one)[0] <= last]
+        spans = [span for span in run.trace if span.name in SPANS]
+        messages = [one for one in run.messages if one.start is not None or one.end is not None]
+        waits = run.waits
+        parties = {span.who for span in spans} | {who for one in messages for who in one[1:3]}
+        self.parties = sorted(parties | {who for wait in waits for who in wait.partners}, key=rank)
+        """Its processes, in all of the run: servers, then workers, by number."""
+        moments = [0.0, run.seconds, *(end for span in spans for end in ends(span))]
+        moments += [end for message in messages for end in known(message)]
+        self.start, self.stop = seconds or (min(moments), max(moments))
+        spans = [span for span in spans if self._shows(*ends(span))]
+        self.messages = [message for message in messages if self._shows(*known(message))]
         self._history = History(spans, self.messages, run.clock_error_s)
-        self.waits = [self._history.placed(wait) for wait in waits]
+        self.waits = [self._history.placed(wait) for wait in waits if self._shows(*ends(wait))]
         """The waits, each up to the moment at which the message left that ended it."""
         others = [span for span in spans if span.name != "wait" or not span.who.startswith("worker")]
         self.spans = others + [Span("wait", *wait[:4]) for wait in self.waits]
         self.bars = [span for span in others if span.name != "transfer" or not self.messages]
         """The spans that neither a wait nor a message shows."""
-        self.parties = sorted({span.who for span in self.spans} | {*self._partners()}, key=rank)
-        """Its processes: servers, then workers, by number."""
-        ends = [0.0, run.seconds, *self._moments()]
-        self.start, self.stop = seconds or (min(ends), max(ends))
 
-    def _partners(self) -> Iterator[str]:
-        for message in self.messages:
-            yield from (message.sender, message.receiver)
-
-    def _moments(self) -> Iterator[float]:
-        for span in self.spans:
-            yield from (span.start, span.start + span.seconds)
-        for message in self.messages:
-            yield from known(message)
+    def _shows(self, start: float, stop: float) -> bool:
+        return stop >= self.start and start <= self.stop
 
     @property
     def folded(self) -> bool:
@@ -106,6 +101,11 @@ class Recording:
         for step, start in sorted(begun):
             first.setdefault(step, start)
         return first
+
+
+def ends(row: Span | Wait) -> Window:
+    """Return when a span or a wait began and ended."""
+    return row.start, row.start + row.seconds
 
 
 def known(message: Message) -> Window:
@@ -197,8 +197,8 @@ def longest_wait(recordings: Sequence[Recording]) -> tuple[int, int] | None:
 
 def eight_steps(recording: Recording) -> Window | None:
     """Return the times of eight whole steps of the first worker in the middle of the run, or of all that it has."""
-    ends = [*recording.steps.values(), recording.stop]
-    if len(ends) < 2:
+    starts = [*recording.steps.values(), recording.stop]
+    if len(starts) < 2:
         return None
-    first = max(0, (len(ends) - 1 - EIGHT) // 2)
-    return ends[first], ends[min(first + EIGHT, len(ends) - 1)]
+    first = max(0, (len(starts) - 1 - EIGHT) // 2)
+    return starts[first], starts[min(first + EIGHT, len(starts) - 1)]

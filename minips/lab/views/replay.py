@@ -65,19 +65,16 @@ def check_window(seconds: object) -> None:
 
 def check_playable(recording: Recording) -> None:
     """Raise ValueError if a run has no trace, none in the time that was asked for, or takes no time."""
-    run = recording.run
-    if not recording.parties and (len(run.trace) or run.messages):
-        raise ValueError(
-            f"The run has no spans and no messages from {recording.start:g} to {recording.stop:g} s: it took "
-            f"{run.seconds:g} s."
-        )
+    run, start, stop = recording.run, recording.start, recording.stop
     if not recording.parties:
         raise ValueError("The run has no trace: neither spans nor messages. Train again, and replay the new run.")
-    if recording.start == recording.stop:
+    if start == stop:
         raise ValueError(
             "Nothing takes time in this simulated run. Give Simulated a compute_s or a calibration, or the config a "
             "link."
         )
+    if not recording.spans and not recording.messages:
+        raise ValueError(f"The run has nothing to play from {start:g} to {stop:g} s: it took {run.seconds:g} s.")
 
 
 def titles(runs: Sequence[Run]) -> list[str]:
