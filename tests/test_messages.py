@@ -16,8 +16,8 @@ from minips.core.shard import Shard
 from minips.machines.fit import Line
 from minips.results.clocks import clock_offsets
 from minips.results.messages import NOTHING, Message, Wait, join_messages, messages_of
-from minips.results.trace import Trace
-from minips.results.waits import waits_of
+from minips.results.trace import UPDATE, Trace
+from minips.results.waits import WAITED, waits_of
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
 SLOW = ps.Delays(0.001, slow={1: 8.0})
@@ -38,6 +38,22 @@ FIELDS = {
 }
 CLICKS = ps.ClickModel(*ps.datasets.clicks(rows=200, seed=0))
 ENGINES = ["threads", "simulated", "a simulated link"]
+SHORT = ("two servers", "ring")
+"""The cases that the default run also tries on a simulated link."""
+
+
+def cases(*names):
+    """Parameters for each of these cases on each engine."""
+    return pytest.mark.parametrize(
+        ("name", "engine"),
+        [
+            pytest.param(name, engine, marks=pytest.mark.soak if "link" in engine and name not in SHORT else ())
+            for name in names
+            for engine in ENGINES
+        ],
+    )
+
+
 WORKERS, STEPS = 4, 6
 
 
@@ -78,8 +94,7 @@ def check_whole(run):
     assert kinds["reply"] == sum(kinds.values()) - kinds["reply"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", FIELDS)
+@cases(*FIELDS)
 def test_each_message_is_there_once_with_its_bytes(engine, name):
     check_whole(run_of(engine, **FIELDS[name]))
 
@@ -188,10 +203,7 @@ class Watch:
             assert order(found[worker]) == order(wanted[worker])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    "name", ["bsp", "two servers", "ssp", "asp", "overlap", "backup", "an answer of its own for each worker"]
-)
+@cases("bsp", "two servers", "ssp", "asp", "overlap", "backup", "an answer of its own for each worker")
 def test_a_wait_is_for_the_worker_that_the_shard_waited_for(engine, name, monkeypatch):
     watch = Watch(monkeypatch)
     fields = {"delays": ps.Delays(0.002, exponential=True), **FIELDS[name], "steps": 20}
@@ -233,6 +245,19 @@ def test_a_push_that_waits_for_the_round_before_is_for_whose_push_completes_it()
 
     waits = waits_of(together(config, deeds), config.consistency, 3)
     assert [(wait.who, wait.partners) for wait in waits] == [("worker 0", ("worker 2",))]
+
+
+def test_waits_that_begin_at_once_at_two_servers_are_told_apart():
+    worker = Trace("worker 0", [("wait", "worker 0", 1.0, 4.0, 0), ("wait", "worker 0", 1.0, 6.0, 0)])
+    traces = [worker]
+    for number, end in enumerate((5.0, 7.0)):
+        server = Trace(f"server {number}")
+        server.laps(WAITED, (1.0, end, end, end), None, 0, None, 0)
+        server.laps(UPDATE, (end, end, end), None, number + 1, 0, 0)
+        server.laps(("decompress",), (1.0, 1.0), "push_pull", 0, 0, 9, (), 0, end, "reply", 0, 1, 9)
+        traces.append(server)
+    waits = waits_of(Trace.joined(traces), ps.BSP(), 3)
+    assert [(wait.seconds, wait.partners) for wait in waits] == [(4.0, ("worker 1",)), (6.0, ("worker 2",))]
 
 
 def test_a_simulated_wait_for_a_busy_server_is_for_the_server():
@@ -447,7 +472,7 @@ def test_the_offset_of_another_machines_clock_is_found_and_its_error_is_said(fie
     run = run_of("threads", **fields)
     true = run.messages
     machine_of = {"server 0": "a", "worker 0": "a", "worker 1": "b", "server 1": "b", "worker 2": "a", "worker 3": "c"}
-    run.trace = run.trace.shifted({who: -ahead_s for who, machine in machine_of.items() if machine == "b"})
+    run.trace = run.trace.since(0.0, {who: -ahead_s for who, machine in machine_of.items() if machine == "b"})
     if abs(ahead_s) > 0.1:
         assert min(one.end - one.start for one in run.messages) < -0.5
     run = run.align(machine_of)

@@ -24,7 +24,7 @@ def clock_offsets(messages: Iterable[Message], machine_of: Mapping[str, str]) ->
     ahead, errors, near = {first: 0.0}, {first: 0.0}, deque([first])
     while near:
         here = near.popleft()
-        for there in {*machine_of.values()} - ahead.keys():
+        for there in (machine for machine in dict.fromkeys(machine_of.values()) if machine not in ahead):
             to, back = least.get((here, there)), least.get((there, here))
             if to is not None and back is not None:
                 offset, error = (to - back) / 2, abs(to + back) / 2

@@ -50,7 +50,7 @@ class Wait(NamedTuple):
     partners: tuple[str, ...]
     """For whom: the parties whose messages ended it, at most `MOST`, the last one, which decided, first. In an
     all-reduce, the neighbour, then those for whom the neighbour waited. The server itself, if it was paused or busy.
-    Empty for a simulated worker that waited for its own processor."""
+    Empty for a simulated worker that waited for its own processor, and in a file of an earlier release."""
 
 
 class Joined(NamedTuple):

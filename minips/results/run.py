@@ -145,7 +145,7 @@ class Run:
         """Correct the times in the trace by the offsets of the machines' clocks: see `clock_offsets`."""
         if len({*machine_of.values()}) > 1:
             offsets, self.clock_error_s = clock_offsets(self.messages, machine_of)
-            self.trace = self.trace.shifted(offsets)
+            self.trace = self.trace.since(0.0, offsets)
         return self
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
