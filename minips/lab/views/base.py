@@ -89,7 +89,9 @@ def _round(value: float) -> float:
 
 @cache
 def module_text(name: str) -> str:
-    """Return the ES module of a view: ``common.js``, its own file, and the exports of its functions."""
+    """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions but
+    ``render``, which anywidget would call in place of ``show``.
+    """
     source = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in ("common", name))
     functions = re.findall(r"^(?:async )?function (?!render\b)(\w+)", source, re.MULTILINE)
     return f"{source}\nexport {{ {', '.join(functions)} }};\nexport default {{ render: show }};\n"
