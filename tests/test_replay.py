@@ -30,7 +30,7 @@ FIELDS = {
     "two servers": {"servers": 2, "delays": SLOW},
     "ring": {"exchange": "ring", "delays": SLOW},
     "ssp": {"consistency": ps.SSP(1), "delays": SLOW},
-    "asp": {"consistency": "asp"},
+    "asp": {"consistency": "asp", "delays": SLOW},
     "overlap": {"overlap": True, "delays": SLOW},
     "tree": {"exchange": "tree", "delays": SLOW},
     "two shots": {"exchange": "twoshot", "delays": SLOW},
@@ -131,8 +131,18 @@ def test_eight_steps_are_counted():
     assert stop in begun
     data = lab.replay(run).data
     assert data["windows"]["eight"] == [data["runs"][0]["steps"][11], data["runs"][0]["steps"][19]]
+    first, last = eight_steps(Recording(run), until=begun[10] + 1e-9)
+    assert (first, last) == (begun[1], begun[9])
     few = played("threads", "bsp")
     assert eight_steps(Recording(few))[1] - eight_steps(Recording(few))[0] < few.seconds
+
+
+def test_two_runs_are_shown_at_first_while_both_go_on():
+    slow, fast = played("simulated", "bsp"), played("simulated", "asp")
+    assert fast.seconds < slow.seconds / 1.5
+    start, stop = windows([Recording(slow), Recording(fast)])["eight"]
+    assert start < fast.seconds / 2
+    assert [start, stop] == [*Recording(slow).steps.values()][0:9:8]
 
 
 def test_without_gradients_that_take_time_messages_begin_the_steps():

@@ -4,8 +4,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from jupyter_page import Lab
 from playwright.sync_api import Page, expect
-from views_page import faults, inaccessible, screenshots
+from views_page import faults, faults_here, inaccessible, screenshots
 
 import minips as ps
 from minips import lab
@@ -137,3 +138,26 @@ def test_nothing_is_clipped_at_any_width(view_page: Page, tmp_path: Path, runs: 
         else:
             expect(button).to_have_count(0)
     screenshots(view_page, tmp_path, "-".join(runs))
+
+
+def test_in_jupyterlab_it_plays_and_has_its_keys(jupyter: Lab) -> None:
+    setup = """import minips as ps
+problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=100, classes=3))
+config = ps.Config(workers=3, steps=20, link=ps.Link(10e6, 0.001))
+run = ps.train(problem, config, engine=ps.Simulated(compute_s=0.01))
+ps.lab.replay(run)"""
+    jupyter.write("# Below: a replay", setup)
+    jupyter.run_all()
+    page = jupyter.page
+    page.wait_for_selector(".minips-lanes text")
+    expect(page.locator(".minips-still")).to_be_hidden()
+    assert faults_here(page) == []
+    page.get_by_label("time", exact=True).focus()
+    times = [page.evaluate(TIME)]
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):  # which JupyterLab also knows, for cells
+        page.keyboard.press(key)
+        times.append(page.evaluate(TIME))
+    assert times[0] < times[1] == times[3] < times[2]
+    jupyter.button("Play").click()
+    page.wait_for_function(f"() => ({TIME})() > {times[2]}")
+    assert jupyter.tracebacks() == 0

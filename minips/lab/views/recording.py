@@ -167,12 +167,12 @@ def fold(parties: Sequence[str]) -> dict[str, list[str]]:
 
 
 def windows(recordings: Sequence[Recording]) -> dict[str, Window]:
-    """Return the times of all of it, of eight steps in the middle of the first run, and of the longest wait, with the
-    messages and the work that ended it.
+    """Return the times of all of it, of eight steps of the first run while all runs go on, and of the longest wait,
+    with the messages and the work that ended it.
     """
     axis = axis_of(recordings)
     found = {"all": (axis.start, axis.stop)}
-    if eight := eight_steps(recordings[0]):
+    if eight := eight_steps(recordings[0], min(one.run.seconds for one in recordings)):
         found["eight"] = eight
     if longest := longest_wait(recordings):
         one, number = recordings[longest[0]], longest[1]
@@ -195,10 +195,13 @@ def longest_wait(recordings: Sequence[Recording]) -> tuple[int, int] | None:
     return max(waits, key=lambda wait: wait[0], default=(0.0, None))[1]
 
 
-def eight_steps(recording: Recording) -> Window | None:
-    """Return the times of eight whole steps of the first worker in the middle of the run, or of all that it has."""
+def eight_steps(recording: Recording, until: float = np.inf) -> Window | None:
+    """Return the times of eight whole steps of the first worker, in the middle of those that began before ``until``, or
+    of all that it has.
+    """
     starts = [*recording.steps.values(), recording.stop]
     if len(starts) < 2:
         return None
-    first = max(0, (len(starts) - 1 - EIGHT) // 2)
+    begun = sum(start < until for start in starts[:-1])
+    first = max(0, min((begun - EIGHT) // 2, len(starts) - 1 - EIGHT))
     return starts[first], starts[min(first + EIGHT, len(starts) - 1)]
