@@ -103,6 +103,11 @@ test("the chain leads from the slow worker's gradient to the answer", () => {
   );
 });
 
+test("work that takes no time is left out of the chain's words", () => {
+  const late = { ...run.waits[0], since: run.messages[1].start - 1e-16, chain: [1] };
+  assert.ok(waitWords(run, late).endsWith("What ended it: push and pull of 200 B, 1 s."));
+});
+
 test("the words say what happens at a time", () => {
   assert.deepEqual(
     [doing(run, 1, 1.5), doing(run, 1, 4), doing(run, 2, 4), doing(run, 0, 6.5), doing(run, 0, 1)],

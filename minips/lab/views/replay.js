@@ -6,6 +6,7 @@ const BARS = [...Object.keys(DOES), "wait"];
 const TRAFFIC = ["sent", "answer"];
 const LOST = { lost: "sent minips-lost" };
 const DENSE = 900;
+const ROUNDING_S = 1e-10;
 
 /* ---- data ---- */
 
@@ -133,7 +134,7 @@ function momentWords(run, time) {
 
 /* For whom a wait was, and the chain of events that ended it. */
 function waitWords(run, wait) {
-  const worked = stretches(run, wait).filter(({ kind, start, stop }) => kind || stop > start);
+  const worked = stretches(run, wait).filter(({ kind, start, stop }) => kind || stop - start > ROUNDING_S);
   const chain = worked.map(({ kind, nbytes, from, start, stop }) => {
     const took = formatSeconds(stop - start);
     if (kind) return `${kind.replace("_", " and ")} of ${formatBytes(nbytes)}, ${took}`;
