@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -448,6 +450,19 @@ def test_to_html_writes_one_file_without_addresses(tmp_path):
         view.to_html(tmp_path / "missing" / "run.html")
     with pytest.raises(TypeError, match="to_html takes the path of a file; got 3"):
         view.to_html(3)
+
+
+@pytest.mark.soak
+def test_without_anywidget_a_page_is_written_all_the_same(tmp_path):
+    played("simulated", "bsp").save(tmp_path / "run.npz")
+    program = (
+        "import sys; sys.modules['anywidget'] = None; import minips as ps; view = ps.lab.replay(ps.Run.load('run.npz'))"
+    )
+    program += "; view.to_html('run.html'); print(view.moves, view.sentence)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    view = lab.replay(played("simulated", "bsp"))
+    assert done.stdout == f"False {view.sentence}\n", done.stderr
+    assert (tmp_path / "run.html").read_text(encoding="utf-8") == view.html("A run, played back")
 
 
 def test_a_saved_run_is_played_as_before(tmp_path):

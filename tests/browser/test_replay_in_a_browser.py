@@ -90,6 +90,11 @@ def test_keys_alone_reach_and_use_every_control(view_page: Page, tmp_path: Path)
     expect(why).to_have_attribute("aria-live", "polite")
     expect(view_page.locator(".minips-lanes .minips-chain")).to_have_count(2)
 
+    view_page.get_by_role("button", name="next wait").focus()
+    for wait in sorted(Recording(run("bsp")).waits, key=lambda wait: wait.start)[longest.step * 3 + 1 :][:4]:
+        view_page.keyboard.press("Enter")
+        expect(why).to_contain_text(f"{wait.who} waits 19.4 ms in step {wait.step} for worker 3.")
+
     view_page.get_by_role("button", name="all of it").focus()
     view_page.keyboard.press(" ")
     expect(view_page.locator(".minips-lanes")).to_contain_text("1.2 s")

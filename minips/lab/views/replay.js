@@ -4,7 +4,6 @@
 const DOES = { compute: "computes", encode: "encodes", decode: "decodes", update: "updates" };
 const BARS = [...Object.keys(DOES), "wait"];
 const TRAFFIC = ["sent", "answer"];
-const LOST = { lost: "sent minips-lost" };
 const DENSE = 900;
 const ROUNDING_S = 1e-10;
 
@@ -259,7 +258,7 @@ function drawTime({ data, window, plan, time }) {
       const r = 3 + 4 * Math.sqrt(message.nbytes / data.most);
       return svg("circle", { class: `minips-${message.look}`, cx: x, cy, r });
     });
-    const words = plan.width >= 720 && lanes.map((y, lane) => write(plan.right + 12, y, doing(run, lane, time) ?? ""));
+    const words = plan.width >= 720 && lanes.map((y, lane) => write(plan.right + 12, y, doing(run, lane, time)));
     return [dots, words];
   });
   const later = { class: "minips-later", x, y: 22, width: plan.right - x, height };
@@ -268,10 +267,10 @@ function drawTime({ data, window, plan, time }) {
 
 function drawLegend({ runs }) {
   const has = (group) => runs.some((run) => run.spans.some((lane) => lane.some((span) => span.group === group)));
-  const lost = runs.some((run) => run.messages.some((message) => message.lost));
   const lines = { "transfer from a worker": "sent", "from a server": "answer", "what ended a wait": "chain" };
+  if (runs.some((run) => run.messages.some((message) => message.lost))) lines.lost = "sent minips-lost";
   const bars = BARS.filter(has).map((group) => [group, `bar minips-${group}`]);
-  return [...bars, ...Object.entries({ ...lines, ...(lost && LOST) })].map(([name, type]) => {
+  return [...bars, ...Object.entries(lines)].map(([name, type]) => {
     const line = svg("path", { class: `minips-${type}`, d: "M0 7H15" });
     return html("span", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, line), name);
   });
@@ -293,6 +292,7 @@ function render({ model, el }) {
   const clock = player({ duration: state.data.total, draw: (time) => draw(time) });
   const buttons = Object.entries({
     "the longest wait": () => turn(state.data.windows.wait, state.data.longest),
+    "next wait": nextWait,
     "eight steps": () => turn(eightFrom(state.data.runs[0].steps, state.time)),
     "all of it": () => turn(state.data.windows.all),
     closer: () => zoom(0.5),
@@ -339,6 +339,14 @@ function render({ model, el }) {
     clock.seek(state.time < window[0] || state.time > window[1] ? window[0] : state.time);
   }
 
+  function nextWait() {
+    const all = waits().sort((a, b) => a.start - b.start);
+    const place = state.chosen ? all.indexOf(state.chosen) + 1 : all.findIndex((wait) => wait.stop > state.time);
+    state.chosen = all[place] ?? all[0];
+    clock.pause();
+    clock.seek(state.chosen.start);
+  }
+
   function zoom(factor) {
     const half = (factor * (state.window[1] - state.window[0])) / 2;
     turn(within(state.time - half, state.time + half), state.chosen);
@@ -361,8 +369,8 @@ function render({ model, el }) {
     state.data = unpack(data);
     const { total, runs, windows } = state.data;
     clock.set({ duration: total, marks: marksOf(runs) });
-    buttons[0].hidden = !windows.wait;
-    buttons[1].hidden = !runs[0].steps.length;
+    buttons[0].hidden = buttons[1].hidden = !windows.wait;
+    buttons[2].hidden = !runs[0].steps.length;
     fill(lines[0], drawLegend(state.data));
     turn(windows.eight ?? windows.all);
   });
