@@ -455,10 +455,12 @@ def test_to_html_writes_one_file_without_addresses(tmp_path):
 @pytest.mark.soak
 def test_without_anywidget_a_page_is_written_all_the_same(tmp_path):
     played("simulated", "bsp").save(tmp_path / "run.npz")
-    program = (
-        "import sys; sys.modules['anywidget'] = None; import minips as ps; view = ps.lab.replay(ps.Run.load('run.npz'))"
-    )
-    program += "; view.to_html('run.html'); print(view.moves, view.sentence)"
+    program = """import sys
+sys.modules["anywidget"] = None
+import minips as ps
+view = ps.lab.replay(ps.Run.load("run.npz"))
+view.to_html("run.html")
+print(view.moves, view.sentence)"""
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     view = lab.replay(played("simulated", "bsp"))
     assert done.stdout == f"False {view.sentence}\n", done.stderr
