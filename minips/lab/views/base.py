@@ -37,7 +37,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; font: 13px/1.4 system-ui, sans-serif }}
+:root {{ color-scheme: light dark; background: light-dark(#ffffff, #111418); font: 13px/1.4 system-ui, sans-serif }}
 {css}
 </style>
 </head>
@@ -89,11 +89,11 @@ def _round(value: float) -> float:
 
 @cache
 def module_text(name: str) -> str:
-    """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions but
-    ``render``, which anywidget would call in place of ``show``.
+    """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions but ``render``, which
+    anywidget takes for a module of an older kind.
     """
     source = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in ("common", name))
-    functions = re.findall(r"^(?:async )?function (?!render\b)(\w+)", source, re.MULTILINE)
+    functions = re.findall(r"^(?:async )?function ((?!render\b)\w+)", source, re.MULTILINE)
     return f"{source}\nexport {{ {', '.join(functions)} }};\nexport default {{ render: show }};\n"
 
 
