@@ -130,9 +130,10 @@ def sentences_of(recording: Recording, origin: float) -> Iterator[str]:
     if wait := recording.longest:
         whom = f" for {wait.partners[0]}" if wait.partners else ""
         ended = format_seconds(wait.start + wait.seconds - origin)
+        took = format_seconds(wait.seconds)
         yield (
-            f"The longest of {len(recording.waits):,} waits, {format_seconds(wait.seconds)} until {ended}, is that of "
-            f"{wait.who}{whom} in step {wait.step}."
+            f"The longest of {len(recording.waits):,} waits takes {took}: {wait.who} waits{whom} in step {wait.step}, "
+            f"until {ended}."
         )
     else:
         yield "No worker waits."
