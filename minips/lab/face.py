@@ -13,8 +13,9 @@ from minips.lab.course.reports import progress, report
 from minips.lab.panels import *  # noqa: F403
 from minips.lab.plots import timeline
 from minips.lab.source import show
+from minips.lab.views.replay import replay
 from minips.lab.workbench import Workbench
 
 __all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "own", "plots"]
-__all__ += ["predict", "progress", "quiz", "record", "recorded", "report", "say", "show", "timeline", "train_own"]
-__all__ += panels.__all__
+__all__ += ["predict", "progress", "quiz", "record", "recorded", "replay", "report", "say", "show", "timeline"]
+__all__ += ["train_own", *panels.__all__]

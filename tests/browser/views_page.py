@@ -32,6 +32,9 @@ FAULTS = """() => {
 }"""
 """The boxes that scroll sideways and the texts of pictures that are clipped, tiny or over one another."""
 
+DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Comes to an end when the page has drawn what its new size asked for."""
+
 
 def open_view(page: Page, view: View, folder: Path) -> None:
     """Open a view's page from a file."""
@@ -46,7 +49,7 @@ def looks(page: Page) -> Iterator[tuple[str, int]]:
         page.emulate_media(color_scheme=theme)
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(50)
+            page.evaluate(DRAWN)
             yield theme, width
 
 

@@ -147,7 +147,7 @@ class _Notes(Trace):
     def laps(self, names: Names, moments: Moments, *message: Any) -> None:
         if message:
             self._room = self._simulation.room
-            super().laps(*((("",), (self.now(),) * 2) if any(names) else (names, moments)), *message)
+            super().laps(*((("",), moments[:1] * 2) if any(names) else (names, moments)), *message)
             self._simulation.room = self._room
 
 

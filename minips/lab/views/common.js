@@ -174,8 +174,14 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     seek(0);
   }
 
+  /* Play at the speed that suits the watching of `seconds`. */
+  function pace(seconds) {
+    rate = rateFor(seconds);
+    speed.value = String(rate);
+  }
+
   set({});
-  return { el, seek, play, pause, set, time: () => time };
+  return { el, seek, play, pause, set, pace, time: () => time, playing: () => frame !== null };
 }
 
 /* Draw a view in a new element, in place of the still that the cell shows for readers without a kernel. */
