@@ -67,7 +67,7 @@ author = copyright = PROJECT["authors"][0]["name"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 root_doc = "README"
 include_patterns = ["*.md", "docs/*.md", "lessons/*", "minips/core/PROTOCOL.md"]
-exclude_patterns = [".*", "site", "dist", "build"]
+exclude_patterns = [".*", "site", "dist", "build", "**/node_modules"]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4

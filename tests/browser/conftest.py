@@ -1,22 +1,50 @@
 """A JupyterLab for each module of tests, and a page of it for each test, whose console has to stay without an error."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_page import ARGUMENTS, CHROMIUM, PATIENCE_MS, Lab, ask, jupyterlab
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+@contextmanager
+def browser(**options: Any) -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"no browser to test in: {CHROMIUM} is not installed")
     with sync_playwright() as playwright:
         expect.set_options(timeout=PATIENCE_MS)
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, **options)
         yield running
         running.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium_with_scrollbars() -> Iterator[Browser]:
+    """As people have it; playwright hides scrollbars unless told otherwise."""
+    with browser(ignore_default_args=["--hide-scrollbars"]) as running:
+        yield running
+
+
+@pytest.fixture
+def view_page(chromium_with_scrollbars: Browser) -> Iterator[Page]:
+    """A page without a network, for `View.html`; its console has to stay without an error."""
+    context = chromium_with_scrollbars.new_context(offline=True)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    yield page
+    context.close()
+    assert errors == []
 
 
 @pytest.fixture(scope="module")
