@@ -1,0 +1,4 @@
+function render({ model, el }) {
+  el.classList.add("minips-view");
+  el.append(said(model));
+}
