@@ -106,8 +106,8 @@ def test_each_message_has_a_row_at_either_end(codec):
 def test_each_hop_has_a_row_at_either_end(codec):
     found = messages_of(push=codec, exchange=ps.RingAllReduce())
     hops = {(f"worker {worker}", "hop", 1 - worker, step): 2 for worker in range(2) for step in range(5)}
-    for name in ("serialize", "deserialize"):
-        assert Counter((who, *row[2:5]) for who, row in found if name in row.names) == hops
+    for names in (("transfer",), ("wait", "transfer")):
+        assert Counter((who, *row[2:5]) for who, row in found if row.names == names) == hops
 
 
 def test_joined_rows_keep_their_messages():

@@ -262,10 +262,10 @@ class Decoder(_End):
         return Message(packet.header, tensors)
 
 
-def encode_plainly(message: Message, codec: Codec) -> Frames:
+def encode_plainly(message: Message, codec: Codec, trace: Trace = UNTIMED, partner: int | None = None) -> Frames:
     """Encode a message whose arrays are not gradients: exactly, with the codec's serializer and compressor."""
     exact = Codec(serializer=codec.serializer, compressor=codec.compressor)
-    return Encoder(exact, np.random.default_rng(0), UNTIMED).encode(message)
+    return Encoder(exact, np.random.default_rng(0), trace, partner).encode(message)
 
 
 def envelope(codec: Codec, stamp: Header, pack: Callable[[Header], bytes] = msgpack.packb) -> bytes:

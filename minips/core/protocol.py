@@ -27,7 +27,7 @@ from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unp
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
-from minips.core.membership import REJOIN_S, ClientConnection, Membership
+from minips.core.membership import REJOIN_S, ClientConnection, Member, Membership
 from minips.core.message import Header, Message
 from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
@@ -130,7 +130,8 @@ class ServerRecord:
     def decode(self, parcel: Parcel, expected: Expected | None = None) -> tuple[Message, Header]:
         """Decode an answer's frames into a message and the envelope's fields. ValueError if they are invalid."""
         limits, like = expected or self.anything
-        packet, stamp, *_ = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
+        packet, stamp, names, moments = unpack(parcel, self.config.pull, self.trace, self.plan, limits, like)
+        self.trace.laps(names, moments, "reply", self.index, stamp.get("clock"), sum(map(len, parcel)))
         return self.decoder.decode(packet, like), stamp
 
 
@@ -273,9 +274,10 @@ class WorkerProtocol:
                 message = messages[number]
                 encode = partial(server.encode, message)
                 if kind == "hello":  # the length of a compressed secret would vary
-                    encode = partial(encode_plainly, message, Codec(serializer=server.config.push.serializer))
+                    codec = Codec(serializer=server.config.push.serializer)
+                    encode = partial(encode_plainly, message, codec, server.trace, server.index)
                 elif message.tensors and not pushes:
-                    encode = partial(encode_plainly, message, server.config.push)
+                    encode = partial(encode_plainly, message, server.config.push, server.trace, server.index)
                 parcels.append((yield Do(ENCODE if pushes else (), server.values, encode)))
         except BaseException:
             for server, clock in zip(servers, clocks, strict=pushes):
@@ -457,25 +459,24 @@ class ServerProtocol:
             check_request(header)  # says which
         if header.get("memory", "none") != "none":
             default_stage("memory", header["memory"])  # ValueError for an unknown name
-        nbytes = sum(map(len, frames))
-        if kind in PUSHES:
+        nbytes, worker, pushes, pulls = sum(map(len, frames)), header.get("worker"), kind in PUSHES, kind in PULLS
+        if pushes:
             self.trace.step = header["clock"]
-        if spans:
-            names, moments = spans
-            self.trace.laps(names, moments, kind, header.get("worker"), header.get("clock"), nbytes)
-        if kind == "status":
-            return (yield Do((), self.values, partial(self._answer_status, header), alone=True))
-        worker, pushes, pulls = header["worker"], kind in PUSHES, kind in PULLS
-        if kind == "hello":
-            worker = yield from self._admit(connection, header)
-        elif worker >= shard.workers:
-            shard.validate_worker(worker)  # says how many there are
-        member, record = self.membership.members[worker], self.records[worker]
-        if connection not in member.connections or member.state is _PARTED:
-            raise self.membership.stranger(connection, worker)
-        member.heard, member.busy = received_at, member.busy + 1
-        member.received += nbytes
+        member: Member | None = None
+        replied: tuple[Any, ...] = ()
         try:
+            if kind == "status":
+                return (yield Do((), self.values, partial(self._answer_status, header), alone=True))
+            if kind == "hello":
+                worker = yield from self._admit(connection, header)
+            elif worker >= shard.workers:
+                shard.validate_worker(worker)  # says how many there are
+            claimed, record = self.membership.members[worker], self.records[worker]
+            if connection not in claimed.connections or claimed.state is _PARTED:
+                raise self.membership.stranger(connection, worker)
+            member = claimed
+            member.heard, member.busy = received_at, member.busy + 1
+            member.received += nbytes
             if (pushes or pulls) and "resume" in record.resumption.row:
                 record.resume()
             reply, outcome, waited = Message({"kind": "reply", "version": 0}), None, 0.0
@@ -499,16 +500,22 @@ class ServerProtocol:
                 answer = yield from self._encode_once(reply, worker)
             else:
                 answer = yield Do(SENDING, self.values, partial(encode, reply))
-            busy = shard.now() - received_at - waited
+            answered_at = shard.now()
+            busy = answered_at - received_at - waited
             answer = wrap_it({**stamp, "busy": busy, "waited": waited}, answer)
-            member.informed, member.sent = stamp["done"], member.sent + sum(map(len, answer))
+            sent = sum(map(len, answer))
+            member.informed, member.sent = stamp["done"], member.sent + sent
+            replied = (), self.trace.step, "reply", worker, stamp["clock"], sent, answered_at
             return answer
         finally:
-            member.heard, member.busy = shard.now(), member.busy - 1
-            if shard.updates is None:
-                self._forget()
-            if kind == "bye":  # after the server has kept the worker's part
-                member.disconnect()
+            if spans:
+                self.trace.laps(*spans, kind, worker, header.get("clock"), nbytes, *replied)
+            if member:
+                member.heard, member.busy = shard.now(), member.busy - 1
+                if shard.updates is None:
+                    self._forget()
+                if kind == "bye":  # after the server has kept the worker's part
+                    member.disconnect()
 
     def _admit(self, connection: ClientConnection, header: Header) -> Session[int]:
         """Admit the session that says hello, which may wait for a rank that will soon be free. Returns the worker."""
@@ -628,7 +635,7 @@ class ServerProtocol:
             outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
                 outcome = yield Do(UPDATE, self.values, shard.apply, alone=True)
-                self._record()
+                self._record(worker, clock)
             taken = outcome != "over"
         finally:
             if mark is not None and not taken:
@@ -661,7 +668,8 @@ class ServerProtocol:
         if self.shard.depart(worker):
             with suppress(RuntimeError):  # no push can be refused; waiting sessions learn why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
-                self._record()
+                self._record(worker, self.shard.rounds - 1)
+        self.trace.laps((), (self.shard.now(),), None, worker)
         self._changed()
 
     def status(self) -> Status:
@@ -679,14 +687,16 @@ class ServerProtocol:
             return decode_rows(packet, decoder, like, self.tables)
         return check_gradients(decoder.decode(packet, like).tensors, like)
 
-    def _record(self) -> None:
-        """If the shard has made an update, record it, with the time."""
+    def _record(self, worker: int, clock: int) -> None:
+        """If the shard has made an update, record it: the time, and this worker, whose push of this ``clock`` (or whose
+        departure) was the last that it needed.
+        """
         shard = self.shard
         if shard.version == self._version:
             return
         self._version, self._encoded = shard.version, ((), None)  # the next update reuses the memory
         began, aggregating, applying = shard.parameters.times
-        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying))
+        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying), None, worker, clock)
         self.changed_at = shard.now()
         for clock, loss in shard.losses:
             self.losses.append((self.changed_at, clock * self._each, loss))

@@ -102,7 +102,7 @@ class AllReduceState:
         if self.diverged:
             header["diverged"] = self.diverged
         packet = Packet({**header, "memory": self._codec.memory.name}, tensors)
-        return pack(packet, self._codec, self._trace, hop.to)
+        return pack(packet, self._codec, self._trace)
 
     def incoming(self, number: int, frames: Frames) -> None:
         """Use the message of hop ``number``. ValueError if it belongs to another hop."""
@@ -112,7 +112,7 @@ class AllReduceState:
         kind, step, hop_number = (packet.header.get(key) for key in ("kind", "step", "hop"))
         if (kind, step, hop_number) != ("hop", self.step, number):
             raise ValueError(f"Expected hop {number} of step {self.step}, got {kind} {hop_number} of step {step}.")
-        self._trace.laps(names, moments, kind, hop.source, step, sum(map(len, frames)))
+        self._trace.laps(names, moments)
         self.ending = self.ending or bool(packet.header.get("ending"))
         self.diverged = self.diverged or str(packet.header.get("diverged", ""))
         expected = {f"{piece}/{name}" for piece in hop.receives for name in self._layouts[piece]}
@@ -236,12 +236,11 @@ def rounds(hops: Sequence[Hop], direct: bool) -> list[list[tuple[int, Hop]]]:
     return [[one for one in numbered if one[1].adds is adds] for adds in (True, False)]
 
 
-def pack(packet: Packet, codec: Codec, trace: Trace, to: int | None = None) -> Frames:
-    """Convert a packet for the rank ``to`` to frames: the envelope, then the serializer's frames, compressed."""
+def pack(packet: Packet, codec: Codec, trace: Trace) -> Frames:
+    """Convert a packet to frames: the envelope, then the serializer's frames, compressed."""
     began = trace.now()
     frames = codec.serializer.dumps(packet)
     serialized = trace.now()
     frames = [envelope(codec, {}), *compress(codec.compressor, frames)]
-    kind, step = packet.header.get("kind"), packet.header.get("step")
-    trace.laps(ENCODE[2:], (began, serialized, trace.now()), kind, to, step, sum(map(len, frames)))
+    trace.laps(ENCODE[2:], (began, serialized, trace.now()))
     return frames

@@ -62,7 +62,9 @@ class Peer(Closable):
         for rank in self.reduction.targets:
             try:
                 self._channels[rank] = self._node.connect(addresses[rank], self._token, timeout)
-                self.bytes_sent += sum(map(len, greeting))
+                nbytes = sum(map(len, greeting))
+                self.bytes_sent += nbytes
+                self.trace.laps(("",), (time.monotonic(),) * 2, "greeting", rank, None, nbytes)
                 self._channels[rank].call(greeting).result(timeout)
             except ConnectionError as error:
                 raise LostError(f"Worker {rank} cannot be reached: {message_of(error)}") from error
@@ -88,17 +90,18 @@ class Peer(Closable):
         self._endpoint.close()
 
     def _send(self, message: Send) -> None:
-        to = message.to
-        with self.trace.span("transfer"):
-            frames: Frames = [_SENT.pack(time.monotonic()), *message.parcel]
-            sent, most = sum(map(len, frames)), most_bytes(self._node)
-            if sent > most:  # the receiver would only hang up
-                raise too_large([sent], most)
-            self.bytes_sent += sent
-            try:
-                self._channels[to].ask(frames, _Sent(self, to))
-            except ConnectionError as error:
-                raise LostError(f"Worker {to} is gone: {message_of(error)}") from error
+        to, began = message.to, time.monotonic()
+        frames: Frames = [_SENT.pack(began), *message.parcel]
+        sent, most = sum(map(len, frames)), most_bytes(self._node)
+        if sent > most:  # the receiver would only hang up
+            raise too_large([sent], most)
+        self.bytes_sent += sent
+        try:
+            self._channels[to].ask(frames, _Sent(self, to))
+        except ConnectionError as error:
+            raise LostError(f"Worker {to} is gone: {message_of(error)}") from error
+        finally:
+            self.trace.laps(("transfer",), (began, time.monotonic()), "hop", to, self.trace.step, sent)
 
     def _receive(self, wanted: Receive) -> Frames:
         """The next message from this sender. The trace shows a wait until it was sent, then the transfer."""
@@ -114,10 +117,11 @@ class Peer(Closable):
             if not self._boxes[source]:
                 raise LostError(f"Worker {source} is gone: {self._gone[source]}")
             frames = self._boxes[source].popleft()
-            self.bytes_received += sum(map(len, frames))
+            nbytes = sum(map(len, frames))
+            self.bytes_received += nbytes
         received = time.monotonic()
         sent = min(max(_SENT.unpack(frames[0])[0], began), received)
-        self.trace.laps(("wait", "transfer"), (began, sent, received))
+        self.trace.laps(("wait", "transfer"), (began, sent, received), "hop", source, self.trace.step, nbytes)
         return frames[1:]
 
     def _rank(self, frames: Frames) -> int:
@@ -161,7 +165,9 @@ class _PeerConnection(Connection):
         with peer._changed:
             if self.rank is None:
                 self.rank = peer._rank(frames)
-                peer.bytes_received += sum(map(len, frames))
+                nbytes = sum(map(len, frames))
+                peer.bytes_received += nbytes
+                peer.trace.laps(("", ""), (time.monotonic(),) * 3, "greeting", self.rank, None, nbytes)
             elif not frames or len(frames[0]) != _SENT.size:
                 raise ValueError("A message between workers must start with the time at which it was sent.")
             else:

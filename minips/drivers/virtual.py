@@ -17,6 +17,8 @@ from minips.core.sessions import Do, Parcel, Receive, Send, Session, Until
 from minips.drivers.events import Cores, EventLoop, Processor, Signal, Task, unrecorded
 from minips.machines.fit import Line
 from minips.machines.topology import Machines
+from minips.results.trace import UNTIMED, Trace
+from minips.results.waits import WAITED
 from minips.words import as_error
 
 T = TypeVar("T")
@@ -59,6 +61,10 @@ class VirtualCluster:
             of_each = [Cores(events, machines.cores) for _ in range(machines.machines)]
             self.cores = {who: of_each[place] for who, place in self.places.items()}
 
+    def trace_of(self, who: str) -> Trace:
+        """The trace in which a node notes its messages. This one keeps nothing."""
+        return UNTIMED
+
     @abstractmethod
     def record(self, name: str, who: str, start: float, step: Any, end: float | None = None) -> None:
         """Record a span that ends now, or at ``end``, unless it took no time."""
@@ -74,6 +80,7 @@ class Node(Processor):
     def __init__(self, cluster: VirtualCluster, who: str, times: Mapping[str, Line]) -> None:
         super().__init__(cluster.events, cluster.cores.get(who))
         self.cluster, self.config, self.who, self.times = cluster, cluster.config, who, times
+        self.trace = cluster.trace_of(who)
         self._waiting: list[tuple[Until, Signal]] = []
         self._alone: Signal | None = None
         """The end of work that a session does alone; until then, no other session of this node runs."""
@@ -123,6 +130,8 @@ class Node(Processor):
             self._waiting.append((wanted, event))
             yield event
             self.cluster.record("wait", f"worker {wanted.worker}", began, step)
+            now = self.events.now
+            self.trace.laps(WAITED, (began, now, now, now), None, wanted.worker)
 
     def wake(self) -> None:
         """Wake the sessions whose conditions hold."""
@@ -258,7 +267,9 @@ class RankNode(TrainingNode):
     def send(self, message: Send, step: int) -> Task[None]:
         """Send a message, and go on while it travels."""
         yield from self.spend(("transfer",), message.values, step)
-        self.bytes_sent += self.nbytes(message.parcel)
+        nbytes = self.nbytes(message.parcel)
+        self.bytes_sent += nbytes
+        self.trace.laps(("",), (self.events.now,) * 2, "hop", message.to, step, nbytes)
         self.start(self._deliver(message, self.ranks[message.to], step))
 
     def _deliver(self, message: Send, peer: "RankNode", step: int) -> Task[None]:
@@ -277,5 +288,8 @@ class RankNode(TrainingNode):
         del self._boxes[key]
         self.cluster.record("wait", self.who, began, step, end=sent)
         self.cluster.record("transfer", self.who, max(began, sent), step)
-        self.bytes_received += self.nbytes(parcel)
+        nbytes = self.nbytes(parcel)
+        self.bytes_received += nbytes
+        moments = began, max(began, sent), self.events.now
+        self.trace.laps(("", ""), moments, "hop", wanted.source, step, nbytes)
         return parcel

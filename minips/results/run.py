@@ -19,6 +19,7 @@ from minips.core.shard import Grant
 from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
+from minips.results.messages import Message, Wait
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
 from minips.results.state import SavedState, ServerState, check_state, state_of
 from minips.results.tables import align_pairs, html_rows
@@ -115,6 +116,16 @@ class Run:
     """The run's name in `minips.sweep`."""
     missing: int = 0
     """The number of pushes that are missing from BSP rounds because their workers had left."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages between workers and servers, in order of start, as far as the trace has rows of them."""
+        return self.trace.messages
+
+    @property
+    def waits(self) -> list[Wait]:
+        """The workers' waits, in order of start, each with those for whom it was."""
+        return self.trace.waits(self.config.consistency, self.config.workers)
 
     @property
     def clocks(self) -> int:

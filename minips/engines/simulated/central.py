@@ -25,7 +25,6 @@ from minips.machines.fit import Line
 from minips.results.run import Run
 from minips.results.state import ServerState, WorkerState, state_of
 from minips.results.status import expected
-from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
 
@@ -170,7 +169,9 @@ class _Protocol(ServerProtocol):
     def __init__(self, server: SimServer) -> None:
         calls = server.changed, server.updated
         held = [f"{rank:032x}" for rank in range(server.config.workers)]
-        super().__init__(server.shard, server.config, server.index, server.layout, UNTIMED, *calls, rank_secrets=held)
+        super().__init__(
+            server.shard, server.config, server.index, server.layout, server.trace, *calls, rank_secrets=held
+        )
         self._versions = deque[tuple[int, Tensors]](maxlen=server.simulation.engine.delay_versions + 1)
 
     def keep(self) -> None:
@@ -191,7 +192,7 @@ class SimWorker(ServedNode, Trainer):
         super().__init__(simulation, rank, worker_lines(calibration) if calibration else {})
         self.idle = calibration.idle.times(1 / 2) if calibration else Line()
         self.servers: list[SimServer] = servers
-        self._records = [ServerRecord(config, rank, index, UNTIMED) for index in range(config.servers)]
+        self._records = [ServerRecord(config, rank, index, self.trace) for index in range(config.servers)]
         rows = self.problem.rows if config.aggregator.weighs else 0
         for record in self._records:
             record.secret = f"{rank:032x}"  # as long as in a real run

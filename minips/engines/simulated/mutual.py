@@ -106,10 +106,12 @@ class SimRank(RankNode, Trainer):
 
     def greet(self) -> None:
         """Count the bytes of this worker's greetings to its targets. They take no time: the clock has not started."""
-        nbytes = size(greeting_of(self.rank))
+        nbytes, now = size(greeting_of(self.rank)), self.events.now
         for rank in self.reduction.targets:
             self.bytes_sent += nbytes
             self.ranks[rank].bytes_received += nbytes
+            self.trace.laps(("",), (now,) * 2, "greeting", rank, None, nbytes)
+            self.ranks[rank].trace.laps(("", ""), (now,) * 3, "greeting", self.rank, None, nbytes)
 
     def train(self) -> Task[None]:
         seen = self.seen if self.config.overlap else None

@@ -21,7 +21,7 @@ from minips.machines.calibration import inner_s
 from minips.machines.fit import Line
 from minips.machines.topology import Network
 from minips.results.run import Progress, Rows
-from minips.results.trace import Span, Trace
+from minips.results.trace import Moments, Names, Span, Trace
 from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
 from minips.words import message_of
@@ -52,6 +52,7 @@ class Simulation(VirtualCluster):
         self.diverged: str | None = None
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples: the garbage collector skips them
         self._until = inf
+        self._notes: list[Trace] = []
         self._reported_at = time.monotonic()
         graph, rng = engine.network(job.config), seeds.loss(job.config.seed)
         self.network = Interconnect()
@@ -110,10 +111,14 @@ class Simulation(VirtualCluster):
         elif seconds > 0:
             self._until = min(self._until, start)
 
+    def trace_of(self, who: str) -> Trace:
+        self._notes.append(_Notes(who, self.events))
+        return self._notes[-1]
+
     @property
     def trace(self) -> Trace:
-        """Return the spans recorded so far."""
-        return Trace(spans=map(Span._make, self._spans), until=self._until)
+        """Return the spans and messages recorded so far."""
+        return Trace.joined([Trace(spans=map(Span._make, self._spans), until=self._until), *self._notes])
 
     def report(self, applied: int, updates: int, losses: Rows, last: bool = False) -> None:
         """Report progress at intervals, and at the ``last`` call; check for a stop. An error ends the run."""
@@ -127,6 +132,18 @@ class Simulation(VirtualCluster):
             raise
         except BaseException as error:
             self.error, self.halt = error, True
+
+
+class _Notes(Trace):
+    """The messages and decisions that a node notes. `Simulation.record` keeps its spans."""
+
+    def __init__(self, who: str, events: EventLoop) -> None:
+        super().__init__(who, limit=MAX_SPANS, now=lambda: events.now)
+
+    def laps(self, names: Names, moments: Moments, *message: Any) -> None:
+        if message:
+            noted = (("",), (self.now(), self.now())) if any(names) else (names, moments)
+            super().laps(*noted, *message)
 
 
 class SimNode(Node):
