@@ -50,6 +50,7 @@ class Push:
             "quantizer": sum(np.asarray(part).nbytes for parts in self.parts.values() for part in parts.values()),
             "serializer": sum(map(len, self.serialized)),
             "compressor": sum(map(len, self.compressed)),
+            "transport": sum(map(len, self.compressed)),
         }
 
 
@@ -59,7 +60,8 @@ def push_of(problem: Problem, config: Config, worker: int = 0) -> Push:
     It is encoded as in a run, with the run's seeds; so it has a run's bytes.
     """
     params, part = problem.init(seeds.init(config.seed)), shards_of(problem, config)(worker)
-    rng = seeds.push(config.seed, worker, 0)
+    alone = isinstance(config.exchange, AllReduce)
+    rng = seeds.all_reduce(config.seed, worker) if alone else seeds.push(config.seed, worker, 0)
     encoder = Encoder(config.push, rng, Trace())
     quick = config.with_({"delays": None})
     for clock in range(STEPS + 1):
@@ -158,7 +160,7 @@ def views(before: Array | None, after: Array | None) -> dict[str, Any]:
     """Return the histogram and the heat map of two arrays, on one scale, for the page.
 
     A histogram has the bars' heights, from 0 to 1 and logarithmic, and the ends of its axis. A heat map has a digit for
-    each value: 4 is zero, 0 the most negative; of bytes, 0 is the smallest and 8 the largest.
+    each value, by its root: 4 is zero, 0 the most negative. Of bytes, 0 is the smallest and 8 the largest.
     """
     both = [np.asarray(x) for x in (before, after) if x is not None and x.size]
     raw = bool(both) and all(x.dtype == np.uint8 for x in both)
@@ -174,7 +176,8 @@ def _view(x: Array, low: float, high: float, raw: bool) -> dict[str, Any]:
     counts, _ = np.histogram(values, BINS, (low, high))
     tall = np.log1p(counts)
     end = (f"{low:.3g}", f"{high:.3g}")
-    levels = np.round((values - low) / (high - low) * 2 * LEVELS).clip(0, 2 * LEVELS).astype(int)
+    shades = (values - low) / (high - low) if raw else (np.sign(values) * np.sqrt(np.abs(values) / high) + 1) / 2
+    levels = np.round(shades * 2 * LEVELS).clip(0, 2 * LEVELS).astype(int)
     return {
         "what": f"{x.size:,} bytes" if raw else f"{x.size:,} values, {len(np.unique(values)):,} of them different",
         "bars": [round(float(each), 3) for each in tall / max(tall.max(), 1e-9)],

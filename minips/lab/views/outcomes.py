@@ -4,8 +4,9 @@ Every function returns plain values for the page. Times are in seconds from a ru
 clock.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from statistics import median
@@ -60,7 +61,7 @@ class Outcome:
     def fulfilled(self, run: Run) -> "Outcome":
         """Return the outcome of a run for real; without a prediction, the simulation is what was expected."""
         expected = self.expected_s if self.prediction or self.measured else self.run.seconds_per_step
-        return replace(self, run=run, measured=True, expected_s=expected)
+        return dataclasses.replace(self, run=run, measured=True, expected_s=expected)
 
     @cached_property
     def movement(self) -> dict[str, Any]:
@@ -83,9 +84,9 @@ def expected_bytes(problem: Problem, config: Config) -> float | None:
     """Return the bytes that all workers of a run will send, without running it; None for a problem with tables."""
     if problem.tables:
         return None
-    config = config.for_rows(problem.rows)
+    config = dataclasses.replace(config.for_rows(problem.rows), delays=None)
     params, part = problem.init(init(config.seed)), shards_of(problem, config)(0)
-    _, gradients = compute(part, config.with_({"delays": None}), params, 0, 0)
+    _, gradients = compute(part, config, params, 0, 0)
     return float(count_bytes(config, params, gradients, min(config.batch_size or part.rows, part.rows)).sent)
 
 
@@ -161,12 +162,16 @@ def activity_of(run: Run, most: int = 8) -> list[dict[str, Any]]:
         rows = [(span.start, span.seconds, "") for span in run.trace if span.who == who and span.name == "compute"]
         rows += [(one.start, one.seconds, _first(one.partners)) for one in waits.get(who, ())]
         rows.sort()
+        spent = [sum(seconds for _, seconds, partner in rows if bool(partner) is waits) for waits in (False, True)]
+        computes, waiting = (min(each / (run.seconds or 1), 1) for each in spent)
         found.append(
             {
                 "who": who,
                 "start": [round(start, 6) for start, _, _ in rows],
                 "seconds": [round(seconds, 6) for _, seconds, _ in rows],
                 "waits": [partner for _, _, partner in rows],
+                "shares": [round(each, 4) for each in (computes, max(1 - computes - waiting, 0), waiting)],
+                "words": f"computes {computes:.0%}, waits {waiting:.0%}",
             }
         )
     return found
@@ -225,9 +230,9 @@ def _alone(outcome: Outcome) -> str:
     words += f"A step takes {format_seconds(run.seconds_per_step)}"
     computes, waits = _share(outcome, "compute"), _share(outcome, "wait")
     if computes is not None:
-        words += f"; for {computes:.0%} of it a worker computes"
-        if waits:
-            words += f", and for {waits:.0%} it waits"
+        words += f"; a worker computes for {computes:.0%} of it"
+        if waits and waits >= 0.005:
+            words += f", and waits for others for {waits:.0%}"
     return f"{words}. {_reached({'': run})}"
 
 
@@ -293,3 +298,9 @@ def message_words(config: Config, outcome: Outcome | None) -> dict[str, str]:
         "back": f"pull {format_bytes(median(back))}" if back else "",
         "speed": f"{link.bandwidth_bps / 1e6:g} Mbit/s · {link.latency_s * 1e3:g} ms" if link else "no limit",
     }
+
+
+def box_words(box: str, nbytes: float | None, times: Mapping[str, str]) -> str:
+    """Return the words under a box: the bytes after its stage, and the stage's time, "–" if that was not measured."""
+    known = [] if nbytes is None else [format_bytes(nbytes)]
+    return " · ".join([*known, times.get(box, "–")]) if box in SPAN_OF else ""

@@ -163,7 +163,7 @@ def _holds(value: float, metadata: Mapping[str, Any]) -> bool:
 
 def first_line(cls: type) -> str:
     """Return the first sentence of a class's docstring."""
-    return (cls.__doc__ or "").partition("\n")[0]
+    return (cls.__doc__ or "").partition("\n")[0].replace("``", "")
 
 
 def source_of(stage: Stage) -> dict[str, str]:

@@ -16,7 +16,7 @@ from minips.engines.simulated.engine import Simulated
 from minips.lab.panels.base import Work, numbered_name
 from minips.lab.source import code, one_line, read_line
 from minips.lab.views import funnel, outcomes, pipeline
-from minips.lab.views.base import View, format_bytes
+from minips.lab.views.base import View
 from minips.lab.views.outcomes import Outcome
 from minips.lab.views.pipeline import SIDES
 from minips.lab.views.pipeline_still import still
@@ -176,7 +176,7 @@ class Playground:
             {
                 "name": box,
                 "controls": pipeline.controls(config, box, self.shown),
-                "text": f"{format_bytes(sizes[self.shown].get(box))} · {times.get(box, '–')}",
+                "text": outcomes.box_words(box, sizes[self.shown].get(box), times),
                 "differs": box in differ,
             }
             for box in pipeline.BOXES
