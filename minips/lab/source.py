@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import minips
-from minips.core.codec import Codec
 from minips.core.config import Config
 from minips.literals import read_fields
 from minips.stage import Stage, Value
-from minips.stages.optimizers import SGD
 from minips.words import default_of
 
 
@@ -80,8 +78,8 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
 def one_line(*configs: Config) -> str:
     """Return configs as one line of text, with only the fields that differ from the defaults, for `read_line`.
 
-    >>> one_line(Config(workers=2, push=Codec("topk", "errorfeedback")), Config(optimizer=SGD(lr=0.5)))
-    "workers=2, push='quantizer=topk, memory=errorfeedback' | optimizer=sgd(lr=0.5)"
+    >>> one_line(Config(workers=2, push=minips.Codec("topk", "errorfeedback")), Config(optimizer=minips.SGD(lr=0.5)))
+    "push='quantizer=topk, memory=errorfeedback', workers=2 | optimizer=sgd(lr=0.5)"
     """
     lines = [_fields(config) or f"workers={config.workers}" for config in configs]
     return " | ".join(

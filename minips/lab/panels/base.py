@@ -216,7 +216,7 @@ class Work:
 
 
 class Job(Work):
-    """Work with controls: Run, Stop, a progress bar and a message. Stop is never disabled, since it may have the focus."""
+    """Work with controls: Run, Stop, a progress bar and a message. Stop, which may have the focus, is never disabled."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, ipywidgets.VBox())

@@ -14,6 +14,7 @@ from minips.core.limits import compress
 from minips.core.partition import cut, partition
 from minips.core.rows import Rows
 from minips.engines.worker import compute, shards_of
+from minips.lab.views.drawings import heat_map, histogram
 from minips.problems import Problem
 from minips.results.trace import Trace
 from minips.stage import Array, Frames, Tensors
@@ -68,9 +69,7 @@ def push_of(problem: Problem, config: Config, worker: int = 0) -> Push:
         loss, gradients = compute(part, quick, params, worker, clock)
         tensors, header = _message(config, worker, clock, loss, gradients)
         states = encoder.mark()
-        compensated = {
-            name: config.push.memory.compensate(x, {**states.get(name, {})}) for name, x in tensors.items()
-        }
+        compensated = {name: config.push.memory.compensate(x, {**states.get(name, {})}) for name, x in tensors.items()}
         encoded = {name: encoder.quantize(name, x) for name, x in tensors.items()}
     packet = Packet({**header, "memory": config.push.memory.name}, encoded)
     first, frames = envelope(config.push, {}), config.push.serializer.dumps(packet)
@@ -156,42 +155,42 @@ def _bytes(frames: Frames) -> Array:
     return np.frombuffer(b"".join(bytes(frame) for frame in frames), np.uint8)
 
 
-def views(before: Array | None, after: Array | None) -> dict[str, Any]:
-    """Return the histogram and the heat map of two arrays, on one scale, for the page.
+def views(before: Array | None, after: Array | None) -> dict[str, dict[str, str]]:
+    """Return what two arrays are, in words, with their histograms and heat maps on one scale, as SVG text."""
+    shown = {what: x for what, x in (("before", before), ("after", after)) if x is not None and x.size}
+    raw = all(x.dtype == np.uint8 for x in shown.values())
+    reach = 255.0 if raw else max((float(np.abs(x).max()) for x in shown.values()), default=0.0) or 1.0
+    found = {}
+    for when, x in shown.items():
+        what = f"{x.size:,} bytes" if raw else f"{x.size:,} values, {len(np.unique(x)):,} different"
+        ends = [f"{end:.3g}".replace("-", "−") for end in (0.0 if raw else -reach, reach)]
+        name = f"{what}, {when} the stage"
+        bars = histogram(heights(x, reach), ends, name)
+        found[when] = {"what": what, "histogram": bars, "heat": heat_map(levels(x, reach), name, raw)}
+    return found
 
-    A histogram has the bars' heights, from 0 to 1 and logarithmic, and the ends of its axis. A heat map has a digit for
-    each value, by its root: 4 is zero, 0 the most negative. Of bytes, 0 is the smallest and 8 the largest.
-    """
-    both = [np.asarray(x) for x in (before, after) if x is not None and x.size]
-    raw = bool(both) and all(x.dtype == np.uint8 for x in both)
-    finite = [x[np.isfinite(x)].astype(float) for x in both]
-    reach = 255.0 if raw else max((float(np.abs(x).max()) for x in finite if x.size), default=0.0) or 1.0
-    low = 0.0 if raw else -reach
-    shown = (("before", before), ("after", after))
-    return {what: _view(x, low, reach, raw) for what, x in shown if x is not None and x.size}
 
-
-def _view(x: Array, low: float, high: float, raw: bool) -> dict[str, Any]:
-    values = x.reshape(-1).astype(float)
-    counts, _ = np.histogram(values, BINS, (low, high))
+def heights(x: Array, reach: float) -> list[float]:
+    """Return the heights of a histogram's bars, from 0 to 1 and logarithmic, from −``reach``, or 0 for bytes."""
+    counts, _ = np.histogram(x, BINS, (0.0 if x.dtype == np.uint8 else -reach, reach))
     tall = np.log1p(counts)
-    end = (f"{low:.3g}", f"{high:.3g}")
-    shades = (values - low) / (high - low) if raw else (np.sign(values) * np.sqrt(np.abs(values) / high) + 1) / 2
-    levels = np.round(shades * 2 * LEVELS).clip(0, 2 * LEVELS).astype(int)
-    return {
-        "what": f"{x.size:,} bytes" if raw else f"{x.size:,} values, {len(np.unique(values)):,} of them different",
-        "bars": [round(float(each), 3) for each in tall / max(tall.max(), 1e-9)],
-        "ends": [text.replace("-", "−") for text in end],
-        "heat": _rows(levels, x.shape),
-        "bytes": raw,
-    }
+    return [round(float(each), 3) for each in tall / max(tall.max(), 1e-9)]
 
 
-def _rows(levels: Array, shape: Sequence[int]) -> list[str]:
+def levels(x: Array, reach: float) -> list[str]:
+    """Return a heat map as rows of digits, one for each value: 4 is zero, and 0 is −``reach``, by the value's root. Of
+    bytes, 0 is the smallest.
+    """
+    values = x.astype(float) / reach
+    shades = values if x.dtype == np.uint8 else (np.sign(values) * np.sqrt(np.abs(values)) + 1) / 2
+    return _rows(np.round(shades * 2 * LEVELS).clip(0, 2 * LEVELS).astype(int), x.shape)
+
+
+def _rows(digits: Array, shape: Sequence[int]) -> list[str]:
     """Return rows of digits: the matrix lying on its longer side or, for other shapes, lines of `COLUMNS` values."""
-    table = levels.reshape(shape) if len(shape) == 2 and max(shape) <= COLUMNS and min(shape) <= ROWS else None
-    if table is not None:
-        table = table.T if shape[0] > shape[1] else table
-        return ["".join(map(str, row)) for row in table]
-    some = levels[: ROWS * COLUMNS]
-    return ["".join(map(str, some[at : at + COLUMNS])) for at in range(0, len(some), COLUMNS)]
+    if len(shape) == 2 and max(shape) <= COLUMNS and min(shape) <= ROWS:
+        table = digits.T if shape[0] > shape[1] else digits
+    else:
+        some = digits.reshape(-1)[: ROWS * COLUMNS]
+        table = [some[at : at + COLUMNS] for at in range(0, len(some), COLUMNS)]  # type: ignore[assignment]
+    return ["".join(map(str, row)) for row in table]

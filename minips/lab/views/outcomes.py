@@ -41,6 +41,8 @@ SPAN_OF = {
 """Maps a box to the span of its stage."""
 SAME = 0.03
 """Two times within this share of each other count as equal in a sentence."""
+LEAST = 0.005
+"""The least share of a time that words name."""
 PUSHED, ANSWERED, PASSED_ON = range(3)
 """The ways of a message: from a worker to a server, back, and from worker to worker."""
 
@@ -116,6 +118,7 @@ def bars(outcomes: Mapping[str, Outcome], under_way: Mapping[str, Progress]) -> 
         shown = [
             {
                 "side": side,
+                "grows": rows is sent,
                 "share": round(value / most, 4),
                 "outline": None if outline is None else round(outline / most, 4),
                 "text": words(value),
@@ -171,7 +174,7 @@ def activity_of(run: Run, most: int = 8) -> list[dict[str, Any]]:
                 "seconds": [round(seconds, 6) for _, seconds, _ in rows],
                 "waits": [partner for _, _, partner in rows],
                 "shares": [round(each, 4) for each in (computes, max(1 - computes - waiting, 0), waiting)],
-                "words": f"computes {computes:.0%}, waits {waiting:.0%}",
+                "words": f"computes {computes:.0%}" + (f", waits {waiting:.0%}" if waiting >= LEAST else ""),
             }
         )
     return found
@@ -231,7 +234,7 @@ def _alone(outcome: Outcome) -> str:
     computes, waits = _share(outcome, "compute"), _share(outcome, "wait")
     if computes is not None:
         words += f"; a worker computes for {computes:.0%} of it"
-        if waits and waits >= 0.005:
+        if waits and waits >= LEAST:
             words += f", and waits for others for {waits:.0%}"
     return f"{words}. {_reached({'': run})}"
 
@@ -285,19 +288,20 @@ def _ratio(one: float, other: float) -> float:
     return one / other if other else float(one == other) or float("inf")
 
 
-def message_words(config: Config, outcome: Outcome | None) -> dict[str, str]:
-    """Return the words at the link and at the way back: the median message, the bandwidth and the latency."""
-    moved, link = outcome.movement if outcome else {"way": [], "bytes": []}, config.link
+def way_words(config: Config, outcome: Outcome | None) -> dict[str, str]:
+    """Return the words at the way back, and those about both ways: the median messages."""
     sizes: dict[int, list[int]] = {PUSHED: [], ANSWERED: [], PASSED_ON: []}
-    for way, nbytes in zip(moved["way"], moved["bytes"], strict=True):
-        sizes[way].append(nbytes)
-    out, back = sizes[PASSED_ON] or sizes[PUSHED], sizes[ANSWERED]
-    what = "hop" if isinstance(config.exchange, AllReduce) else "push"
-    return {
-        "out": f"{what} {format_bytes(median(out))}" if out else what,
-        "back": f"pull {format_bytes(median(back))}" if back else "",
-        "speed": f"{link.bandwidth_bps / 1e6:g} Mbit/s · {link.latency_s * 1e3:g} ms" if link else "no limit",
-    }
+    if outcome:
+        for way, nbytes in zip(outcome.movement["way"], outcome.movement["bytes"], strict=True):
+            sizes[way].append(nbytes)
+    usual = {way: format_bytes(median(each)) for way, each in sizes.items() if each}
+    if isinstance(config.exchange, AllReduce):
+        return {"back": "No way back: each worker has the sum, and takes the step itself.", "way": ""}
+    back = f"{usual.get(ANSWERED, '')} of new parameters".strip()
+    link = config.link
+    speed = f"{link.bandwidth_bps / 1e6:g} Mbit/s, {link.latency_s * 1e3:g} ms" if link else "without a limit"
+    words = f"A push takes {usual.get(PUSHED, '–')}, an answer {usual.get(ANSWERED, '–')}; link: {speed}."
+    return {"back": back, "way": words}
 
 
 def box_words(box: str, nbytes: float | None, times: Mapping[str, str]) -> str:

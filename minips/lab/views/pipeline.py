@@ -37,7 +37,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 """Maps each setting to its changes to the first config: to both sides, and to one."""
 
 CODEC = ("memory", "quantizer", "serializer", "compressor")
-SERVER = ("aggregator", "optimizer", "consistency", "exchange")
+SERVER = ("exchange", "aggregator", "optimizer", "consistency")
 BOXES = ("workers", *CODEC, "transport", *SERVER)
 """The boxes, in the order of a push."""
 FIELDS = {"workers": ("workers", "compute", "straggler"), "transport": ("bandwidth", "latency")}
@@ -77,9 +77,7 @@ def controls(config: Config, box: str, side: str) -> list[dict[str, Any]]:
         select = {"type": "select", "options": names(stage.kind), "value": stage.name}
         found.append({"path": ".".join(path), "label": label, "name": "", "help": words, **select})
         if box != "transport":
-            found += [
-                _of_field(stage, field, (*path, field.name), label) for field in main_fields(stage)[:MOST_FIELDS]
-            ]
+            found += [_of_field(stage, field, (*path, field.name), label) for field in main_fields(stage)[:MOST_FIELDS]]
     return [*found, *(_of_network(config, name, label) for name in FIELDS.get(box, ()))]
 
 
@@ -184,11 +182,11 @@ def differing(configs: Mapping[str, Config]) -> list[str]:
 
 
 def ends(config: Config) -> dict[str, str]:
-    """Return the names of a link's two ends, and the name of the way back."""
+    """Return the names of a link's two ends."""
+    workers = "1 worker" if config.workers == 1 else f"{config.workers} workers"
     if isinstance(config.exchange, AllReduce):
-        return {"left": f"{config.workers} workers", "right": "the other workers", "back": ""}
-    servers = "server" if config.servers == 1 else f"{config.servers} servers"
-    return {"left": f"{config.workers} workers", "right": servers, "back": "new parameters"}
+        return {"left": workers, "right": "the other workers"}
+    return {"left": workers, "right": "server" if config.servers == 1 else f"{config.servers} servers"}
 
 
 def back_controls(config: Config, side: str) -> list[dict[str, Any]]:
@@ -225,7 +223,7 @@ def _stops_at(config: Config, path: str) -> Mapping[str, Any]:
     if path in SLOWER or path == "workers":
         return _network_stops(config, path)
     *owner, name = path.split(".")
-    if tuple(owner + [name]) in STAGES.values():
+    if tuple(path.split(".")) in STAGES.values():
         return {}
     for known in STAGES.values():
         if tuple(owner) == known:
@@ -273,4 +271,3 @@ def _field(config: Config, path: Sequence[str]) -> Any:
     for name in path[:-1]:
         owner = getattr(owner, name)
     return type(owner).__dataclass_fields__[path[-1]]
-

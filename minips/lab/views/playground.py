@@ -15,11 +15,10 @@ from minips.engines import Engine
 from minips.engines.simulated.engine import Simulated
 from minips.lab.panels.base import Work, numbered_name
 from minips.lab.source import code, one_line, read_line
-from minips.lab.views import funnel, outcomes, pipeline
+from minips.lab.views import drawings, funnel, outcomes, pipeline
 from minips.lab.views.base import View
 from minips.lab.views.outcomes import Outcome
 from minips.lab.views.pipeline import SIDES
-from minips.lab.views.pipeline_still import still
 from minips.problems import Problem, SoftmaxRegression
 from minips.results.run import Progress, Run
 from minips.training.train import train
@@ -135,7 +134,7 @@ class Playground:
         """Show a setting, made from the config that the playground was opened with."""
         self.configs = pipeline.settled(setting, self.start)
         self.shown, self.setting = list(self.configs)[-1], setting
-        self._keep_only(self.configs)
+        self.outcomes, self._pale = {}, []
         if setting == pipeline.PREDICTED:
             self.work.start(self._predict_and_train)
         else:
@@ -164,7 +163,7 @@ class Playground:
         with self.work.lock:
             data = self.data()
             words = outcomes.sentence(self._present())
-        self.view.show(data=data, still=still(data), sentence=words)
+        self.view.show(data=data, still=drawings.still(data), sentence=words)
 
     def data(self) -> dict[str, Any]:
         """Return everything that the page draws."""
@@ -172,12 +171,15 @@ class Playground:
         mine, times = shown.get(self.shown), outcomes.stage_seconds(shown.get(self.shown))
         sizes = {side: self._once(one, self._sizes, side) for side, one in self.configs.items()}
         differ = pipeline.differing(self.configs)
+        duration = max((outcome.run.seconds for outcome in shown.values()), default=0.0)
+        ends = pipeline.ends(config)
         boxes = [
             {
                 "name": box,
+                "title": (ends["left"] if box == "workers" else box) + (" ≠" if box in differ else ""),
+                "served": box in pipeline.SERVER,
                 "controls": pipeline.controls(config, box, self.shown),
                 "text": outcomes.box_words(box, sizes[self.shown].get(box), times),
-                "differs": box in differ,
             }
             for box in pipeline.BOXES
         ]
@@ -191,15 +193,15 @@ class Playground:
             "error": self.error,
             "boxes": boxes,
             "back": pipeline.back_controls(config, self.shown),
-            "ends": pipeline.ends(config),
-            "words": outcomes.message_words(config, mine),
-            "funnel": sizes,
+            "ends": ends,
+            "words": outcomes.way_words(config, mine),
+            "strips": drawings.strips(sizes, self.shown),
             "turn": self._turn,
-            "duration": max((outcome.run.seconds for outcome in shown.values()), default=0.0),
+            "duration": duration,
             "moves": {side: outcome.movement for side, outcome in shown.items()},
             "activity": {side: outcome.activity for side, outcome in shown.items()},
-            "curves": [self._curve(side, outcome) for side, outcome in shown.items()],
-            "pale": self._pale,
+            "plot": drawings.PLOT[0],
+            "chart": drawings.chart([self._curve(side, one) for side, one in shown.items()], self._pale, duration),
             "bars": outcomes.bars(shown, self._under_way),
             "opened": self._once(config, self._opened, self.shown, self.box),
             "code": self._code(),
