@@ -216,7 +216,7 @@ class Work:
 
 
 class Job(Work):
-    """Work with controls: Run, Stop, a progress bar and a message. Stop, which may have the focus, is never disabled."""
+    """Work with controls: Run, Stop, a progress bar and a message. Stop is not disabled: it may have the focus."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, ipywidgets.VBox())

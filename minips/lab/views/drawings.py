@@ -71,7 +71,7 @@ def chart(curves: Sequence[Mapping[str, Any]], pale: Sequence[Mapping[str, Any]]
         + _text(36, high + 8, "0", "text-anchor='end'")
         + _text(40, high + 26, words)
         + _text(40 + wide, high + 26, f"to {format_seconds(duration)}", "text-anchor='end'")
-        + f"<path d='M40 8v{high:g}h{wide:g}' fill='none' stroke='currentColor' stroke-opacity='0.4'/>"
+        + f"<path d='M40 8v{high:g}h{wide:g}' fill='none' stroke='currentColor' stroke-opacity='0.6'/>"
         + f"<svg {area}>{''.join(earlier)}</svg><svg class='play-until' {area}>{''.join(drawn)}</svg>"
     )
 

@@ -13,6 +13,7 @@ from minips.core.exchange import AllReduce
 from minips.core.limits import compress
 from minips.core.partition import cut, partition
 from minips.core.rows import Rows
+from minips.engines.simulated.mutual import SENT_AT_BYTES
 from minips.engines.worker import compute, shards_of
 from minips.lab.views.drawings import heat_map, histogram
 from minips.problems import Problem
@@ -42,6 +43,8 @@ class Push:
     """What the receiver decodes."""
     serialized: Frames
     compressed: Frames
+    stamp: int
+    """The bytes that the sender adds to a message between workers: the time at which it left."""
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of the message after each stage, in the order of the stages."""
@@ -51,7 +54,7 @@ class Push:
             "quantizer": sum(np.asarray(part).nbytes for parts in self.parts.values() for part in parts.values()),
             "serializer": sum(map(len, self.serialized)),
             "compressor": sum(map(len, self.compressed)),
-            "transport": sum(map(len, self.compressed)),
+            "transport": sum(map(len, self.compressed)) + self.stamp,
         }
 
 
@@ -81,6 +84,7 @@ def push_of(problem: Problem, config: Config, worker: int = 0) -> Push:
         {name: config.push.quantizer_of(name).decode(found) for name, found in parts.items()},
         [first, *frames],
         [first, *compress(config.push.compressor, frames)],
+        SENT_AT_BYTES if alone else 0,
     )
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.core.local import Delays
@@ -26,12 +25,13 @@ from minips.words import check_limits, default_of
 SIDES = ("A", "B")
 START = Config(steps=40, link=Link(10e6, 1e-3), delays=Delays(0.005))
 """The config that the playground opens with: its link and its computing time make messages and waits visible."""
+SLOW = {"link": Link(1e6, 1e-3)}
 PREDICTED = "predicted beside measured"
 """The setting that calibrates the stages, predicts the run, and then trains in processes."""
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "everybody waits, or nobody (one slow worker)": PRESETS["a straggler"],
-    "32 bits or one (a slow link)": {"AB": {"link": Link(1e6, 1e-3)}, **PRESETS["fewer bits"]},
-    "a server or a ring": {"AB": {"workers": 8}, "B": {"exchange": RingAllReduce()}},
+    "32 bits or one (a slow link)": {"AB": SLOW, **PRESETS["fewer bits"]},
+    "a server or a ring (a slow link)": {"AB": SLOW, **PRESETS["no server"]},
     PREDICTED: {"A": {}},
 }
 """Maps each setting to its changes to the first config: to both sides, and to one."""
@@ -56,7 +56,7 @@ SERIES = np.array([1, 2, 5])
 def settled(setting: str, start: Config) -> dict[str, Config]:
     """Return the sides of a setting, made from the ``start``. ValueError for an unknown setting, or if it does not fit.
 
-    >>> settled("a server or a ring", START)["B"].exchange
+    >>> settled("a server or a ring (a slow link)", START)["B"].exchange
     RingAllReduce()
     """
     if setting not in SETTINGS:
