@@ -484,18 +484,33 @@ class TestCollectives:
         calm.static()
         busy.static()
         assert busy.found.seconds["ring"] > 1.2 * calm.found.seconds["ring"]
+        assert "takes longest: worker 0 → switch" in busy.words(busy.found)
+
+    def test_the_link_that_decides_is_the_one_that_takes_longest(self) -> None:
+        panel = lab.Collectives(topology=cost.TwoRacks(100e6, 0.0, uplink_bps=20e6))
+        panel.static()
+        longest = "The link that takes longest: rack 0 → rack 1, 700 kB, 280 ms of 281 ms; the way back takes as long."
+        assert longest in panel.view.sentence
+        assert "Its rival, parameter server, takes 1.28 s." in panel.view.sentence
+        assert [lap.name for lap in panel.found.laps] == ["ring", "parameter server"]
+
+    def test_an_exchange_does_not_race_against_itself(self) -> None:
+        panel = lab.Collectives(workers=3, exchange=ps.PS())
+        panel.static()
+        assert [side["name"] for side in panel.view.data["sides"]] == ["parameter server"]
+        assert "rival" not in panel.view.sentence
 
     def test_it_can_be_stopped_between_two_exchanges(self, monkeypatch: pytest.MonkeyPatch) -> None:
         panel = lab.Collectives(workers=4)
         begun, go_on, simulated = threading.Event(), threading.Event(), []
 
-        def seconds(asked: Any) -> float:
+        def step(asked: Any) -> tuple[float, list[Any]]:
             simulated.append(asked.exchange.name)
             begun.set()
             assert go_on.wait(10)
-            return 1.0
+            return 1.0, []
 
-        monkeypatch.setattr(collectives, "_seconds", seconds)
+        monkeypatch.setattr(collectives, "_step", step)
         panel.run()
         assert begun.wait(10)
         panel.stop()
@@ -503,7 +518,8 @@ class TestCollectives:
         assert panel.wait(10)
         assert simulated == ["ring"], "the one that was asked for comes first"
         assert panel.found.seconds == {"ring": 1.0}
-        assert "takes 1e+03 ms a step" in panel.picture.words.value
+        assert "takes 1 s a step" in panel.picture.words.value
+        assert panel.view.sentence == panel.words(panel.found)
         assert not panel.job.message.value
 
     def test_a_gradient_that_would_take_gigabytes_is_refused(self) -> None:

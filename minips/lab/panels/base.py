@@ -387,9 +387,13 @@ class Panel(Interactive, Generic[Asked, Found]):
         found = self.find(self.form.value())
         with self.job.lock:
             self.found = found
+        self._show(found)
+        self.job.message.value = ""
+
+    def _show(self, found: Found) -> None:
+        """Show the finding's picture and its words in the panel."""
         wide, narrow = self.heights
         self.picture.show(self.words(found), partial(self.draw, found), (self.width, wide), (NARROW_IN, narrow))
-        self.job.message.value = ""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
         if self.instant and self.found is None:

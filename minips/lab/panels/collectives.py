@@ -1,10 +1,8 @@
-"""Do without a server: draws the network that an exchange uses; thicker links carry more traffic."""
+"""Do without a server: two exchanges race over a network; wider links carry more, and the reddest one decides."""
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +10,15 @@ from matplotlib.figure import Figure
 
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
-from minips.core.exchange import AllReduce, Exchange
+from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.traffic import FixedGradients
 from minips.lab.panels.base import Panel, side_by_side
 from minips.lab.plots import LOOKS, legend_above
 from minips.lab.source import code
-from minips.machines.topology import Network
+from minips.lab.views import View, format_seconds
+from minips.lab.views.race import THICK, THIN, Ends, Lap, colour, loads, longest, places, race, role
+from minips.results.messages import Message
 from minips.stage import Value, names, option, stage_class
 from minips.stages.transports import Link
 from minips.training.train import train
@@ -33,6 +33,7 @@ class Meeting(Value):
 
     topology: Topology = option(Star(1e8, 1e-3), "the network")
     exchange: Exchange = option(RingAllReduce(), "servers, or an all-reduce among the workers")
+    rival: Exchange = option(PS(), "the exchange that races against it")
     workers: int = option(8, "workers, each with a gradient", minimum=1, maximum=16, step=1)
     servers: int = option(1, "servers, if the exchange has any", minimum=1, maximum=8, step=1)
     kilobytes: int = option(400, "size of a gradient", minimum=1, maximum=4_000, step=1, unit="kB")
@@ -40,19 +41,27 @@ class Meeting(Value):
 
 
 class Met(NamedTuple):
-    """One exchange over one network."""
+    """The race of two exchanges over one network."""
 
     asked: Meeting
-    graph: Any
-    """A ``networkx.Graph``."""
-    carried: Counter[tuple[Any, Any]]
-    """Maps a link and direction to the bytes per step, without headers."""
+    laps: list[Lap]
+    """A step of the exchange that was asked for, and of its rival if that is another one."""
     seconds: dict[str, float]
     """Seconds of a step for each exchange that allows this many workers and was not stopped."""
 
+    @property
+    def graph(self) -> Any:
+        """The network of the first lap, a ``networkx.Graph``."""
+        return self.laps[0].graph
+
+    @property
+    def carried(self) -> dict[Ends, float]:
+        """Maps each link and direction to its bytes in the first lap, without headers."""
+        return {load.ends: load.nbytes for load in self.laps[0].loads}
+
 
 class Collectives(Panel[Meeting, Met]):
-    """Shows a step without computing, in virtual time: the traffic on the network's links, and each exchange's time.
+    """Shows a step without computing, in virtual time: how two exchanges race over a network, and each exchange's time.
 
     >>> panel = Collectives(workers=4)
     >>> found = panel.find(panel.form.value())
@@ -65,42 +74,53 @@ class Collectives(Panel[Meeting, Met]):
     width = 8.4
     heights = (4.0, 6.2)
 
+    def __init__(self, **asked: Any) -> None:
+        self.view = View("race", {}, "", "")
+        super().__init__(**asked)
+        self.panel.children = [self.view.panel if c is self.picture.panel else c for c in self.panel.children]
+
     def find(self, asked: Meeting) -> Met:
         Config(workers=asked.workers, exchange=asked.exchange)  # raises an error with a sentence if it is impossible
-        served = 0 if isinstance(asked.exchange, AllReduce) else asked.servers
-        graph = asked.topology.graph(asked.workers, served)
-        exchanges: dict[str, Any] = {name: stage_class("exchange", name)() for name in names("exchange")}
-        seconds = {asked.exchange.name: _seconds(asked)}
-        for name, exchange in exchanges.items():
-            if name not in seconds and not self.job.stopping.is_set():
+        Config(workers=asked.workers, exchange=asked.rival)
+        first: dict[str, Exchange] = {one.name: one for one in (asked.exchange, asked.rival)}
+        others: list[Any] = [stage_class("exchange", name)() for name in names("exchange") if name not in first]
+        steps: dict[str, tuple[float, list[Message]]] = {}
+        for exchange in (*first.values(), *others):
+            if not (steps and self.job.stopping.is_set()):
                 with suppress(ValueError):  # not possible with this many workers
-                    seconds[name] = _seconds(replace(asked, exchange=exchange))
-        seconds = {name: seconds[name] for name in exchanges if name in seconds}
-        return Met(asked, graph, _link_traffic(asked, graph), seconds)
+                    steps[exchange.name] = _step(replace(asked, exchange=exchange))
+        seconds = {name: steps[name][0] for name in names("exchange") if name in steps}
+        laps = [_lap(replace(asked, exchange=one), *steps[name]) for name, one in first.items() if name in steps]
+        return Met(asked, laps, seconds)
+
+    def _show(self, found: Met) -> None:
+        super()._show(found)
+        still = self.picture.image.value
+        ways = {WAYS.get(name, name): seconds for name, seconds in found.seconds.items()}
+        self.view.show(race(found.laps, ways), still, self.words(found))
 
     def draw(self, found: Met, figure: Figure) -> None:
-        import networkx as nx
-
         left, right = side_by_side(figure, width_ratios=(5, 3))
-        graph, most = found.graph, max(found.carried.values(), default=1)
-        flat = nx.Graph(graph)
-        # A circle for a ring of hosts; a spring layout for hosts on switches.
-        at = nx.kamada_kawai_layout(flat) if len({d for _, d in flat.degree()}) > 1 else nx.circular_layout(flat)
-        for one, other in flat.edges:
-            each = max(found.carried[one, other], found.carried[other, one])
-            colour = LOOKS[1].colour if each else "lightgrey"
-            left.plot(*zip(at[one], at[other], strict=True), color=colour, linewidth=0.8 + 5 * each / most, zorder=1)
+        graph, lap = found.graph, found.laps[0]
+        at = {node: (x, -y) for node, (x, y) in places(graph).items()}
+        most = max((load.nbytes for load in lap.loads), default=1)
+        busy = {frozenset(load.ends): load for load in reversed(lap.loads)}  # the direction that takes longer
+        for ends in graph.edges:
+            load = busy.get(frozenset(ends))
+            width, share = (load.nbytes / most, load.busy_s / lap.seconds) if load else (0.0, 0.0)
+            line = {"color": colour(share), "linewidth": THIN + THICK * width, "zorder": 1}
+            left.plot(*zip(*(at[end] for end in ends), strict=True), **line)
         looks = {
             "worker": ("o", LOOKS[0].colour, 260),
             "server": ("s", LOOKS[2].colour, 260),
             "switch": ("D", "white", 60),
         }
-        for role, (marker, colour, size) in looks.items():
-            who = [node for node in graph if _role(node) == role]
+        for kind, (marker, fill, size) in looks.items():
+            who = [node for node in graph if role(node) == kind]
             if who:
                 xy = np.array([at[node] for node in who])
-                left.scatter(*xy.T, s=size, marker=marker, c=colour, edgecolors="black", zorder=2, label=role)
-            for node in who if role != "switch" else ():
+                left.scatter(*xy.T, s=size, marker=marker, c=fill, edgecolors="black", zorder=2, label=kind)
+            for node in who if kind != "switch" else ():
                 left.text(*at[node], node.split()[1], ha="center", va="center", color="white", fontsize=9)
         left.axis("off")
         left.margins(0.08)
@@ -122,31 +142,41 @@ class Collectives(Panel[Meeting, Met]):
         over = " and of ".join(f"{1e-6 * one.bandwidth_bps:g} Mbit/s and {1e3 * one.latency_s:g} ms" for one in links)
         counted = "a server" if asked.servers == 1 else f"{asked.servers} servers"
         who = f"{asked.workers} workers" + ("" if isinstance(asked.exchange, AllReduce) else f" and {counted}")
-        (one, other), each = max(found.carried.items(), key=lambda item: item[1], default=(("", ""), 0))
-        link = f" The busiest link, from {one} to {other}, carries {each / 1e3:.0f} kB." if each else ""
+        rivals = "".join(f" Its rival, {lap.name}, takes {format_seconds(lap.seconds)}." for lap in found.laps[1:])
         return (
-            f"{code(asked.exchange, package=False)} among {who} takes {took * 1e3:.3g} ms a step, in virtual "
-            f"time, over links of {over}.{link} The fastest here: {WAYS.get(best, best)}."
+            f"{code(asked.exchange, package=False)} among {who} takes {format_seconds(took)} a step, in virtual "
+            f"time, over links of {over}. {longest(found.laps[0])}{rivals} The fastest here: {WAYS.get(best, best)}."
         )
 
 
-def _seconds(asked: Meeting) -> float:
-    """Return the seconds from the end of the first step to the end of the second."""
-    traffic = (Traffic("worker 0", "worker 1"),) if asked.busy and asked.workers > 1 else ()
+def _step(asked: Meeting) -> tuple[float, list[Message]]:
+    """Return the seconds from the end of the first step to the end of the second, and the messages of a step in seconds
+    since its beginning: those of the first step, and the answers to them.
+    """
     servers = 1 if isinstance(asked.exchange, AllReduce) else asked.servers
     config = Config(workers=asked.workers, servers=servers, exchange=asked.exchange, steps=2)
     nothing = {"w": np.zeros(250 * asked.kilobytes, np.float32)}
     problem = FixedGradients(nothing, nothing, rows=asked.workers)
-    run = train(problem, config, engine=Simulated(asked.topology, traffic=traffic))
-    return run.losses[1][0] - run.losses[0][0]
+    run = train(problem, config, engine=Simulated(asked.topology, traffic=_others(asked)))
+    begin = min((m.start or 0.0 for m in run.messages if m.clock == 0 and m.kind != "reply"), default=0.0)
+    messages = [
+        message._replace(start=message.start - begin, end=message.end - begin)
+        for message in run.messages
+        if message.clock == (1 if message.kind == "reply" else 0)
+        and message.start is not None
+        and message.end is not None
+    ]
+    return run.losses[1][0] - run.losses[0][0], messages
 
 
-def _link_traffic(asked: Meeting, graph: Any) -> Counter[tuple[Any, Any]]:
-    carried, network = Counter[tuple[Any, Any]](), Network(graph)
-    for source, target, nbytes in _messages(asked):
-        for hop in pairwise(network.path(source, target)):
-            carried[hop] += nbytes  # type: ignore[assignment]
-    return carried
+def _others(asked: Meeting) -> tuple[Traffic, ...]:
+    return (Traffic("worker 0", "worker 1"),) if asked.busy and asked.workers > 1 else ()
+
+
+def _lap(asked: Meeting, seconds: float, messages: list[Message]) -> Lap:
+    graph = asked.topology.graph(asked.workers, 0 if isinstance(asked.exchange, AllReduce) else asked.servers)
+    name = WAYS.get(asked.exchange.name, asked.exchange.name)
+    return Lap(name, graph, seconds, loads(graph, _messages(asked), messages, _others(asked)), messages)
 
 
 def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
@@ -163,7 +193,3 @@ def _messages(asked: Meeting) -> Iterator[tuple[str, str, float]]:
             for server in range(asked.servers):
                 yield who, f"server {server}", nbytes / asked.servers
                 yield f"server {server}", who, nbytes / asked.servers
-
-
-def _role(node: Any) -> str:
-    return next((role for role in ("worker", "server") if str(node).startswith(f"{role} ")), "switch")

@@ -13,12 +13,14 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import ipywidgets
 import traitlets
+from IPython.display import publish_display_data
 
 FOLDER = Path(__file__).parent
 MISSING = 'This picture moves if anywidget is installed: pip install "minips[lab]".'
@@ -45,7 +47,7 @@ _PAGE = """<!doctype html>
 <script type="module">
 {esm}
 const state = JSON.parse(document.getElementById("state").textContent);
-render({{ model: standIn(state), el: document.querySelector("main") }});
+show({{ model: standIn(state), el: document.querySelector("main") }});
 </script>
 </body>
 </html>
@@ -76,7 +78,8 @@ def _in_units(value: float | None, units: tuple[tuple[str, float], ...]) -> str:
     rounded = _round(value)
     default = next((unit, size) for unit, size in units if size == 1)
     unit, size = next((one for one in units if rounded >= one[1]), default if rounded == 0 else units[-1])
-    return f"{_round(rounded / size):.15g} {unit}"
+    figure = _round(rounded / size)
+    return f"{figure:.0f} {unit}" if figure >= 1000 else f"{figure:g} {unit}"
 
 
 def _round(value: float) -> float:
@@ -89,7 +92,7 @@ def module_text(name: str) -> str:
     """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions."""
     source = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in ("common", name))
     functions = re.findall(r"^(?:async )?function (\w+)", source, re.MULTILINE)
-    return f"{source}\nexport {{ {', '.join(functions)} }};\nexport default {{ render }};\n"
+    return f"{source}\nexport {{ {', '.join(functions)} }};\nexport default {{ render: show }};\n"
 
 
 @cache
@@ -110,6 +113,7 @@ def _widget_class(name: str) -> type[Any]:
         "data": traitlets.Dict().tag(sync=True),
         "sentence": traitlets.Unicode().tag(sync=True),
         "asked": traitlets.Dict().tag(sync=True),
+        "mark": traitlets.Unicode(help="names the still beside it").tag(sync=True),
         "__module__": __name__,
         "__doc__": f"The widget of the view {name!r}.",
     }
@@ -119,8 +123,9 @@ def _widget_class(name: str) -> type[Any]:
 class View:
     """A picture that moves, made from a view's ``name``, ``data`` for JSON, a ``still`` (SVG text) and a ``sentence``.
 
-    A notebook shows the moving picture. Readers without a kernel see the still and the sentence, which are plain output
-    beside it. ``panel`` is a widget for boxes of widgets. Without anywidget it contains the still and the sentence.
+    A notebook shows the moving picture. Readers without a kernel see the still and the sentence, which are an output of
+    their own: a page that can move the picture hides them. ``panel`` is a widget for boxes of widgets. Without
+    anywidget it contains the still and the sentence.
     """
 
     def __init__(self, name: str, data: Mapping[str, Any], still: str, sentence: str) -> None:
@@ -174,7 +179,9 @@ class View:
 
     def html(self, title: str = "minips") -> str:
         """Return a page that shows the view without a kernel and without a network."""
-        state = json.dumps({"data": self._data, "sentence": self._sentence}, separators=(",", ":"), allow_nan=False)
+        state = json.dumps(
+            {"mark": "", "data": self._data, "sentence": self._sentence}, separators=(",", ":"), allow_nan=False
+        )
         return _PAGE.format(
             title=html.escape(title),
             css=style_text(self.name),
@@ -188,18 +195,32 @@ class View:
 
     def _repr_html_(self) -> str:
         note = "" if self.moves else f"<p>{html.escape(MISSING)}</p>"
-        return f"<div class='minips-still'>{self._still}<p>{html.escape(self._sentence)}</p>{note}</div>"
+        words = f"{self._still}<p>{html.escape(self._sentence)}</p>{note}"
+        return f"<div class='minips-still' data-view='{self._mark()}'>{words}</div>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         still = {"text/html": self._repr_html_(), "text/plain": repr(self)}
         if not self.moves:
             return still, {}
-        data, metadata = self.panel._repr_mimebundle_(**kwargs)
-        return {**data, **still}, metadata
+        moving, metadata = self.panel._repr_mimebundle_(**kwargs)
+        return {**moving, **still}, metadata
+
+    def _ipython_display_(self) -> None:
+        """Show the still and the moving picture as two outputs: of one output, an exported page shows one form only,
+        the one that needs a network.
+        """
+        every, metadata = self._repr_mimebundle_()
+        still = {kind: every.pop(kind) for kind in ("text/html", "text/plain")}
+        publish_display_data(still)  # type: ignore[no-untyped-call]
+        if self.moves:
+            publish_display_data({**every, "text/plain": ""}, metadata)  # type: ignore[no-untyped-call]
+
+    def _mark(self) -> str:
+        return sha256(f"{self._still}{self._sentence}".encode()).hexdigest()[:16]
 
     def _send(self) -> None:
         if self.moves:
             with self.panel.hold_sync():
-                self.panel.data, self.panel.sentence = self._data, self._sentence
+                self.panel.data, self.panel.sentence, self.panel.mark = self._data, self._sentence, self._mark()
         else:
             self.panel.value = self._repr_html_()

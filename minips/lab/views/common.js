@@ -12,8 +12,6 @@ const ICONS = {
 const RATES = [100, 10, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((n, i) => (i < 2 ? n : 1 / n));
 const WATCHED_S = 10;
 
-/* ---- elements ---- */
-
 function svg(name, attributes, ...children) {
   return build(document.createElementNS(SVG, name), attributes, children);
 }
@@ -40,8 +38,6 @@ function icon(name) {
   );
 }
 
-/* ---- words ---- */
-
 function inUnits(value, units) {
   if (value === null || value === undefined) return "–";
   const rounded = Number(value.toPrecision(3));
@@ -60,10 +56,9 @@ function formatBytes(nbytes) {
 }
 
 function formatRate(rate) {
-  return rate === 1 ? "real time" : rate > 1 ? `${rate} × as fast` : `1/${Math.round(1 / rate)} of real time`;
+  if (rate === 1) return "real time";
+  return rate > 1 ? `${rate} × as fast` : `1/${Math.round(1 / rate)} of real time`;
 }
-
-/* ---- movement ---- */
 
 /* The share of a message's way at a time: null before its start and after its end, or if a half of it is missing. */
 function progress(start, end, time) {
@@ -151,13 +146,13 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     if (steps) return on();
     last = performance.now();
     frame = requestAnimationFrame(move);
-    show();
+    label();
   }
 
   function pause() {
     cancelAnimationFrame(frame);
     frame = null;
-    show();
+    label();
   }
 
   function move(now) {
@@ -167,7 +162,7 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
     last = now;
   }
 
-  function show() {
+  function label() {
     toggle.replaceChildren(icon(frame ? "pause" : "play"), frame ? "Pause" : steps ? "Step" : "Play");
   }
 
@@ -183,7 +178,13 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
   return { el, seek, play, pause, set, time: () => time };
 }
 
-/* ---- the model ---- */
+/* Draw a view in a new element, in place of the still that the cell shows for readers without a kernel. */
+function show({ model, el }) {
+  const inner = html("div", { class: "minips-view" });
+  const covered = html("style", {}, `.minips-still[data-view="${model.get("mark")}"] { display: none }`);
+  el.append(covered, inner);
+  return render({ model, el: inner });
+}
 
 /* Call `react` with a trait's value, now and at each change; returns a function that ends it. */
 function watch(model, name, react) {
