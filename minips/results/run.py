@@ -19,11 +19,12 @@ from minips.core.shard import Grant
 from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
-from minips.results.messages import Message, Wait
+from minips.results.messages import Joined, Message, Wait, messages_of
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
 from minips.results.state import SavedState, ServerState, check_state, state_of
 from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
+from minips.results.waits import waits_of
 from minips.stage import Array, Tensors
 from minips.words import check_type, message_of
 
@@ -120,12 +121,12 @@ class Run:
     @property
     def messages(self) -> list[Message]:
         """The messages between workers and servers, in order of start, as far as the trace has rows of them."""
-        return self.trace.messages
+        return messages_of(self.trace)
 
     @property
     def waits(self) -> list[Wait]:
         """The workers' waits, in order of start, each with those for whom it was."""
-        return self.trace.waits(self.config.consistency, self.config.workers)
+        return waits_of(self.trace, self.config.consistency, self.config.workers)
 
     @property
     def clocks(self) -> int:
@@ -198,6 +199,7 @@ class Run:
             "trace_until": None if isinf(self.trace.until) else self.trace.until,
             "trace_planned": dict(self.trace.planned),
             "staleness": dict(self.staleness),
+            **Joined(tuple(self.messages), tuple(self.waits)).columns(),
         }
         whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
         saved.write(path, {**whole, **converted})
@@ -216,12 +218,13 @@ class Run:
         try:
             names, parties, *numbers = values["trace"]
             spans = zip(names, parties, *(column.tolist() for column in numbers), strict=True)
-            until = values.get("trace_until")
+            until = inf if values.get("trace_until") is None else values["trace_until"]
+            planned, parts = values.get("trace_planned"), [values.get(name, []) for name in ("messages", "waits")]
             values |= {
                 "config": Config.from_dict(values["config"]),
                 "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
                 "grants": [Grant(*row) for row in values["grants"].tolist()],
-                "trace": Trace(spans=spans, until=inf if until is None else until, planned=values.get("trace_planned")),
+                "trace": Trace(spans=spans, until=until, planned=planned, joined_before=Joined.from_columns(*parts)),
                 "staleness": Counter(values["staleness"]),
             }
             known = {field.name for field in fields(cls)}
@@ -253,7 +256,7 @@ class Run:
             staleness=before.staleness + self.staleness,
             server_rows=[sum(rows) for rows in zip(before.server_rows, self.server_rows, strict=False)],
             grants=[*before.grants, *self.grants],
-            trace=before.trace + self.trace.since(-began),
+            trace=before._joined_trace() + self.trace.since(-began),
             evaluations=[*before.evaluations, *self.evaluations],
             events=[
                 *before.events,
@@ -261,6 +264,11 @@ class Run:
                 *((began + at, text) for at, text in self.events),
             ],
         )
+
+    def _joined_trace(self) -> Trace:
+        """The trace with its messages and waits joined. Those of another run, with another config, can follow."""
+        trace, joined = self.trace, Joined(tuple(self.messages), tuple(self.waits))
+        return Trace(spans=trace, limit=trace.limit, until=trace.until, planned=trace.planned, joined_before=joined)
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a name and a value with its unit."""
