@@ -103,7 +103,7 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
 
   const toggle = html("button", { type: "button", class: "minips-go", onclick: () => (frame ? pause() : play()) });
   const slider = html("input", { type: "range", min: 0, max: 1, step: "any", "aria-label": "time" });
-  const clock = html("output", { class: "minips-clock" });
+  const clock = html("span", { class: "minips-clock" });
   const speed = html(
     "select",
     { "aria-label": "speed" },

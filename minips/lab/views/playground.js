@@ -203,7 +203,7 @@ function render({ model, el }) {
   function slider(one) {
     let held = false;
     let asked = 0;
-    const text = html("output", {});
+    const text = html("span", { "aria-hidden": "true" });
     const input = html("input", { type: "range", min: 0, max: one.stops.length - 1 });
     const node = html("label", { class: "play-slider" }, html("span", {}, one.name), text, input);
     const send = () => wish("change", { path: one.path, to: input.valueAsNumber });
