@@ -18,6 +18,7 @@ PLOT = (280.0, 130.0)
 INK = {"A": "#0072b2", "B": "#c14f00"}
 """The colours of the sides; the dashes of B differ as well."""
 WIDE, HIGH = 860, 356
+DASHED = "stroke-dasharray='4 3' vector-effect='non-scaling-stroke'"
 ENCODING = ("workers", *CODEC)
 """The boxes with a piece of the funnel."""
 
@@ -40,7 +41,7 @@ def strips(funnel: Mapping[str, Mapping[str, float]], shown: str) -> dict[str, s
                 pieces[box] += f"<path class='play-band' d='{path}' fill='#009e73' fill-opacity='0.35'/>"
             else:
                 path = f"{top}M0 {middle + left:.1f}L100 {middle + right:.1f}"
-                pieces[box] += f"<path class='play-other' d='{path}' fill='none' stroke='currentColor'/>"
+                pieces[box] += f"<path class='play-other' d='{path}' fill='none' stroke='currentColor' {DASHED}/>"
             before = after
     return pieces
 
@@ -137,7 +138,7 @@ def _pipeline(data: Mapping[str, Any]) -> Iterator[str]:
         yield _text(x + 8, 34, boxes[name]["title"], "font-weight='bold'")
         yield _text(x + 8, 54, chosen)
         yield _text(x + 8, 144, boxes[name]["text"].removesuffix("–").removesuffix(" · "))
-    yield _text(8, 172, f"The {data['ends']['right']} at the right end. {data['words'].get('way', '')}")
+    yield _text(8, 172, data["words"]["way"])
 
 
 def _bars(data: Mapping[str, Any], x: float, y: float) -> Iterable[str]:

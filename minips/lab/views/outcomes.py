@@ -296,12 +296,12 @@ def way_words(config: Config, outcome: Outcome | None) -> dict[str, str]:
             sizes[way].append(nbytes)
     usual = {way: format_bytes(median(each)) for way, each in sizes.items() if each}
     if isinstance(config.exchange, AllReduce):
-        return {"back": "No way back: each worker has the sum, and takes the step itself.", "way": ""}
-    back = f"{usual.get(ANSWERED, '')} of new parameters".strip()
-    link = config.link
-    speed = f"{link.bandwidth_bps / 1e6:g} Mbit/s, {link.latency_s * 1e3:g} ms" if link else "without a limit"
-    words = f"A push takes {usual.get(PUSHED, '–')}, an answer {usual.get(ANSWERED, '–')}; link: {speed}."
-    return {"back": back, "way": words}
+        words = f"No server: each message to another worker takes {usual.get(PASSED_ON, '–')}."
+        return {"back": "No way back: each worker has the sum, and takes the step itself.", "way": words}
+    back, link = usual.get(ANSWERED, "–"), config.link
+    speed = f"{link.bandwidth_bps / 1e6:g} Mbit/s, {link.latency_s * 1e3:g} ms" if link else "no limit"
+    words = f"A push takes {usual.get(PUSHED, '–')}, the new parameters {back}; link: {speed}."
+    return {"back": f"{back} of new parameters", "way": words}
 
 
 def box_words(box: str, nbytes: float | None, times: Mapping[str, str]) -> str:

@@ -29,9 +29,9 @@ SLOW = {"link": Link(1e6, 1e-3)}
 PREDICTED = "predicted beside measured"
 """The setting that calibrates the stages, predicts the run, and then trains in processes."""
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
-    "everybody waits, or nobody (one slow worker)": PRESETS["a straggler"],
-    "32 bits or one (a slow link)": {"AB": SLOW, **PRESETS["fewer bits"]},
-    "a server or a ring (a slow link)": {"AB": SLOW, **PRESETS["no server"]},
+    "everybody waits or nobody": PRESETS["a straggler"],
+    "32 bits or one": {"AB": SLOW, **PRESETS["fewer bits"]},
+    "a server or a ring": {"AB": SLOW, **PRESETS["no server"]},
     PREDICTED: {"A": {}},
 }
 """Maps each setting to its changes to the first config: to both sides, and to one."""
@@ -44,7 +44,7 @@ FIELDS = {"workers": ("workers", "compute", "straggler"), "transport": ("bandwid
 """The controls of a box that are not fields of its stage."""
 BACK = "pull quantizer"
 """The one control of the way back."""
-SHORT = {"bandwidth": "link", "straggler": "last one slower", "compute": "computes"}
+SHORT = {"bandwidth": "link", "straggler": "last one", "compute": "computes"}
 """Names of controls on the page, if they differ."""
 MOST_FIELDS = 2
 """The most sliders of a stage."""
@@ -56,7 +56,7 @@ SERIES = np.array([1, 2, 5])
 def settled(setting: str, start: Config) -> dict[str, Config]:
     """Return the sides of a setting, made from the ``start``. ValueError for an unknown setting, or if it does not fit.
 
-    >>> settled("a server or a ring (a slow link)", START)["B"].exchange
+    >>> settled("a server or a ring", START)["B"].exchange
     RingAllReduce()
     """
     if setting not in SETTINGS:
@@ -262,8 +262,9 @@ def _network_stops(config: Config, name: str) -> dict[str, Any]:
         values = {rate: text for text, rate in BANDWIDTHS.items() if rate}
         values.setdefault(value or 1e9, f"{value / 1e6:g} Mbit/s")
         return {values[rate]: rate for rate in sorted(values)} | {"no limit": 0.0}
-    unit = "×" if name == "straggler" else "ms"
-    return {f"{each:g} {unit}": float(each) for each in sorted({*_TIMES[name], value})}
+    words = "{:g} × slower" if name == "straggler" else "{:g} ms"
+    found = {words.format(each): float(each) for each in sorted({*_TIMES[name], value})}
+    return {"as fast" if text == "1 × slower" else text: each for text, each in found.items()}
 
 
 def _field(config: Config, path: Sequence[str]) -> Any:

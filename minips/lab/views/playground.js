@@ -156,11 +156,10 @@ function render({ model, el }) {
   el.classList.add("minips-view", "minips-playground");
   el.setAttribute("role", "group");
   el.append(
-    element("div", "play-tools", shown, compare, real, measure, asCode, asLine, busy),
+    element("div", "play-tools", shown, compare, tabs, real, measure, asCode, asLine, busy),
     error,
     copied,
     clock.el,
-    tabs,
     flow,
     backWords,
     back.node,
@@ -205,7 +204,7 @@ function render({ model, el }) {
     let asked = 0;
     const text = html("span", { "aria-hidden": "true" });
     const input = html("input", { type: "range", min: 0, max: one.stops.length - 1 });
-    const node = html("label", { class: "play-slider" }, html("span", {}, one.name), text, input);
+    const node = html("label", { class: "play-slider" }, html("span", {}, one.name), input, text);
     const send = () => wish("change", { path: one.path, to: input.valueAsNumber });
     const say = () => {
       text.textContent = one.stops[input.valueAsNumber];
@@ -295,7 +294,7 @@ function render({ model, el }) {
       tab(side).className = `play-${side}`;
       tab(side).setAttribute("aria-pressed", side === data.shown);
     }
-    const words = keep("tabs", () => html("span", {}, "The boxes show "));
+    const words = keep("tabs", () => html("span", {}, "boxes of "));
     place(tabs, words, data.sides.map(tab));
   }
 
