@@ -12,6 +12,7 @@ import pytest
 
 import minips as ps
 from minips import lab
+from minips import stage as stage_module
 from minips.lab.source import one_line, read_line
 from minips.lab.views import base, drawings, funnel, outcomes, pipeline
 from minips.lab.views.outcomes import ANSWERED, PASSED_ON, PUSHED, Outcome
@@ -465,7 +466,7 @@ class TestPlayground:
         seen = threading.Event()
         play = lab.playground(problem, "workers=2, steps=12", engine="threads")
         endless = dataclasses.replace(play.configs["A"], steps=100_000, delays=ps.Delays(0.002))
-        with play.work.lock:
+        with play.job.lock:
             play.configs = {"A": endless}
             play.outcomes = {"A": Outcome(dataclasses.replace(play.runs["A"], config=endless))}
         draw = play.view.show
@@ -491,6 +492,41 @@ class TestPlayground:
         assert data["bars"][1]["rows"][0]["outline"] is not None
         data = asked(play, do="run")
         assert "a step was predicted to take" in play.view.sentence
+
+    def test_a_stage_of_ones_own_is_offered_and_may_be_defined_again(self, problem):
+        play = lab.playground(problem, "workers=2, steps=4")
+
+        def define(scale):
+            @ps.register
+            @dataclasses.dataclass(frozen=True)
+            class Scaled(ps.Exact):
+                name = "scaled"
+
+                def decode(self, parts):
+                    return super().decode(parts) * np.float32(scale)
+
+        try:
+            define(0.5)
+            play.refresh()
+            assert "scaled" in play.view.data["boxes"][2]["controls"][0]["options"]
+            asked(play, do="change", path="push.quantizer", to="scaled")
+            first = play.runs["A"].losses[-1]
+            define(2.0)
+            play.refresh()
+            assert play.wait(ENDING_S)
+            assert play.runs["A"].losses[-1] < first
+        finally:
+            del stage_module._KINDS["quantizer"]["scaled"]
+
+    def test_a_run_for_real_simulates_nothing_again(self, problem):
+        play = lab.playground(problem, "workers=2, epochs=1", engine="threads")
+        assert play.runs["A"].config.epochs is None
+        assert asked(play, do="run")["turn"] == 2
+
+    @pytest.mark.parametrize("wrong", [(42,), (None, 42), (None, [START, 42])])
+    def test_a_wrong_argument_is_a_sentence(self, wrong):
+        with pytest.raises(TypeError, match="playground takes"):
+            lab.playground(*wrong)
 
     def test_another_panel_of_the_same_cell_replaces_it(self, problem):
         play, again = lab.playground(problem), lab.playground(problem)

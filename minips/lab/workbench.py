@@ -71,8 +71,8 @@ class Workbench(Interactive):
         engine: Engine | str | None = None,
         predict: bool = True,
     ) -> None:
-        configs = read_line(configs) if isinstance(configs, str) else configs
-        starts = list(configs) if isinstance(configs, Sequence) else [configs or Config()]
+        given = read_line(configs) if isinstance(configs, str) else configs or Config()
+        starts = [given] if isinstance(given, Config) else list(given)
         if not 1 <= len(starts) <= len(SIDES):
             raise ValueError(f"The workbench takes one config, or one for A and one for B; got {len(starts)}.")
         self.problem = problem or SoftmaxRegression(*datasets.digits())

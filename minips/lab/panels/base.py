@@ -273,10 +273,11 @@ class Job(Work):
 
 
 class Interactive(ABC):
-    """An object with a ``panel``, which a notebook shows, and a `Job`, which does its work."""
+    """An object with a ``panel``, which a notebook shows, and a `Work`, which does its work."""
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.panel = job, job.panel
+    def __init__(self, job: Work) -> None:
+        self.job: Any = job
+        self.panel = job.panel
         _refresh_after_cells(self)
 
     def stop(self) -> None:
@@ -285,7 +286,7 @@ class Interactive(ABC):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the work's end. True once it has ended, False if that takes longer than ``timeout`` seconds."""
-        return self.job.wait(timeout)
+        return bool(self.job.wait(timeout))
 
     @abstractmethod
     def refresh(self) -> None:

@@ -5,7 +5,7 @@ clock.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -111,7 +111,10 @@ def bars(outcomes: Mapping[str, Outcome], under_way: Mapping[str, Progress]) -> 
         whole = sent[side][1] or sent[side][0]
         sent[side] = round(whole * progress.applied / max(progress.updates, 1)), whole
     took = {side: (outcome.run.seconds_per_step, outcome.expected_s) for side, outcome in outcomes.items()}
-    groups = [("sent by the workers", format_bytes, sent), ("time of a step", format_seconds, took)]
+    groups: list[tuple[str, Callable[[float], str], Mapping[str, tuple[float, float | None]]]] = [
+        ("sent by the workers", format_bytes, sent),
+        ("time of a step", format_seconds, took),
+    ]
     found = []
     for title, words, rows in groups:
         most = max((each for row in rows.values() for each in row if each is not None), default=0.0) or 1.0
@@ -193,11 +196,11 @@ def stage_seconds(outcome: Outcome | None) -> dict[str, str]:
         steps = outcome.steps
         middle = sorted(steps, key=lambda step: step.seconds)[len(steps) // 2].spans if steps else {}
         served = {name: _usual(outcome.run, name) for name in ("aggregate", "apply")}
-        spans = {**served, **middle}
-        return {box: format_seconds(spans[name]) for box, name in SPAN_OF.items() if spans.get(name) is not None}
+        measured = {**served, **middle}
+        return {box: format_seconds(measured[name]) for box, name in SPAN_OF.items() if measured.get(name) is not None}
     if outcome and outcome.prediction:
-        spans = outcome.prediction.spans
-        return {box: f"≈ {format_seconds(spans[name])}" for box, name in SPAN_OF.items() if spans.get(name)}
+        expected = outcome.prediction.spans
+        return {box: f"≈ {format_seconds(expected[name])}" for box, name in SPAN_OF.items() if expected.get(name)}
     return {}
 
 

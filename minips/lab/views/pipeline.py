@@ -18,7 +18,7 @@ from minips.lab.columns import BANDWIDTHS, SLOWER, STAGES, slower_by, slower_of
 from minips.lab.controls import SHOWN_IN
 from minips.lab.source import show
 from minips.lab.workbench import PRESETS
-from minips.stage import Stage, names
+from minips.stage import Stage, names, stage_class
 from minips.stages.transports import Link
 from minips.words import check_limits, default_of
 
@@ -102,6 +102,20 @@ def change(config: Config, path: str, to: Any) -> Config:
     return config.with_({path: to})
 
 
+def offered() -> list[list[str]]:
+    """Return the names of all stages that the boxes offer."""
+    return [names(kind) for kind in dict.fromkeys(path[-1] for path in STAGES.values())]
+
+
+def renewed(config: Config) -> Config:
+    """Return the config with the registered classes of its stages: a cell that runs again defines a class anew."""
+    for path in STAGES.values():
+        stage = stage_at(config, path)
+        if stage_class(stage.kind, stage.name) is not type(stage):
+            config = config.with_({".".join(path): stage.to_dict()})
+    return config
+
+
 def stage_at(config: Config, path: Sequence[str]) -> Stage:
     """Return the stage at a path. ValueError if the config has one for each tensor, which a box cannot show."""
     stage: Any = config
@@ -115,7 +129,7 @@ def stage_at(config: Config, path: Sequence[str]) -> Stage:
     return stage
 
 
-def main_fields(stage: Stage) -> list[Any]:
+def main_fields(stage: Any) -> list[Any]:
     """Return a stage's fields that a slider or a select can hold: numbers, choices, and yes or no."""
     return [
         field
@@ -151,6 +165,12 @@ def stops(kind: type, metadata: Mapping[str, Any], default: float, value: float)
 _LIMITS = (("minimum", "above"), ("maximum", "below"))
 
 
+def _default(field: Any, value: float) -> float:
+    """Return a field's default; the value itself if the field has none."""
+    default: Any = default_of(field)
+    return value if default is dataclasses.MISSING else default
+
+
 def _holds(value: float, metadata: Mapping[str, Any]) -> bool:
     try:
         check_limits("", value, metadata)
@@ -164,7 +184,7 @@ def first_line(cls: type) -> str:
     return (cls.__doc__ or "").partition("\n")[0].replace("``", "")
 
 
-def source_of(stage: Stage) -> dict[str, str]:
+def source_of(stage: object) -> dict[str, str]:
     """Return a stage's one-line help, its source code, and the place of the code."""
     try:
         listing = show(type(stage))
@@ -241,7 +261,7 @@ def _field_stops(stage: Stage, field: Any) -> dict[str, Any]:
     if type(value) is bool:
         return {"no": False, "yes": True}
     unit, scale = SHOWN_IN.get(field.metadata.get("unit") or "", (field.metadata.get("unit") or "", 1.0))
-    found = stops(type(value), field.metadata, default_of(field), value)
+    found = stops(type(value), field.metadata, _default(field, value), value)
     return {f"{each * scale:g} {unit}".strip(): each for each in found}
 
 

@@ -13,7 +13,8 @@ from minips import cost, datasets
 from minips.core.config import Config
 from minips.engines import Engine
 from minips.engines.simulated.engine import Simulated
-from minips.lab.panels.base import Work, numbered_name
+from minips.lab.columns import STAGES
+from minips.lab.panels.base import Interactive, Work, numbered_name
 from minips.lab.source import code, one_line, read_line
 from minips.lab.views import drawings, funnel, outcomes, pipeline
 from minips.lab.views.base import View
@@ -22,6 +23,7 @@ from minips.lab.views.pipeline import SIDES
 from minips.problems import Problem, SoftmaxRegression
 from minips.results.run import Progress, Run
 from minips.training.train import train
+from minips.words import check_type
 
 FIRST_S = 20.0
 """The most seconds that a cell waits for the first run."""
@@ -54,7 +56,7 @@ def playground(
     return Playground(problem, configs, engine=engine)
 
 
-class Playground:
+class Playground(Interactive):
     """A pipeline with one config, A, or two, A and B. `playground` makes it; a notebook shows it."""
 
     def __init__(
@@ -65,7 +67,10 @@ class Playground:
         engine: Engine | str | None = None,
     ) -> None:
         given = read_line(configs) if isinstance(configs, str) else configs or pipeline.START
-        starts = [given] if isinstance(given, Config) else list(given)
+        starts = list(given) if isinstance(given, Sequence) else [given]
+        for start in starts:
+            check_type("playground", start, Config, "configs, such as ps.Config(workers=2)")
+        check_type("playground", problem, Problem | None, "a Problem, or None for the digits")
         if not 1 <= len(starts) <= len(SIDES):
             raise ValueError(f"The playground takes one config, or one for A and one for B; got {len(starts)}.")
         self.problem, self.usual = problem or SoftmaxRegression(*datasets.digits()), problem is None
@@ -82,21 +87,28 @@ class Playground:
         self._known: dict[tuple[str, ...], tuple[Config, Any]] = {}
         self._turn, self._drawn_at = 0, 0.0
         self._under_way: dict[str, Progress] = {}
+        self._offered = pipeline.offered()
         self.name = numbered_name("playground")
         self.view = View("playground", {}, "", "")
-        self.work = _Working(self)
+        super().__init__(Background(self))
         self.view.on_asked(self.answer)
-        self.work.start(self._simulate)
-        self.work.wait(FIRST_S)
+        self.job.start(self._simulate)
+        self.job.wait(FIRST_S)
 
     @property
     def runs(self) -> dict[str, Run]:
         """The last run of each side."""
         return {side: outcome.run for side, outcome in self.outcomes.items()}
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for unfinished runs. True once they have ended, False if that takes longer than ``timeout`` seconds."""
-        return self.work.wait(timeout)
+    def refresh(self) -> None:
+        """Offer stages registered since the last call, and use the new class of a stage that was defined again."""
+        renewed = {side: pipeline.renewed(config) for side, config in self.configs.items()}
+        if renewed != self.configs:
+            self.configs = renewed
+            self.job.start(self._simulate)
+        elif pipeline.offered() != self._offered:
+            self.draw()
+        self._offered = pipeline.offered()
 
     def answer(self, question: dict[str, Any]) -> None:
         """Answer a question of the page: ``{"do": "change", "path": "push.quantizer", "to": "sign"}``.
@@ -117,7 +129,7 @@ class Playground:
         """Change a control of the shown side, and simulate the new config."""
         self.configs[self.shown] = pipeline.change(self.configs[self.shown], path, to)
         self.setting = ""
-        self.work.start(self._simulate)
+        self.job.start(self._simulate)
 
     def show(self, side: str) -> None:
         """Show the controls of a side."""
@@ -128,7 +140,7 @@ class Playground:
         self.configs = {side: self.configs["A"] for side in (SIDES if on else SIDES[:1])}
         self.shown, self.setting = SIDES[-1] if on else SIDES[0], ""
         self._keep_only(self.configs)
-        self.work.start(self._simulate)
+        self.job.start(self._simulate)
 
     def choose(self, setting: str) -> None:
         """Show a setting, made from the config that the playground was opened with."""
@@ -136,9 +148,9 @@ class Playground:
         self.shown, self.setting = list(self.configs)[-1], setting
         self.outcomes, self._pale = {}, []
         if setting == pipeline.PREDICTED:
-            self.work.start(self._predict_and_train)
+            self.job.start(self._predict_and_train)
         else:
-            self.work.start(self._simulate)
+            self.job.start(self._simulate)
 
     def open(self, box: str) -> None:
         """Open a box: one tensor before and after its stage, and the stage's source."""
@@ -148,22 +160,17 @@ class Playground:
 
     def run(self) -> None:
         """Train for real, one side after the other."""
-        self.work.start(self._train)
+        self.job.start(self._train)
 
     def calibrate(self) -> None:
         """Measure the stages on this machine, and predict each side's step."""
-        self.work.start(self._predict)
-
-    def stop(self) -> None:
-        """End unfinished work; its results so far are kept."""
-        self.work.stop()
+        self.job.start(self._predict)
 
     def draw(self) -> None:
         """Draw the current state."""
-        with self.work.lock:
+        with self.job.lock:
             data = self.data()
-            words = outcomes.sentence(self._present())
-        self.view.show(data=data, still=drawings.still(data), sentence=words)
+            self.view.show(data=data, still=drawings.still(data), sentence=outcomes.sentence(self._present()))
 
     def data(self) -> dict[str, Any]:
         """Return everything that the page draws."""
@@ -233,9 +240,9 @@ class Playground:
 
     def _opened(self, config: Config, side: str, box: str) -> dict[str, Any]:
         caption, before, after = funnel.before_and_after(self.problem, config, box)
-        stage = pipeline.stage_at(config, pipeline.STAGES[box]) if box in pipeline.STAGES else config
-        views = funnel.views(before, after)
-        return {"box": box, "caption": caption, "title": code(stage), **pipeline.source_of(stage), "views": views}
+        stage = pipeline.stage_at(config, STAGES[box]) if box in STAGES else None
+        title, source = code(stage) if stage else type(self.problem).__name__, pipeline.source_of(stage or self.problem)
+        return {"box": box, "caption": caption, "title": title, **source, "views": funnel.views(before, after)}
 
     def _code(self) -> str:
         """Return a program that trains each side."""
@@ -258,19 +265,21 @@ class Playground:
 
     def _simulate(self) -> None:
         """Simulate the sides whose config has changed since their last run."""
-        with self.work.lock:
+        with self.job.lock:
             changed = {
                 side: config
                 for side, config in self.configs.items()
-                if side not in self.outcomes or self.outcomes[side].run.config != config
+                if side not in self.outcomes or self.outcomes[side].run.config != config.for_rows(self.problem.rows)
             }
+        self._drawn_at = time.monotonic()
         for side, config in changed.items():
-            run = train(self.problem, config, engine=Simulated(), stop=self.work.stopping)
-            with self.work.lock:
+            live = partial(self._live, f"{side} is simulated", "")
+            run = train(self.problem, config, engine=Simulated(), progress=live, stop=self.job.stopping)
+            with self.job.lock:
                 self._retire(side)
                 expected = outcomes.expected_bytes(self.problem, config)
                 self.outcomes[side] = Outcome(run, expected_bytes=expected)
-        self._turn += 1
+        self._turn += bool(changed)
 
     def _predict(self) -> None:
         """Calibrate the stages of each side, and predict its step."""
@@ -281,7 +290,7 @@ class Playground:
             alone = cost.alone(config)
             calibration = next((known for key, known in self._calibrations if key == alone), None)
             if calibration is None:
-                calibration = cost.calibrate(config, self.problem, stop=self.work.stopping.is_set)
+                calibration = cost.calibrate(config, self.problem, stop=self.job.stopping.is_set)
                 self._calibrations.append((alone, calibration))
             found = cost.predict(self.problem, config, calibration)
             self.outcomes[side] = dataclasses.replace(outcome, prediction=found, expected_s=found.seconds_per_step)
@@ -290,14 +299,10 @@ class Playground:
         """Train each side for real."""
         self._simulate()
         for side, outcome in self._present().items():
-            if not self.work.stopping.is_set():
-                run = train(
-                    self.problem,
-                    outcome.run.config,
-                    engine=self.engine,
-                    progress=partial(self._live, side),
-                    stop=self.work.stopping,
-                )
+            if not self.job.stopping.is_set():
+                live = partial(self._live, f"{side} trains for real", side)
+                config = outcome.run.config
+                run = train(self.problem, config, engine=self.engine, progress=live, stop=self.job.stopping)
                 self._under_way.clear()
                 self.outcomes[side] = outcome.fulfilled(run)
         self._turn += 1
@@ -306,11 +311,11 @@ class Playground:
         self._predict()
         self._train()
 
-    def _live(self, side: str, progress: Progress) -> None:
-        """Show an unfinished run."""
-        if time.monotonic() - self._drawn_at >= REDRAW_S and not self.work.stopping.is_set():
-            self._under_way[side] = progress
-            self._say(f"{side} trains for real: {progress.applied} of {progress.updates} steps.")
+    def _live(self, words: str, side: str, progress: Progress) -> None:
+        """Show now and then how far a run is; ``side``, unless empty, is filled meanwhile."""
+        if time.monotonic() - self._drawn_at >= REDRAW_S and not self.job.stopping.is_set():
+            self._under_way = {side: progress} if side else {}
+            self._say(f"{words}: {progress.applied} of {progress.updates} steps.")
 
     def _say(self, words: str) -> None:
         self.busy, self._drawn_at = words, time.monotonic()
@@ -327,15 +332,12 @@ _ANSWERS = ("change", "show", "compare", "choose", "open", "run", "calibrate", "
 """The methods that the page may ask for."""
 
 
-class _Working(Work):
-    """The playground's work: its state and its errors are part of the picture."""
+class Background(Work):
+    """The work of a playground: its state and its errors are part of the picture."""
 
     def __init__(self, owner: Playground) -> None:
         self._owner = owner
         super().__init__(owner.name, owner.view.panel)
-
-    def began(self) -> None:
-        self._owner.busy = "A run is being simulated …"
 
     def ended(self) -> None:
         self._owner.busy = ""
