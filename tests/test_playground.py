@@ -15,7 +15,7 @@ from minips import lab
 from minips import stage as stage_module
 from minips.lab.source import one_line, read_line
 from minips.lab.views import base, drawings, funnel, outcomes, pipeline
-from minips.lab.views.outcomes import ANSWERED, PASSED_ON, PUSHED, Outcome
+from minips.lab.views.outcomes import ANSWERED, PASSED_ON, PUSHED, PlayedRun
 from minips.lab.views.pipeline import BOXES, SETTINGS, START, change, controls, stops
 from minips.stage import missing, names, stage_class
 
@@ -316,7 +316,7 @@ class TestOutcomes:
     def test_bars_have_the_outline_of_what_was_expected(self, problem):
         config = dataclasses.replace(START, steps=8)
         run = simulate(problem, config)
-        outcome = Outcome(run, expected_bytes=outcomes.expected_bytes(problem, config))
+        outcome = PlayedRun(run, expected_bytes=outcomes.expected_bytes(problem, config))
         sent, took = outcomes.bars({"A": outcome}, {})
         assert sent["rows"][0]["text"] == base.format_bytes(run.bytes_sent)
         assert sent["rows"][0]["outline"] == sent["rows"][0]["share"] == 1.0  # these bytes can be counted exactly
@@ -335,9 +335,9 @@ class TestOutcomes:
 
     def test_a_simulated_run_has_no_times_and_a_real_one_has(self, problem):
         config = ps.Config(steps=6, workers=2, push=ps.Codec("sign", "errorfeedback"), transport="inproc")
-        assert outcomes.stage_seconds(Outcome(simulate(problem, config))) == {}
+        assert outcomes.stage_seconds(PlayedRun(simulate(problem, config))) == {}
         run = ps.train(problem, config, engine="threads")
-        times = outcomes.stage_seconds(Outcome(run, measured=True))
+        times = outcomes.stage_seconds(PlayedRun(run, measured=True))
         assert {"memory", "quantizer", "serializer", "aggregator", "optimizer", "workers"} <= {*times}
         assert all(text.endswith("s") for text in times.values())
         assert outcomes.box_words("quantizer", 98, times) == f"98 B · {times['quantizer']}"
@@ -346,7 +346,7 @@ class TestOutcomes:
 
     def test_the_sentence_says_what_is_seen(self, problem):
         slow, ring = (
-            {side: Outcome(simulate(problem, config)) for side, config in pipeline.settled(setting, START).items()}
+            {side: PlayedRun(simulate(problem, config)) for side, config in pipeline.settled(setting, START).items()}
             for setting in [*SETTINGS][1:3]
         )
         one, other = slow.values()
@@ -364,13 +364,13 @@ class TestOutcomes:
     def test_the_sentence_says_if_bytes_do_not_decide(self, problem):
         fast = dataclasses.replace(START, link=ps.Link(1e10, 1e-3))
         small = dataclasses.replace(fast, push=ps.Codec("sign", "errorfeedback"))
-        found = {side: Outcome(simulate(problem, one)) for side, one in zip("AB", (fast, small), strict=True)}
+        found = {side: PlayedRun(simulate(problem, one)) for side, one in zip("AB", (fast, small), strict=True)}
         assert "bytes do not decide here" in outcomes.sentence(found)
 
     def test_the_sentence_says_if_a_run_diverged(self, problem):
         run = simulate(problem, dataclasses.replace(START, optimizer=ps.SGD(lr=1e300)))
         assert run.diverged
-        assert outcomes.sentence({"A": Outcome(run)}).startswith("A diverged. ")
+        assert outcomes.sentence({"A": PlayedRun(run)}).startswith("A diverged. ")
         json.dumps(outcomes.curve([(0.1, 1, float("nan")), *run.losses], "A"), allow_nan=False)
 
 
@@ -468,7 +468,7 @@ class TestPlayground:
         endless = dataclasses.replace(play.configs["A"], steps=100_000, delays=ps.Delays(0.002))
         with play.job.lock:
             play.configs = {"A": endless}
-            play.outcomes = {"A": Outcome(dataclasses.replace(play.runs["A"], config=endless))}
+            play.outcomes = {"A": PlayedRun(dataclasses.replace(play.runs["A"], config=endless))}
         draw = play.view.show
 
         def show(**shown):

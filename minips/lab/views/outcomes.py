@@ -48,7 +48,7 @@ PUSHED, ANSWERED, PASSED_ON = range(3)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlayedRun:
     """A run of one side, and what was expected of it."""
 
     run: Run
@@ -60,7 +60,7 @@ class Outcome:
     """The predicted seconds of a step; None without a prediction."""
     prediction: Prediction | None = None
 
-    def fulfilled(self, run: Run) -> "Outcome":
+    def fulfilled(self, run: Run) -> "PlayedRun":
         """Return the outcome of a run for real; without a prediction, the simulation is what was expected."""
         expected = self.expected_s if self.prediction or self.measured else self.run.seconds_per_step
         return dataclasses.replace(self, run=run, measured=True, expected_s=expected)
@@ -102,7 +102,7 @@ def curve(losses: Rows, side: str) -> dict[str, Any]:
     }
 
 
-def bars(outcomes: Mapping[str, Outcome], under_way: Mapping[str, Progress]) -> list[dict[str, Any]]:
+def bars(outcomes: Mapping[str, PlayedRun], under_way: Mapping[str, Progress]) -> list[dict[str, Any]]:
     """Return two groups of bars, the bytes that the workers sent and the time of a step, each with its outline: what
     was expected. An unfinished run has only a part of its bytes.
     """
@@ -187,7 +187,7 @@ def _first(partners: Sequence[str]) -> str:
     return partners[0] if partners else "others"
 
 
-def stage_seconds(outcome: Outcome | None) -> dict[str, str]:
+def stage_seconds(outcome: PlayedRun | None) -> dict[str, str]:
     """Return the time of each box's stage in the median step, in words: measured, or "≈" and the prediction's.
 
     A simulated run without a prediction has none.
@@ -210,7 +210,7 @@ def _usual(run: Run, name: str) -> float | None:
     return median(found) if found else None
 
 
-def sentence(outcomes: Mapping[str, Outcome]) -> str:
+def sentence(outcomes: Mapping[str, PlayedRun]) -> str:
     """Return what is seen, in words."""
     if not outcomes:
         return "Nothing has run yet."
@@ -227,7 +227,7 @@ def sentence(outcomes: Mapping[str, Outcome]) -> str:
     return " ".join(filter(None, parts))
 
 
-def _alone(outcome: Outcome) -> str:
+def _alone(outcome: PlayedRun) -> str:
     run = outcome.run
     config = run.config
     who = "1 worker sends" if config.workers == 1 else f"{config.workers} workers send"
@@ -242,7 +242,7 @@ def _alone(outcome: Outcome) -> str:
     return f"{words}. {_reached({'': run})}"
 
 
-def _compared(a: Outcome, b: Outcome) -> Iterable[str]:
+def _compared(a: PlayedRun, b: PlayedRun) -> Iterable[str]:
     one, other = a.run, b.run
     differ = differing({"A": one.config, "B": other.config})
     yield f"A and B differ in {join_names(differ)}." if differ else "A and B are alike."
@@ -263,7 +263,7 @@ def _compared(a: Outcome, b: Outcome) -> Iterable[str]:
     yield _reached({"A": one, "B": other})
 
 
-def _share(outcome: Outcome, name: str) -> float | None:
+def _share(outcome: PlayedRun, name: str) -> float | None:
     """Return the median share of a worker's step that a span takes; None without a trace."""
     shares = [step.spans.get(name, 0.0) / step.seconds for step in outcome.steps]
     return median(shares) if shares else None
@@ -281,7 +281,7 @@ def _in(side: str) -> str:
     return f"in {side}" if side else ""
 
 
-def _diverged(item: tuple[str, Outcome]) -> str:
+def _diverged(item: tuple[str, PlayedRun]) -> str:
     side, outcome = item
     run = outcome.run
     return f"{side} diverged. {run.diverged}" if run.diverged else f"{side} was stopped early." if run.stopped else ""
@@ -291,7 +291,7 @@ def _ratio(one: float, other: float) -> float:
     return one / other if other else float(one == other) or float("inf")
 
 
-def way_words(config: Config, outcome: Outcome | None) -> dict[str, str]:
+def way_words(config: Config, outcome: PlayedRun | None) -> dict[str, str]:
     """Return the words at the way back, and those about both ways: the median messages."""
     sizes: dict[int, list[int]] = {PUSHED: [], ANSWERED: [], PASSED_ON: []}
     if outcome:

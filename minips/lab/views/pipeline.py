@@ -276,7 +276,7 @@ _TIMES = {
 def _network_stops(config: Config, name: str) -> dict[str, Any]:
     if name == "workers":
         field = Config.__dataclass_fields__["workers"]
-        return {str(each): each for each in stops(int, field.metadata, field.default, config.workers)}
+        return {str(each): each for each in stops(int, field.metadata, Config.workers, config.workers)}
     value = slower_of(config)[name]
     if name == "bandwidth":
         values = {rate: text for text, rate in BANDWIDTHS.items() if rate}

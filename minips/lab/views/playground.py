@@ -18,7 +18,7 @@ from minips.lab.panels.base import Interactive, Work, numbered_name
 from minips.lab.source import code, one_line, read_line
 from minips.lab.views import drawings, funnel, outcomes, pipeline
 from minips.lab.views.base import View
-from minips.lab.views.outcomes import Outcome
+from minips.lab.views.outcomes import PlayedRun
 from minips.lab.views.pipeline import SIDES
 from minips.problems import Problem, SoftmaxRegression
 from minips.results.run import Progress, Run
@@ -78,7 +78,7 @@ class Playground(Interactive):
         self.start, self.configs = starts[0], dict(zip(SIDES, starts, strict=False))
         for config in self.configs.values():
             pipeline.differing({"A": self.start, "B": config})  # raises an error for a config that a box cannot show
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, PlayedRun] = {}
         """The last run of each side."""
         self.shown, self.box, self.setting = SIDES[0], "quantizer", ""
         self.busy, self.error = "", ""
@@ -215,11 +215,11 @@ class Playground(Interactive):
             "line": one_line(*self.configs.values()),
         }
 
-    def _present(self) -> dict[str, Outcome]:
+    def _present(self) -> dict[str, PlayedRun]:
         """Return the outcomes of the sides in order."""
         return {side: self.outcomes[side] for side in self.configs if side in self.outcomes}
 
-    def _curve(self, side: str, outcome: Outcome) -> dict[str, Any]:
+    def _curve(self, side: str, outcome: PlayedRun) -> dict[str, Any]:
         under_way = self._under_way.get(side)
         return outcomes.curve(under_way.losses if under_way else outcome.run.losses, side)
 
@@ -278,7 +278,7 @@ class Playground(Interactive):
             with self.job.lock:
                 self._retire(side)
                 expected = outcomes.expected_bytes(self.problem, config)
-                self.outcomes[side] = Outcome(run, expected_bytes=expected)
+                self.outcomes[side] = PlayedRun(run, expected_bytes=expected)
         self._turn += bool(changed)
 
     def _predict(self) -> None:
