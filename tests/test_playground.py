@@ -431,6 +431,14 @@ class TestPlayground:
         assert "The rows are gone." in play.view.data["error"]
         assert play.view.sentence == "Nothing has run yet."
 
+    def test_a_setting_can_be_left_again(self, problem):
+        play = lab.playground(problem, "workers=2, steps=4 | workers=2, steps=4, consistency=asp")
+        before = dict(play.configs)
+        assert asked(play, do="choose", setting="32 bits or one")["setting"] == "32 bits or one"
+        assert asked(play, do="change", path="push.quantizer", to="exact")["setting"] == ""
+        assert asked(play, do="choose", setting="")["sides"] == ["A", "B"]
+        assert play.configs == before
+
     def test_an_all_reduce_has_no_server(self, problem):
         play = lab.playground(problem, "workers=4, steps=4, exchange=ring")
         data = play.view.data

@@ -97,7 +97,6 @@ def change(config: Config, path: str, to: Any) -> Config:
     if path in SLOWER or path == "workers":
         network = {"workers": config.workers, **slower_of(config), path: to}
         link, delays = slower_by(config, network)
-        # The factors go first: a factor of a worker that is gone would not fit.
         return dataclasses.replace(config, workers=network["workers"], link=link, delays=delays)
     return config.with_({path: to})
 

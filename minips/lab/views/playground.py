@@ -75,9 +75,11 @@ class Playground(Interactive):
             raise ValueError(f"The playground takes one config, or one for A and one for B; got {len(starts)}.")
         self.problem, self.usual = problem or SoftmaxRegression(*datasets.digits()), problem is None
         self.engine: Engine | str = engine or "processes"
-        self.start, self.configs = starts[0], dict(zip(SIDES, starts, strict=False))
-        for config in self.configs.values():
-            pipeline.differing({"A": self.start, "B": config})  # raises an error for a config that a box cannot show
+        self.given = dict(zip(SIDES, starts, strict=False))
+        """The configs that the playground was opened with."""
+        self.configs = {**self.given}
+        for config in starts:
+            pipeline.differing({"A": starts[0], "B": config})  # raises an error for a config that a box cannot show
         self.outcomes: dict[str, PlayedRun] = {}
         """The last run of each side."""
         self.shown, self.box, self.setting = SIDES[0], "quantizer", ""
@@ -143,8 +145,8 @@ class Playground(Interactive):
         self.job.start(self._simulate)
 
     def choose(self, setting: str) -> None:
-        """Show a setting, made from the config that the playground was opened with."""
-        self.configs = pipeline.settled(setting, self.start)
+        """Show a setting, made from the config that the playground was opened with; "" shows those configs again."""
+        self.configs = pipeline.settled(setting, self.given["A"]) if setting else {**self.given}
         self.shown, self.setting = list(self.configs)[-1], setting
         self.outcomes, self._pale = {}, []
         if setting == pipeline.PREDICTED:
