@@ -13,6 +13,5 @@ REQUIRED = "MINIPS_NEEDS_NODE_MODULES"
 def needs_tools() -> None:
     """Skip the test if the tools are not there."""
     if not (TOOLS / "node_modules").is_dir():
-        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(
-            "npm ci --ignore-scripts --prefix tests/browser brings the tools"
-        )
+        leave = pytest.fail if os.environ.get(REQUIRED) else pytest.skip
+        leave("npm ci --ignore-scripts --prefix tests/browser brings the tools")

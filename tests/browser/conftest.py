@@ -53,9 +53,28 @@ def server(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
+@pytest.fixture(scope="module")
+def server_with_scrollbars(
+    chromium_with_scrollbars: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path, int]]:
+    with jupyterlab(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
 @pytest.fixture
 def jupyter(chromium: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    yield from lab_in(chromium, server)
+
+
+@pytest.fixture
+def jupyter_with_scrollbars(
+    chromium_with_scrollbars: Browser, server_with_scrollbars: tuple[str, Path, int]
+) -> Iterator[Lab]:
+    yield from lab_in(chromium_with_scrollbars, server_with_scrollbars)
+
+
+def lab_in(browser: Browser, server: tuple[str, Path, int]) -> Iterator[Lab]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(PATIENCE_MS)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -225,7 +225,7 @@ def jupyterlab(home: Path) -> Iterator[tuple[str, Path, int]]:
 
 @contextmanager
 def newcomers(home: Path, *command: str) -> Iterator[str]:
-    """A JupyterLab of somebody who has no settings, as ``python -m command`` starts it: its address, with the token."""
+    """A Jupyter of somebody who has no settings, as ``python -m command`` starts it: its address, with the token."""
     home.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "XDG"))}
     environment |= {"HOME": str(home), "TMPDIR": str(home)}
@@ -245,7 +245,7 @@ def newcomers(home: Path, *command: str) -> Iterator[str]:
             while "is running at" not in (home / "server.log").read_text() and time.monotonic() < deadline:
                 assert server.poll() is None, (home / "server.log").read_text()
                 time.sleep(0.2)
-            found = re.search(r"http://localhost:\d+/lab\S*\?token=\w+", (home / "server.log").read_text())
+            found = re.search(r"http://localhost:\d+/(?:lab|tree)\S*\?token=\w+", (home / "server.log").read_text())
             assert found, (home / "server.log").read_text()
             yield found[0]
         finally:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from node_tools import TOOLS, needs_tools
 from playwright.sync_api import Page
 
 from minips.lab.views import View
@@ -49,9 +50,28 @@ def looks(page: Page) -> Iterator[tuple[str, int]]:
             yield theme, width
 
 
+def faults_here(page: Page) -> list[str]:
+    """The boxes that scroll sideways and the texts that are clipped, tiny or over one another, in the page as it is."""
+    found: list[str] = page.evaluate(FAULTS)
+    return found
+
+
 def faults(page: Page) -> list[str]:
     """Everything that a newcomer would dislike at every width, in both themes; empty for a good view."""
-    return [f"{theme}, {width}: {one}" for theme, width in looks(page) for one in page.evaluate(FAULTS)]
+    return [f"{theme}, {width}: {one}" for theme, width in looks(page) for one in faults_here(page)]
+
+
+def inaccessible(page: Page, inside: str = ".minips-view") -> list[str]:
+    """Everything that axe-core finds serious or critical, in the page's present state."""
+    needs_tools()
+    page.evaluate((TOOLS / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("inside => axe.run(inside)", inside)["violations"]
+    return [
+        f"{one['id']}: {node['html'][:200]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
 
 
 def screenshots(page: Page, folder: Path, name: str) -> None:
