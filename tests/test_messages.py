@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import misfits
 import numpy as np
@@ -13,9 +13,11 @@ from test_reconnecting import CONFIG, ONES, SOON, START, WAIT_S, cut, until
 import minips as ps
 from minips.core.exchange import AllReduce
 from minips.core.shard import Shard
+from minips.machines.fit import Line
+from minips.results.clocks import clock_offsets
 from minips.results.messages import NOTHING, Message, Wait, join_messages, messages_of
-from minips.results.trace import Trace
-from minips.results.waits import waits_of
+from minips.results.trace import UPDATE, Trace
+from minips.results.waits import WAITED, waits_of
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=120, classes=3))
 SLOW = ps.Delays(0.001, slow={1: 8.0})
@@ -34,7 +36,24 @@ FIELDS = {
     "halving and doubling": {"exchange": "halvingdoubling", "overlap": True},
     "two shots": {"exchange": "twoshot", "push": ps.Codec(ps.TopK(0.5), ps.ErrorFeedback())},
 }
+CLICKS = ps.ClickModel(*ps.datasets.clicks(rows=200, seed=0))
 ENGINES = ["threads", "simulated", "a simulated link"]
+SHORT = ("two servers", "ring")
+"""The cases that the default run also tries on a simulated link."""
+
+
+def cases(*names):
+    """Parameters for each of these cases on each engine."""
+    return pytest.mark.parametrize(
+        ("name", "engine"),
+        [
+            pytest.param(name, engine, marks=pytest.mark.soak if "link" in engine and name not in SHORT else ())
+            for name in names
+            for engine in ENGINES
+        ],
+    )
+
+
 WORKERS, STEPS = 4, 6
 
 
@@ -75,8 +94,7 @@ def check_whole(run):
     assert kinds["reply"] == sum(kinds.values()) - kinds["reply"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", FIELDS)
+@cases(*FIELDS)
 def test_each_message_is_there_once_with_its_bytes(engine, name):
     check_whole(run_of(engine, **FIELDS[name]))
 
@@ -88,10 +106,26 @@ def test_processes_note_their_halves_on_one_clock(fields):
     assert all(-60 < one.start <= one.end < run.seconds + 60 for one in run.messages)
 
 
-def test_pushes_and_pulls_apart_evaluations_and_a_problem_with_tables():
+@pytest.mark.parametrize("engine", ["threads", "simulated"])
+def test_a_run_with_evaluations_and_a_run_with_tables_have_all_messages(engine):
     config = ps.Config(workers=2, steps=8, transport="inproc", servers=2)
-    check_whole(ps.train(PROBLEM, config, engine="threads", every=2))
-    check_whole(ps.train(PROBLEM, config, engine="simulated", every=2))
+    check_whole(ps.train(PROBLEM, config, engine=engine, every=2))
+    check_whole(ps.train(CLICKS, config, engine=engine))
+
+
+def test_pushes_that_do_not_wait_for_their_answers_are_told_apart():
+    def deeds(server, clients):
+        for client in clients:
+            answers = [client.push(ONES) for _ in range(5)]
+            answers += [client.pull() for _ in range(3)]
+            assert all(answer.result(WAIT_S) for answer in answers)
+
+    config = replace(CONFIG, workers=2)
+    messages = messages_of(together(config, deeds))
+    assert all(None not in (one.start, one.end) and one.start <= one.end for one in messages)
+    pushes = [(one.sender, one.clock) for one in messages if one.kind == "push"]
+    assert sorted(pushes) == [(f"worker {worker}", clock) for worker in range(2) for clock in range(5)]
+    assert Counter(one.kind for one in messages) == {"hello": 2, "push": 10, "pull": 6, "bye": 2, "reply": 20}
 
 
 def test_a_message_leaves_when_it_is_sent_and_ends_when_it_is_decoded():
@@ -169,16 +203,70 @@ class Watch:
             assert order(found[worker]) == order(wanted[worker])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    "name", ["bsp", "two servers", "ssp", "asp", "overlap", "backup", "an answer of its own for each worker"]
-)
+@cases("bsp", "two servers", "ssp", "asp", "overlap", "backup", "an answer of its own for each worker")
 def test_a_wait_is_for_the_worker_that_the_shard_waited_for(engine, name, monkeypatch):
     watch = Watch(monkeypatch)
     fields = {"delays": ps.Delays(0.002, exponential=True), **FIELDS[name], "steps": 20}
     run = run_of(engine, **fields)
     watch.check(run)
     assert watch.waits or name == "asp"
+
+
+@dataclass(frozen=True)
+class Sees(ps.Consistency):
+    """BSP without rounds, by the view with the time."""
+
+    name = "sees"
+
+    def quorum(self, workers):
+        return None
+
+    def may_pull(self, view):
+        return min(view.clocks) >= view.clocks[view.worker]
+
+
+def test_a_wait_under_a_model_that_sees_the_time_is_for_the_last_push(monkeypatch):
+    watch = Watch(monkeypatch)
+    run = run_of("simulated", consistency=Sees(), delays=ps.Delays(0.002, exponential=True), steps=20)
+    watch.check(run)
+    assert watch.waits
+
+
+def test_a_push_that_waits_for_the_round_before_is_for_whose_push_completes_it():
+    config = replace(CONFIG, workers=3, consistency=ps.BSP())
+
+    def deeds(server, clients):
+        answers = [clients[0].push(ONES), clients[1].push(ONES)]
+        until(lambda: server.shard.clocks == [1, 1, 0])
+        answers.append(clients[0].push(ONES))  # of the next round
+        until(lambda: server._waiting)
+        answers.append(clients[2].push(ONES))
+        assert all(answer.result(WAIT_S) for answer in answers)
+
+    waits = waits_of(together(config, deeds), config.consistency, 3)
+    assert [(wait.who, wait.partners) for wait in waits] == [("worker 0", ("worker 2",))]
+
+
+def test_waits_that_begin_at_once_at_two_servers_are_told_apart():
+    worker = Trace("worker 0", [("wait", "worker 0", 1.0, 4.0, 0), ("wait", "worker 0", 1.0, 6.0, 0)])
+    traces = [worker]
+    for number, end in enumerate((5.0, 7.0)):
+        server = Trace(f"server {number}")
+        server.laps(WAITED, (1.0, end, end, end), None, 0, None, 0)
+        server.laps(UPDATE, (end, end, end), None, number + 1, 0, 0)
+        server.laps(("decompress",), (1.0, 1.0), "push_pull", 0, 0, 9, (), 0, end, "reply", 0, 1, 9)
+        traces.append(server)
+    waits = waits_of(Trace.joined(traces), ps.BSP(), 3)
+    assert [(wait.seconds, wait.partners) for wait in waits] == [(4.0, ("worker 1",)), (6.0, ("worker 2",))]
+
+
+def test_a_simulated_wait_for_a_busy_server_is_for_the_server():
+    calibration = ps.cost.Calibration(
+        worker={}, server={"serialize": Line(1.0)}, worker_rest=Line(), server_rest=Line(), gradient=Line(1.0)
+    )
+    config = ps.Config(workers=2, steps=3)
+    run = ps.train(PROBLEM, config, engine=ps.Simulated(calibration=calibration))
+    assert {wait.partners for wait in run.waits} == {("server 0",)}
 
 
 @pytest.mark.parametrize("engine", ["threads", "simulated"])
@@ -373,6 +461,43 @@ def test_messages_before_the_first_row_without_room_are_whole(engine, monkeypatc
     assert all(one.start is not None for one in early)
     pushes = Counter(one[1:4] for one in run.messages if one.kind == "push_pull")
     assert set(pushes.values()) == {1}
+
+
+# Clocks
+
+
+@pytest.mark.parametrize("fields", [{"servers": 2}, {"exchange": "ring"}], ids=["servers", "ring"])
+@pytest.mark.parametrize("ahead_s", [0.7, -0.7, 1e-9])
+def test_the_offset_of_another_machines_clock_is_found_and_its_error_is_said(fields, ahead_s, tmp_path):
+    run = run_of("threads", **fields)
+    true = run.messages
+    machine_of = {"server 0": "a", "worker 0": "a", "worker 1": "b", "server 1": "b", "worker 2": "a", "worker 3": "c"}
+    run.trace = run.trace.since(0.0, {who: -ahead_s for who, machine in machine_of.items() if machine == "b"})
+    if abs(ahead_s) > 0.1:
+        assert min(one.end - one.start for one in run.messages) < -0.5
+    run = run.align(machine_of)
+    assert 0 < run.clock_error_s < 0.1
+    for one in run.messages:
+        assert one.end - one.start >= -2 * run.clock_error_s
+        assert {machine_of[one.sender], machine_of[one.receiver]} != {"a", "b"} or one.end >= one.start
+    times = {one[:5]: one[5:] for one in true}
+    for one in run.messages if "servers" in fields else ():  # those with a clock are not alike
+        for at, then in zip(one[5:], times[one[:5]], strict=True) if one.kind == "push_pull" else ():
+            assert abs(at - then) <= run.clock_error_s + 1e-9
+    run.save(tmp_path / "run.npz")
+    assert ps.Run.load(tmp_path / "run.npz").clock_error_s == run.clock_error_s == run.to_dict()["clock_error_s"]
+
+
+def test_machines_without_messages_between_them_are_left_as_they_are():
+    messages = [Message("push", "worker 0", "server 0", 0, 9, 1.0, 2.0)]
+    assert clock_offsets(messages, {}) == ({}, 0.0)
+    assert clock_offsets(messages, {"server 0": "a", "worker 0": "b"}) == ({}, 0.0)  # nothing came back
+    messages.append(Message("reply", "server 0", "worker 0", 1, 9, 2.0, 2.5))
+    assert clock_offsets(messages, {"server 0": "a", "worker 0": "b"}) == ({}, 1.0)  # 0.75, and 0.25 uncorrected
+    ahead = [messages[0]._replace(start=11.0), messages[1]._replace(end=12.5)]  # the worker's clock, by 10 seconds
+    assert clock_offsets(ahead, {"server 0": "a", "worker 0": "b"}) == ({"worker 0": 9.75}, 0.75)
+    assert clock_offsets(ahead, {"worker 0": "b", "server 0": "a"}) == ({"server 0": -9.75}, 0.75)
+    assert clock_offsets(ahead, {"server 0": "a", "worker 0": "a"}) == ({}, 0.0)
 
 
 # Files

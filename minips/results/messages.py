@@ -50,7 +50,7 @@ class Wait(NamedTuple):
     partners: tuple[str, ...]
     """For whom: the parties whose messages ended it, at most `MOST`, the last one, which decided, first. In an
     all-reduce, the neighbour, then those for whom the neighbour waited. The server itself, if it was paused or busy.
-    Empty for a simulated worker that waited for its own processor."""
+    Empty for a simulated worker that waited for its own processor, and in a file of an earlier release."""
 
 
 class Joined(NamedTuple):
@@ -62,7 +62,7 @@ class Joined(NamedTuple):
     @classmethod
     def of(cls, parts: Iterable["Joined"], origin: float) -> Self:
         """All that these parts have, with times measured from ``origin``."""
-        messages, waits = zip(*parts, strict=True)
+        messages, waits = zip(NOTHING, *parts, strict=True)
         return cls(
             tuple(
                 one._replace(start=_since(one.start, origin), end=_since(one.end, origin))

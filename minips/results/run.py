@@ -1,7 +1,7 @@
 """The results of a training run, and its progress."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf, nan
@@ -19,6 +19,7 @@ from minips.core.shard import Grant
 from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
+from minips.results.clocks import clock_offsets
 from minips.results.messages import Joined, Message, Wait, messages_of
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
 from minips.results.state import SavedState, ServerState, check_state, state_of
@@ -117,6 +118,8 @@ class Run:
     """The run's name in `minips.sweep`."""
     missing: int = 0
     """The number of pushes that are missing from BSP rounds because their workers had left."""
+    clock_error_s: float = 0.0
+    """The largest error of a time in the trace, in seconds, if the run's machines have several clocks; see `align`."""
 
     @property
     def messages(self) -> list[Message]:
@@ -137,6 +140,13 @@ class Run:
     def seconds_per_step(self) -> float:
         """The wall time, in seconds, for one gradient step of all workers."""
         return self.seconds * self.config.workers / (max(self.updates + self.missing, 1) * self.config.local_steps)
+
+    def align(self, machine_of: Mapping[str, str]) -> Self:
+        """Correct the times in the trace by the offsets of the machines' clocks: see `clock_offsets`."""
+        if len({*machine_of.values()}) > 1:
+            offsets, self.clock_error_s = clock_offsets(self.messages, machine_of)
+            self.trace = self.trace.since(0.0, offsets)
+        return self
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
         """Record the problem, its origin, and the loss and accuracy on its held-out rows."""
@@ -257,6 +267,7 @@ class Run:
             server_rows=[sum(rows) for rows in zip(before.server_rows, self.server_rows, strict=False)],
             grants=[*before.grants, *self.grants],
             trace=before._joined_trace() + self.trace.since(-began),
+            clock_error_s=max(before.clock_error_s, self.clock_error_s),
             evaluations=[*before.evaluations, *self.evaluations],
             events=[
                 *before.events,

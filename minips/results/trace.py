@@ -48,8 +48,8 @@ Moments = tuple[float, ...]
 
 class TraceRow(NamedTuple):
     """Successive spans of one process, each from one moment to the next; "" is a gap. If they are a message's stages,
-    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size. If
-    they are an update, its last push: no kind, the worker, and the clock.
+    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size. An
+    update has no kind, but the worker and the clock of its last push.
     """
 
     names: Names
@@ -141,14 +141,12 @@ class Trace:
         return steps_of([span for span in self if span.who == who], totals)
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write Trace Event JSON for Perfetto or chrome://tracing, with a row for each worker and server, and an arrow
-        for each message that arrived.
-        """
+        """Write Trace Event JSON for Perfetto or chrome://tracing: rows of workers and servers, arrows for messages."""
         files.write(path, json.dumps({"traceEvents": chrome_events([*self], messages_of(self))}))
 
-    def since(self, origin: float) -> "Trace":
-        """The same spans, with starts measured from ``origin``."""
-        return Trace._join(self.who, [self], origin)
+    def since(self, origin: float, ahead: Mapping[str, float] | None = None) -> "Trace":
+        """The same rows, with times measured from ``origin``, and by clocks that are ``ahead`` by seconds, by party."""
+        return Trace._join(self.who, [self], origin, ahead or {})
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -156,17 +154,18 @@ class Trace:
     @staticmethod
     def joined(traces: Sequence["Trace"]) -> "Trace":
         """One trace with the spans of all these traces."""
-        return Trace._join("", traces)
+        return Trace._join("", traces, 0.0, {})
 
     @staticmethod
-    def _join(who: str, traces: Sequence["Trace"], origin: float = 0.0) -> "Trace":
+    def _join(who: str, traces: Sequence["Trace"], origin: float, ahead: Mapping[str, float]) -> "Trace":
         until = min((trace.until for trace in traces), default=inf) - origin
         planned = sum((trace.planned for trace in traces), Counter[str]())
         earlier = map(Span._make, chain.from_iterable(trace._earlier for trace in traces))
         spans = (span._replace(start=span.start - origin) for span in earlier)
         before = Joined.of((trace.joined_before for trace in traces), origin)
         joined = Trace(who, spans, sum(trace.limit for trace in traces), until, planned=planned, joined_before=before)
-        joined._joined = [(who, began + origin, rows) for trace in traces for who, began, rows in trace._parts()]
+        parts = (part for trace in traces for part in trace._parts())
+        joined._joined = [(who, began + origin + ahead.get(who, 0.0), rows) for who, began, rows in parts]
         joined._room = sum(trace._room for trace in traces)
         return joined
 

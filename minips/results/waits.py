@@ -21,6 +21,8 @@ WAITED = ("", "", "")
 """The names in the row of a simulated server that notes which worker's request has waited, and how long."""
 
 Partners = tuple[str, ...]
+Key = tuple[str, float, float]
+"""Who waited, since when, and for how many seconds: no two waits for different servers are alike in all of these."""
 _at = itemgetter(0)
 
 
@@ -33,19 +35,22 @@ class _Waited(NamedTuple):
     other: str
     clock: int | None
     """The worker's clock in the server's answer; None if another row has it."""
+    key: Key
 
 
 def waits_of(trace: Any, consistency: Consistency, workers: int) -> list[Wait]:
     """The workers' waits in a run's trace, in order of start, under this consistency model with so many workers."""
-    known = {(wait.who, wait.start): wait.partners for wait in trace.joined_before.waits}
+    known = {(wait.who, wait.start, wait.seconds): wait.partners for wait in trace.joined_before.waits}
     known |= partners_of(trace.rows(), consistency, workers)
     spans = (span for span in trace if span.name == "wait" and span.seconds > 0 and span.who.startswith("worker"))
-    waits = [Wait(who, start, seconds, step, known.get((who, start), ())) for _, who, start, seconds, step in spans]
+    waits = [
+        Wait(who, start, seconds, step, known.get((who, start, seconds), ())) for _, who, start, seconds, step in spans
+    ]
     return sorted(waits, key=lambda wait: wait.start)
 
 
-def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> dict[tuple[str, float], Partners]:
-    """The partners of each wait, by who waited and since when, in a run with so many ``workers``."""
+def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> dict[Key, Partners]:
+    """The partners of each wait in a run with so many ``workers``."""
     servers: dict[str, _Decisions] = {}
     waits = []
     for who, origin, row in rows:
@@ -55,7 +60,7 @@ def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> 
             servers[who].note(row, origin)
         if waited := _waited(who, origin, row):
             waits.append(waited)
-    found: dict[tuple[str, float], Partners] = {}
+    found: dict[Key, Partners] = {}
     last: dict[str, _Waited] = {}
     for wait in sorted(waits, key=lambda wait: wait.end):
         partners: Partners = ()
@@ -64,9 +69,9 @@ def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> 
             partners = tuple(f"worker {worker}" for worker in pushed) or (wait.other,)
         elif wait.other.startswith("worker"):
             before, last[wait.who] = last.get(wait.other), wait
-            chain = found[before[:2]] if before and before.end > wait.start else ()
+            chain = found[before.key] if before and before.end > wait.start else ()
             partners = wait.other, *(other for other in chain if other != wait.who)
-        found[wait[:2]] = partners[:MOST]
+        found[wait.key] = partners[:MOST]
     return found
 
 
@@ -84,7 +89,8 @@ def _waited(who: str, origin: float, row: Any) -> _Waited | None:
     else:
         return None
     start, end = row.moments[place : place + 2]
-    return _Waited(who, start - origin, end - origin, other, clock) if end > start else None
+    key = who, start - origin, end - start
+    return _Waited(who, start - origin, end - origin, other, clock, key) if end > start else None
 
 
 class _Rise(NamedTuple):
