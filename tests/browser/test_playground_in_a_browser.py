@@ -5,7 +5,7 @@ import time
 import pytest
 from jupyter_page import Lab
 from playwright.sync_api import Locator, expect
-from views_page import FAULTS, WIDTHS
+from views_page import WIDTHS, faults_here
 
 from minips.lab.views.pipeline import SETTINGS
 
@@ -126,4 +126,4 @@ def test_it_fits_a_notebook_of_each_width(jupyter: Lab) -> None:
     for width in WIDTHS:
         jupyter.page.set_viewport_size({"width": width, "height": 900})
         jupyter.page.wait_for_timeout(300)
-        assert [one for one in jupyter.page.evaluate(FAULTS) if "<html" not in one] == [], width
+        assert [one for one in faults_here(jupyter.page) if "<html" not in one] == [], width

@@ -37,7 +37,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; font: 13px/1.4 system-ui, sans-serif }}
+:root {{ color-scheme: light dark; background: light-dark(#ffffff, #111418); font: 13px/1.4 system-ui, sans-serif }}
 {css}
 </style>
 </head>
