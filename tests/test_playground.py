@@ -352,7 +352,7 @@ class TestOutcomes:
         one, other = slow.values()
         sent = other.run.bytes_sent / one.run.bytes_sent
         words = outcomes.sentence(slow)
-        assert f"A and B differ in memory and quantizer. B sends {sent:.2f} of A's bytes" in words
+        assert f"A and B differ in memory and quantizer. B sends {sent:.2f} × A's bytes" in words
         assert f"Accuracy: {one.run.accuracy:.3f} in A, {other.run.accuracy:.3f} in B." in words
         assert "A and B differ in exchange." in outcomes.sentence(ring)
         alone = outcomes.sentence({"A": one})

@@ -41,6 +41,8 @@ SPAN_OF = {
 """Maps a box to the span of its stage."""
 SAME = 0.03
 """Two times within this share of each other count as equal in a sentence."""
+MOST_WORKERS = 8
+"""The most workers whose work is shown."""
 LEAST = 0.005
 """The least share of a time that words name."""
 PUSHED, ANSWERED, PASSED_ON = range(3)
@@ -122,8 +124,8 @@ def bars(outcomes: Mapping[str, PlayedRun], under_way: Mapping[str, Progress]) -
             {
                 "side": side,
                 "grows": rows is sent,
-                "share": round(value / most, 4),
-                "outline": None if outline is None else round(outline / most, 4),
+                "share": round(float(value / most), 4),
+                "outline": None if outline is None else round(float(outline / most), 4),
                 "text": words(value),
                 "expected": None if outline is None else f"expected {words(outline)}",
             }
@@ -159,32 +161,34 @@ def movement_of(run: Run) -> dict[str, Any]:
     }
 
 
-def activity_of(run: Run, most: int = 8) -> list[dict[str, Any]]:
-    """Return the first workers' stretches of work and waiting, as columns; a wait names the partner who ended it."""
-    found = []
-    waits = {who: [wait for wait in run.waits if wait.who == who] for who in {wait.who for wait in run.waits}}
-    for worker in range(min(run.config.workers, most)):
-        who = f"worker {worker}"
-        rows = [(span.start, span.seconds, "") for span in run.trace if span.who == who and span.name == "compute"]
-        rows += [(one.start, one.seconds, _first(one.partners)) for one in waits.get(who, ())]
-        rows.sort()
-        spent = [sum(seconds for _, seconds, partner in rows if bool(partner) is waits) for waits in (False, True)]
-        computes, waiting = (min(each / (run.seconds or 1), 1) for each in spent)
-        found.append(
-            {
-                "who": who,
-                "start": [round(start, 6) for start, _, _ in rows],
-                "seconds": [round(seconds, 6) for _, seconds, _ in rows],
-                "waits": [partner for _, _, partner in rows],
-                "shares": [round(each, 4) for each in (computes, max(1 - computes - waiting, 0), waiting)],
-                "words": f"computes {computes:.0%}" + (f", waits {waiting:.0%}" if waiting >= LEAST else ""),
-            }
-        )
-    return found
+def activity_of(run: Run) -> list[dict[str, Any]]:
+    """Return the first workers' stretches of work and waiting, as columns; a wait names the partner that ended it."""
+    rows: dict[str, list[tuple[float, float, str]]] = {
+        f"worker {worker}": [] for worker in range(min(run.config.workers, MOST_WORKERS))
+    }
+    for span in run.trace:
+        if span.name == "compute" and span.who in rows:
+            rows[span.who].append((span.start, span.seconds, ""))
+    for wait in run.waits:
+        if wait.who in rows:
+            rows[wait.who].append((wait.start, wait.seconds, next(iter(wait.partners), "others")))
+    return [_active(who, sorted(mine), run.seconds or 1.0) for who, mine in rows.items()]
 
 
-def _first(partners: Sequence[str]) -> str:
-    return partners[0] if partners else "others"
+def _active(who: str, rows: Sequence[tuple[float, float, str]], whole: float) -> dict[str, Any]:
+    """Return one worker's stretches, and the shares of the ``whole`` run for computing, messages and waiting."""
+    computes, waits = (
+        min(sum(seconds for _, seconds, partner in rows if bool(partner) is waiting) / whole, 1.0)
+        for waiting in (False, True)
+    )
+    return {
+        "who": who,
+        "start": [round(start, 6) for start, _, _ in rows],
+        "seconds": [round(seconds, 6) for _, seconds, _ in rows],
+        "waits": [partner for _, _, partner in rows],
+        "shares": [round(each, 4) for each in (computes, max(1 - computes - waits, 0.0), waits)],
+        "words": f"computes {computes:.0%}" + (f", waits {waits:.0%}" if waits >= LEAST else ""),
+    }
 
 
 def stage_seconds(outcome: PlayedRun | None) -> dict[str, str]:
@@ -248,10 +252,10 @@ def _compared(a: PlayedRun, b: PlayedRun) -> Iterable[str]:
     yield f"A and B differ in {join_names(differ)}." if differ else "A and B are alike."
     sent, took = _ratio(other.bytes_sent, one.bytes_sent), _ratio(other.seconds_per_step, one.seconds_per_step)
     if a.measured is b.measured:
-        yield f"B sends {sent:.2f} of A's bytes, and its step takes {took:.2f} of A's time."
+        yield f"B sends {sent:.2f} × A's bytes, and its step takes {took:.2f} × A's time."
     else:
         real = "A" if a.measured else "B"
-        yield f"B sends {sent:.2f} of A's bytes. Only {real}'s time is measured: run both for real to compare times."
+        yield f"B sends {sent:.2f} × A's bytes. Only {real}'s time is measured: run both for real to compare times."
     if a.measured is b.measured and abs(sent - 1) > 0.1 and abs(took - 1) <= SAME:
         yield "So bytes do not decide here: the link is fast enough. Make it slower."
     shares = [_share(outcome, "compute") for outcome in (a, b)]

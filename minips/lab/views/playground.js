@@ -331,9 +331,10 @@ function render({ model, el }) {
   function drawLanes({ picture, letters, high }, runs, seen, isBack) {
     const y = (i) => ((i + 1) * high) / (runs.length + 1);
     const look = isBack ? "play-pull" : "play-push";
+    const used = (side) => !isBack || data.moves[side].way.includes(ANSWERED);
     const parts = runs.map((side, i) => [
-      svg("line", { x1: 8, x2: "99%", y1: y(i), y2: y(i), class: `play-lane ${look}` }),
-      svg("path", { d: isBack && data.back.length ? `M0 ${y(i)}l12 -7v14z` : "", class: look }),
+      svg("line", { x1: 8, x2: "99%", y1: y(i), y2: y(i), class: `play-lane ${used(side) ? look : ""}` }),
+      svg("path", { d: isBack && used(side) ? `M0 ${y(i)}l12 -7v14z` : "", class: look }),
       seen[i]
         .filter(({ way }) => (way === ANSWERED) === isBack)
         .map(({ share, size, shade }) => {
