@@ -450,8 +450,9 @@ class TestPlayground:
         play = lab.playground(problem)
         data = asked(play, do="choose", setting=[*SETTINGS][1])
         assert lab.playground(problem, data["line"]).configs == play.configs
-        names = {"ps": ps}
-        exec("\n".join(line for line in data["code"].splitlines() if "problem" not in line), names)
+        names = {"ps": ps, "__name__": "a module"}
+        exec(data["code"], names)
+        assert names["problem"] is ...
         assert {"A": names["a"], "B": names["b"]} == play.configs
         usual = lab.playground("workers=1, steps=2")
         assert usual.configs["A"] == ps.Config(workers=1, steps=2)

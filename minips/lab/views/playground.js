@@ -253,7 +253,7 @@ function render({ model, el }) {
     return made.node;
   }
 
-  function show(changed) {
+  function redraw(changed) {
     data = changed;
     el.setAttribute("aria-label", data.name);
     const option = (name) => keep(`setting ${name}`, () => html("option", { value: name }, name || "your own"));
@@ -364,5 +364,5 @@ function render({ model, el }) {
     place(doing, columns);
   }
 
-  return watch(model, "data", (fresh) => fresh.boxes && show(fresh));
+  return watch(model, "data", (fresh) => fresh.boxes && redraw(fresh));
 }

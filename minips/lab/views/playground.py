@@ -248,10 +248,11 @@ class Playground(Interactive):
 
     def _code(self) -> str:
         """Return a program that trains each side."""
-        lines = ["import minips as ps", ""]
-        lines += ["problem = ps.SoftmaxRegression(*ps.datasets.digits())"] if self.usual else ["problem = …  # yours"]
+        problem = "ps.SoftmaxRegression(*ps.datasets.digits())" if self.usual else "...  # yours"
+        lines = ["import minips as ps", "", f"problem = {problem}"]
         lines += [f"{side.lower()} = {code(config)}" for side, config in self.configs.items()]
-        lines += [f"print(ps.train(problem, {side.lower()}).summary())" for side in self.configs]
+        lines += ["", 'if __name__ == "__main__":']
+        lines += [f"    print(ps.train(problem, {side.lower()}).summary())" for side in self.configs]
         return "\n".join(lines)
 
     def _keep_only(self, configs: Collection[str]) -> None:
@@ -277,10 +278,10 @@ class Playground(Interactive):
         for side, config in changed.items():
             live = partial(self._live, f"{side} is simulated", "")
             run = train(self.problem, config, engine=Simulated(), progress=live, stop=self.job.stopping)
+            played = PlayedRun(run, expected_bytes=outcomes.expected_bytes(self.problem, config))
             with self.job.lock:
                 self._retire(side)
-                expected = outcomes.expected_bytes(self.problem, config)
-                self.outcomes[side] = PlayedRun(run, expected_bytes=expected)
+                self.outcomes[side] = played
         self._turn += bool(changed)
 
     def _predict(self) -> None:
