@@ -264,6 +264,13 @@ class TestFunnel:
         _, before, after = funnel.before_and_after(problem, config, "optimizer")
         np.testing.assert_allclose(before - after, 0.5 * mean, rtol=1e-5)
 
+    def test_a_step_that_overflows_is_drawn(self, problem):
+        _, before, after = funnel.before_and_after(
+            problem, dataclasses.replace(START, optimizer=ps.SGD(lr=1e300)), "optimizer"
+        )
+        assert not np.isfinite(after).all()
+        assert funnel.views(before, after)["after"]["what"].startswith("30 values")
+
     def test_a_heat_map_has_a_digit_for_each_value(self):
         assert funnel.levels(np.float32([[-1, -0.25, 0], [0.0625, 0.25, 1]]), 1.0) == ["024", "568"]
         assert funnel.levels(np.float32([[-1, 0], [0, 1], [1, 1]]), 1.0) == ["048", "488"]  # lying on its longer side
@@ -560,11 +567,19 @@ class TestPlayground:
         assert base.MISSING.replace('"', "&quot;") in content["text/html"]
         assert play.view.still in content["text/html"]
 
-    def test_a_table_has_a_pipeline(self):
+    @pytest.mark.parametrize("servers", [1, 2])
+    def test_a_table_has_a_pipeline(self, servers):
         clicks = ps.ClickModel(*ps.datasets.clicks(rows=300, items=50))
-        play = lab.playground(clicks, "workers=2, steps=4")
-        assert play.view.data["error"] == ""
-        assert play.runs["A"].updates == 8
+        play = lab.playground(clicks, f"workers=2, steps=8, servers={servers}, push='quantizer=float16'")
+        assert play.runs["A"].updates == 16
+        sizes = funnel.push_of(clicks, play.configs["A"]).sizes()
+        first = {m.nbytes for m in play.runs["A"].messages if (m.sender, m.receiver) == ("worker 0", "server 0")}
+        assert sizes["transport"] in first
+        for box in BOXES:
+            assert asked(play, do="open", box=box)["error"] == ""
+
+    def test_a_run_that_takes_no_time_says_so(self, problem):
+        assert "Nothing takes time here" in lab.playground(problem, "workers=2, steps=4").view.sentence
 
 
 def test_the_teachers_page_has_a_line_that_can_be_sent(problem):

@@ -1,6 +1,6 @@
 """One push on its way through a config's stages: its bytes after each stage, and one tensor before and after it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ from minips.core.codec import Encoder, envelope
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.core.limits import compress
+from minips.core.message import Message
 from minips.core.partition import cut, partition
 from minips.core.rows import Rows
+from minips.core.tables import add_row_numbers, rows_read
 from minips.engines.simulated.mutual import SENT_AT_BYTES
-from minips.engines.worker import compute, shards_of
+from minips.engines.worker import batch, compute, shards_of
 from minips.lab.views.drawings import heat_map, histogram
 from minips.problems import Problem
 from minips.results.trace import Trace
@@ -69,12 +71,12 @@ def push_of(problem: Problem, config: Config, worker: int = 0) -> Push:
     encoder = Encoder(config.push, rng, Trace())
     quick = config.with_({"delays": None})
     for clock in range(STEPS + 1):
-        loss, gradients = compute(part, quick, params, worker, clock)
-        tensors, header = _message(config, worker, clock, loss, gradients)
+        message = _message(part, quick, params, worker, clock)
+        tensors = message.tensors
         states = encoder.mark()
         compensated = {name: config.push.memory.compensate(x, {**states.get(name, {})}) for name, x in tensors.items()}
         encoded = {name: encoder.quantize(name, x) for name, x in tensors.items()}
-    packet = Packet({**header, "memory": config.push.memory.name}, encoded)
+    packet = Packet({**message.header, "memory": config.push.memory.name}, encoded)
     first, frames = envelope(config.push, {}), config.push.serializer.dumps(packet)
     parts = {name: found for name, (_, found) in encoded.items()}
     return Push(
@@ -88,20 +90,23 @@ def push_of(problem: Problem, config: Config, worker: int = 0) -> Push:
     )
 
 
-def _message(
-    config: Config, worker: int, clock: int, loss: float, gradients: Mapping[str, Any]
-) -> tuple[Tensors, dict[str, Any]]:
-    """Return the tensors and the header of a worker's first message at a clock."""
+def _message(part: Problem, config: Config, params: Tensors, worker: int, clock: int) -> Message:
+    """Return a worker's first message at a clock, with the gradient of its ``part`` of the rows."""
     exchange = config.exchange
-    whole = {name: np.asarray(g.values if isinstance(g, Rows) else g) for name, g in gradients.items()}
-    if not isinstance(exchange, AllReduce):
-        header = {"kind": "push_pull", "worker": worker, "loss": loss, "clock": clock, "version": clock}
-        return cut(whole, partition(whole, config.servers)[0]), header
-    layouts = partition(whole, exchange.pieces(config.workers))
-    hops = exchange.schedule(worker, config.workers)
-    sends = next((hop.sends for hop in hops if hop.to is not None), range(1))
-    pieces = {f"{piece}/{name}": x for piece in sends for name, x in cut(whole, layouts[piece]).items()}
-    return pieces, {"kind": "hop", "step": clock, "hop": 0, "ending": False}
+    loss, computed = compute(part, config, params, worker, clock)
+    gradients: Any = {name: g.summed() if isinstance(g, Rows) else np.asarray(g) for name, g in computed.items()}
+    if isinstance(exchange, AllReduce):
+        layouts, hops = partition(gradients, exchange.pieces(config.workers)), exchange.schedule(worker, config.workers)
+        sends = next((hop.sends for hop in hops if hop.to is not None), range(1))
+        pieces = {f"{piece}/{name}": x for piece in sends for name, x in cut(gradients, layouts[piece]).items()}
+        return Message({"kind": "hop", "step": clock, "hop": 0, "ending": False}, pieces)
+    layout = partition(params, config.servers, part.tables, config.placement)[0]
+    header = {"kind": "push_pull", "worker": worker, "loss": loss, "clock": clock, "version": clock}
+    message = Message(header, cut(gradients, layout))
+    if not part.tables:
+        return message
+    wanted = rows_read(part.rows_needed(batch(part, config, worker, clock + 1, 0)), part.tables, params)
+    return add_row_numbers(message, layout, wanted)
 
 
 def before_and_after(problem: Problem, config: Config, box: str) -> tuple[str, Array | None, Array | None]:
@@ -131,6 +136,8 @@ def before_and_after(problem: Problem, config: Config, box: str) -> tuple[str, A
             return "The bytes of the message, as sent and as received", sent, sent
     if isinstance(config.exchange, AllReduce):
         return "An all-reduce has no server: the workers add up the pieces, and each takes the step.", None, None
+    if problem.tables:
+        return "The server adds up a table's rows, and each push has other rows.", None, None
     combined = _combined(problem, config, name)
     if box == "aggregator":
         words = f"{shown}: worker 0's gradient, and the one that is made of {config.workers}"
@@ -151,7 +158,8 @@ def _stepped(problem: Problem, config: Config, gradients: Tensors, name: str) ->
     params = problem.init(seeds.init(config.seed))
     own = {one: np.array(x) for one, x in cut(params, partition(params, config.servers)[0]).items()}
     before = own[name].copy()
-    config.optimizer.step(own, gradients, {"clock": 0})
+    with np.errstate(over="ignore", invalid="ignore"):  # the run, which such a step ends, says so
+        config.optimizer.step(own, gradients, {"clock": 0})
     return before, own[name]
 
 
@@ -163,12 +171,14 @@ def views(before: Array | None, after: Array | None) -> dict[str, dict[str, str]
     """Return what two arrays are, in words, with their histograms and heat maps on one scale, as SVG text."""
     shown = {what: x for what, x in (("before", before), ("after", after)) if x is not None and x.size}
     raw = all(x.dtype == np.uint8 for x in shown.values())
-    reach = 255.0 if raw else max((float(np.abs(x).max()) for x in shown.values()), default=0.0) or 1.0
+    finite = (np.abs(x[np.isfinite(x)]) for x in shown.values())
+    reach = 255.0 if raw else max((float(x.max()) for x in finite if x.size), default=0.0) or 1.0
     found = {}
     for when, x in shown.items():
         what = f"{x.size:,} bytes" if raw else f"{x.size:,} values, {len(np.unique(x)):,} different"
         ends = [f"{end:.3g}".replace("-", "−") for end in (0.0 if raw else -reach, reach)]
         name = f"{what}, {when} the stage"
+        x = np.nan_to_num(x, posinf=reach, neginf=-reach)
         bars = histogram(heights(x, reach), ends, name)
         found[when] = {"what": what, "histogram": bars, "heat": heat_map(levels(x, reach), name, raw)}
     return found

@@ -5,6 +5,7 @@ clock.
 """
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,6 +77,14 @@ class PlayedRun:
     def activity(self) -> list[dict[str, Any]]:
         """The workers' work and waits, as `activity_of` returns them."""
         return activity_of(self.run)
+
+    @cached_property
+    def usual_bytes(self) -> dict[str, float]:
+        """The median bytes of the run's messages of each kind, such as ``push_pull``."""
+        sizes: dict[str, list[int]] = defaultdict(list)
+        for message in self.run.messages:
+            sizes[message.kind].append(message.nbytes)
+        return {kind: median(found) for kind, found in sizes.items()}
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -236,6 +245,9 @@ def _alone(outcome: PlayedRun) -> str:
     config = run.config
     who = "1 worker sends" if config.workers == 1 else f"{config.workers} workers send"
     time = "" if outcome.measured else " of virtual time"
+    if not run.seconds:
+        hint = "Nothing takes time here: limit the link, or let the workers compute for some ms."
+        return f"{who} {format_bytes(run.bytes_sent)}. {hint} {_reached({'': run})}"
     words = f"{who} {format_bytes(run.bytes_sent)} in {format_seconds(run.seconds)}{time}. "
     words += f"A step takes {format_seconds(run.seconds_per_step)}"
     computes, waits = _share(outcome, "compute"), _share(outcome, "wait")
@@ -297,17 +309,14 @@ def _ratio(one: float, other: float) -> float:
 
 def way_words(config: Config, outcome: PlayedRun | None) -> dict[str, str]:
     """Return the words at the way back, and those about both ways: the median messages."""
-    sizes: dict[int, list[int]] = {PUSHED: [], ANSWERED: [], PASSED_ON: []}
-    if outcome:
-        for way, nbytes in zip(outcome.movement["way"], outcome.movement["bytes"], strict=True):
-            sizes[way].append(nbytes)
-    usual = {way: format_bytes(median(each)) for way, each in sizes.items() if each}
+    usual = outcome.usual_bytes if outcome else {}
+    push, hop, back = (format_bytes(usual.get(kind)) for kind in ("push_pull", "hop", "reply"))
     if isinstance(config.exchange, AllReduce):
-        words = f"No server: each message to another worker takes {usual.get(PASSED_ON, '–')}."
+        words = f"No server: each message to another worker takes {hop}."
         return {"back": "No way back: each worker has the sum, and takes the step itself.", "way": words}
-    back, link = usual.get(ANSWERED, "–"), config.link
+    link = config.link
     speed = f"{link.bandwidth_bps / 1e6:g} Mbit/s, {link.latency_s * 1e3:g} ms" if link else "no limit"
-    words = f"A push takes {usual.get(PUSHED, '–')}, the new parameters {back}; link: {speed}."
+    words = f"A push takes {push}, the new parameters {back}; link: {speed}."
     return {"back": f"{back} of new parameters", "way": words}
 
 
