@@ -169,7 +169,9 @@ class TestLine:
         assert read_line(one_line(config, START)) == [config, START]
         assert "\n" not in one_line(config)
 
-    @pytest.mark.parametrize("setting", SETTINGS)
+    @pytest.mark.parametrize(
+        "setting", [pytest.param(one, marks=pytest.mark.soak) if at else one for at, one in enumerate(SETTINGS)]
+    )
     def test_playground_and_workbench_take_the_line(self, setting, problem):
         sides = pipeline.settled(setting, START)
         line = one_line(*sides.values())
@@ -500,6 +502,7 @@ class TestPlayground:
         assert data["busy"] == ""
         assert "was stopped early" in play.view.sentence
 
+    @pytest.mark.soak
     def test_a_calibration_predicts_the_times(self, problem):
         play = lab.playground(problem, "workers=2, steps=6, transport=inproc", engine="threads")
         data = asked(play, do="calibrate")

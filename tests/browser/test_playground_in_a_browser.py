@@ -67,6 +67,17 @@ def test_a_box_changes_the_run(jupyter: Lab) -> None:
     expect(panel.get_by_role("button", name="B", exact=True)).to_have_attribute("aria-pressed", "true")
 
 
+def test_a_cell_that_runs_again_replaces_its_playground(jupyter: Lab) -> None:
+    opened(jupyter)
+    jupyter.run_cell(0, CELL.format("'workers=2, steps=5'"))
+    panel = jupyter.page.locator(".minips-playground")
+    expect(panel.get_by_role("button", name="2 workers")).to_be_visible()
+    expect(panel).to_have_count(1)
+    panel.get_by_label("A quantizer", exact=True).select_option("sign")
+    expect(panel.locator(".play-quantizer .play-size")).to_have_text("98 B · –")
+    assert jupyter.tracebacks() == 0
+
+
 def test_an_error_is_a_sentence(jupyter: Lab) -> None:
     panel = opened(jupyter, "'workers=2, steps=5'")
     panel.get_by_label("A aggregator", exact=True).select_option("krum")
