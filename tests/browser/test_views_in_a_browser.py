@@ -84,7 +84,7 @@ def test_one_click_moves_a_race_and_its_end_stops_it(view_page: Page, tmp_path: 
     expect(view_page.get_by_role("button", name="Play")).to_be_visible()
     assert time_of(view_page) == 1
     states = view_page.locator(".race-state").all_inner_texts()
-    assert states == ["done after 281 ms", "done after 1.28 s"]
+    assert states == ["done after 281 ms", "done after 1.76 s, one step every 1.28 s"]
 
 
 def test_a_race_by_the_keyboard_alone(view_page: Page, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_race_by_the_keyboard_alone(view_page: Page, tmp_path: Path) -> None:
         assert time_of(view_page) == pytest.approx(moment / view.data["seconds"])
     keyboard.press("ArrowLeft")
     assert time_of(view_page) == pytest.approx(ends[2] / view.data["seconds"])
-    expect(slider).to_have_attribute("aria-valuetext", f"{lab.views.format_seconds(ends[2])} of 1.28 s")
+    expect(slider).to_have_attribute("aria-valuetext", f"{lab.views.format_seconds(ends[2])} of 1.76 s")
     keyboard.press("Space")
     expect(view_page.get_by_role("button", name="Pause")).to_be_visible()
     keyboard.press("Space")

@@ -89,9 +89,11 @@ def _round(value: float) -> float:
 
 @cache
 def module_text(name: str) -> str:
-    """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions."""
+    """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions but ``render``, which
+    anywidget takes for a module of an older kind.
+    """
     source = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in ("common", name))
-    functions = re.findall(r"^(?:async )?function (\w+)", source, re.MULTILINE)
+    functions = re.findall(r"^(?:async )?function ((?!render\b)\w+)", source, re.MULTILINE)
     return f"{source}\nexport {{ {', '.join(functions)} }};\nexport default {{ render: show }};\n"
 
 
