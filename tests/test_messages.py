@@ -307,8 +307,11 @@ def test_a_wait_that_ends_because_a_worker_left_is_for_that_worker(consistency):
         for _ in range(staleness):
             for client in clients[:2]:
                 client.push_pull(ONES).result(WAIT_S)
-        answers = [client.push_pull(ONES) for client in clients[:2]]
-        until(lambda: server.shard.clocks == [staleness + 1, staleness + 1, 0])
+        answers = []
+        for worker in range(2):
+            answers.append(clients[worker].push_pull(ONES))
+            until(lambda worker=worker: server.shard.clocks[worker] == staleness + 1)
+        until(lambda: len(server._waiting) == 2)
         clients[2].close()
         for answer in answers:
             answer.result(WAIT_S)
