@@ -429,6 +429,7 @@ class TestPlayground:
         assert words in data["error"]
         if words:
             assert (play.view.sentence, play.configs) == (before, {"A": START})
+        assert asked(play, **question) != data  # else the page would go on showing what was chosen
         assert asked(play, do="open", box="memory")["error"] == ""
 
     def test_a_run_that_fails_is_a_sentence(self):

@@ -87,7 +87,7 @@ class Playground(Interactive):
         self._pale: list[dict[str, Any]] = []
         self._calibrations: list[tuple[Config, cost.Calibration]] = []
         self._known: dict[tuple[str, ...], tuple[Config, Any]] = {}
-        self._turn, self._drawn_at = 0, 0.0
+        self._turn, self._drawings, self._drawn_at = 0, 0, 0.0
         self._under_way: dict[str, Progress] = {}
         self._offered = pipeline.offered()
         self.name = numbered_name("playground")
@@ -171,7 +171,8 @@ class Playground(Interactive):
     def draw(self) -> None:
         """Draw the current state."""
         with self.job.lock:
-            data = self.data()
+            self._drawings += 1  # a trait with equal data would not reach the page, which may show another choice
+            data = {**self.data(), "number": self._drawings}
             self.view.show(data=data, still=drawings.still(data), sentence=outcomes.sentence(self._present()))
 
     def data(self) -> dict[str, Any]:
