@@ -56,6 +56,14 @@ def test_the_bytes_of_many_workers_are_counted_on_two_of_them(workers, steps, se
     assert (prediction.bytes_sent, prediction.bytes_received) == (run.bytes_sent, run.bytes_received)
 
 
+@pytest.mark.parametrize("worker", [0, 2, 3])
+def test_the_bytes_are_exact_whichever_worker_is_slow(worker):
+    config = ps.Config(workers=4, steps=12, delays=ps.Delays(1e-3, slow={worker: 4.0}))
+    prediction = cost.predict(PROBLEM, config, CALIBRATION)
+    run = ps.train(PROBLEM, config, engine=ps.Simulated())
+    assert (prediction.bytes_sent, prediction.bytes_received) == (run.bytes_sent, run.bytes_received)
+
+
 def test_the_bytes_are_the_same_where_no_network_can_be_simulated(monkeypatch):
     push = ps.Codec(ps.TopK(0.1), ps.ErrorFeedback(), compressor=ps.Zlib())
     for changes in ({"servers": 2}, {"exchange": ps.RingAllReduce()}):

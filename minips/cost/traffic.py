@@ -51,7 +51,7 @@ def count_bytes(config: Config, params: Tensors, gradients: Tensors, rows: int) 
     runs = [train(problem, replace(plain, steps=steps), engine=Simulated()) for steps in (1, 2)]
     first, second = (np.array([run.bytes_sent, run.bytes_received]) for run in runs)
     step = second - first
-    whole = first + (config.steps - 1) * step + _header_growth(replace(config, workers=plain.workers))
+    whole = first + (config.steps - 1) * step + _header_growth(plain)
     values, messages = sum(x.size for x in params.values()), config.workers * config.servers
     if isinstance(config.exchange, AllReduce):
         load = Workload(values, rows, parts=_parts(config, gradients))

@@ -3,7 +3,7 @@
 import dataclasses
 import html
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_type_hints
 
 import ipywidgets
@@ -61,6 +61,33 @@ STRAGGLER_MS = 10.0
 """The compute time that is added for a straggler, in ms."""
 
 
+def slower_of(config: Config) -> dict[str, Any]:
+    """Return the values of the controls in `SLOWER` for a config."""
+    link, delays = config.link or Link(), config.delays or Delays(0.0)
+    return {
+        "bandwidth": link.bandwidth_bps if config.link else 0.0,
+        "latency": 1e3 * link.latency_s,
+        "compute": 1e3 * delays.seconds,
+        "straggler": delays.slow.get(config.workers - 1, 1.0),
+        "random compute": delays.exponential,
+    }
+
+
+def slower_by(base: Config, values: Mapping[str, Any]) -> tuple[Link | None, Delays | None]:
+    """Return the link and the delays for values of ``workers`` and of the controls in `SLOWER`. Factors of workers
+    other than the last are those of ``base``.
+    """
+    link = Link(values["bandwidth"], values["latency"] / 1e3) if values["bandwidth"] else None
+    last = values["workers"] - 1
+    known = base.delays.slow if base.delays else {}
+    slow = {worker: factor for worker, factor in known.items() if worker < last and worker != base.workers - 1}
+    if values["straggler"] != 1:
+        slow[last] = values["straggler"]
+    if values["compute"] > 0 or slow:
+        return link, Delays(values["compute"] / 1e3, slow, values["random compute"])
+    return link, None
+
+
 def row_label(name: str) -> str:
     """A row's name with its unit, for the page."""
     unit = SLOWER[name][1].get("unit") if name in SLOWER else None
@@ -108,16 +135,9 @@ class Column(Controls):
             yield label, control(hints[name], fields[name].metadata, getattr(config, name), self.name, name)
         steps, limits = config.local and config.local.steps, LocalSteps.__dataclass_fields__["steps"].metadata
         yield LOCAL, control(int | None, limits, steps, self.name, LOCAL)
-        link, delays, bandwidths = config.link or Link(), config.delays or Delays(0.0), dict(BANDWIDTHS)
-        if config.link and link.bandwidth_bps not in bandwidths.values():
-            bandwidths[f"{link.bandwidth_bps / 1e6:g} Mbit/s"] = link.bandwidth_bps
-        values = {
-            "bandwidth": link.bandwidth_bps if config.link else 0.0,
-            "latency": 1e3 * link.latency_s,
-            "compute": 1e3 * delays.seconds,
-            "straggler": delays.slow.get(config.workers - 1, 1.0),
-            "random compute": delays.exponential,
-        }
+        values, bandwidths = slower_of(config), dict(BANDWIDTHS)
+        if values["bandwidth"] not in bandwidths.values():
+            bandwidths[f"{values['bandwidth'] / 1e6:g} Mbit/s"] = values["bandwidth"]
         for label, (kind, metadata) in SLOWER.items():
             choices = list(bandwidths.items()) if label == "bandwidth" else None
             yield label, control(kind, {**metadata, "choices": choices}, values[label], self.name, label)
@@ -137,16 +157,8 @@ class Column(Controls):
 
     def config(self) -> Config:
         """The config that the controls describe. ValueError, in a sentence, if that config is not possible."""
-        values, base, link, delays = self.read(), self._base, None, None
-        if values["bandwidth"]:
-            link = Link(bandwidth_bps=values["bandwidth"], latency_s=values["latency"] / 1e3)
-        last = values["workers"] - 1
-        known = base.delays.slow if base.delays else {}  # only the last worker's factor has a control
-        slow = {worker: factor for worker, factor in known.items() if worker < last and worker != base.workers - 1}
-        if values["straggler"] != 1:
-            slow[last] = values["straggler"]
-        if values["compute"] > 0 or slow:
-            delays = Delays(seconds=values["compute"] / 1e3, slow=slow, exponential=values["random compute"])
+        values, base = self.read(), self._base
+        link, delays = slower_by(base, values)
         sizes = {label.replace(" ", "_"): values[label] for label in SIZES}
         if sizes["epochs"] is not None:  # if epochs are given, they replace steps
             sizes["steps"] = Config.steps

@@ -3,13 +3,16 @@
 import ast
 import dataclasses
 import inspect
+import json
 import linecache
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import minips
-from minips.stage import Value
+from minips.core.config import Config
+from minips.literals import read_fields
+from minips.stage import Stage, Value
 from minips.words import default_of
 
 
@@ -70,6 +73,61 @@ def code(value: Any, indent: int = 0, package: bool = True) -> str:
     pad = " " * (indent + 4)
     lines = [f"{pad}{key}={code(item, indent + 4, package)}," for key, item in given]
     return "\n".join([f"{name}(", *lines, " " * indent + ")"])
+
+
+def one_line(*configs: Config) -> str:
+    """Return configs as one line of text, with only the fields that differ from the defaults, for `read_line`.
+
+    >>> one_line(Config(workers=2, push=minips.Codec("topk", "errorfeedback")), Config(optimizer=minips.SGD(lr=0.5)))
+    "push='quantizer=topk, memory=errorfeedback', workers=2 | optimizer=sgd(lr=0.5)"
+    """
+    lines = [_fields(config) or f"workers={config.workers}" for config in configs]
+    return " | ".join(
+        line if _reads_as(line, config) else json.dumps(config.to_dict())
+        for line, config in zip(lines, configs, strict=True)
+    )
+
+
+def read_line(text: str) -> list[Config]:
+    """Return the configs that `one_line` wrote, or that a person wrote: ``field=value, field=value``, as on the command
+    line, with ``|`` between two configs. Raises ValueError, in a sentence, if they are not possible.
+    """
+    return [
+        Config.from_dict(_json(part) if part.startswith("{") else read_fields(part))
+        for part in map(str.strip, text.split(" | "))
+    ]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"This config is not JSON: {error}. Got {text!r:.99}.") from None
+
+
+def _reads_as(line: str, config: Config) -> bool:
+    try:
+        return read_line(line) == [config]
+    except ValueError:  # it holds a value that `read_fields` does not know, such as a tuple of stages
+        return False
+
+
+def _fields(value: Any, every: bool = False) -> str:
+    """Return the fields of a value in the form of `read_fields`: those that differ from the defaults, or all."""
+    given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    usual = {field.name: default_of(field) for field in dataclasses.fields(value)}
+    return ", ".join(f"{name}={_in_line(x)}" for name, x in given.items() if every or x != usual[name])
+
+
+def _in_line(value: Any) -> str:
+    if isinstance(value, Stage):
+        fields = _fields(value)
+        return f"{value.name}({fields})" if fields else value.name
+    if isinstance(value, Value):
+        return repr(_fields(value) or _fields(value, every=True))
+    if isinstance(value, float):
+        return min(repr(value), f"{value:g}" if float(f"{value:g}") == value else repr(value), key=len)
+    return repr(value)
 
 
 def _place(target: Any, line: int) -> str:

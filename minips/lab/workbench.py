@@ -23,6 +23,7 @@ from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, row_label
 from minips.lab.controls import WithTooltip, bare, help_html
 from minips.lab.panels.base import Interactive, Job, Picture, numbered_name, show_still, side_by_side
+from minips.lab.source import read_line
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
 from minips.results.run import Progress, Run
@@ -52,8 +53,9 @@ class Workbench(Interactive):
     """Two columns of controls, A and B, for a whole `Config` each. Run one or both, and compare them.
 
     ``problem`` None: softmax regression on the digits. ``configs``: one config with which both columns start, or one
-    for each. ``engine`` None: processes. With ``predict``, each run is predicted before it starts, after its stages are
-    calibrated once. A notebook shows the panel if the workbench is the last line of a cell. Code can set controls:
+    for each, or the text that "Copy as one line" of `playground` copies. ``engine`` None: processes. With ``predict``,
+    each run is predicted before it starts, after its stages are calibrated once. A notebook shows the panel if the
+    workbench is the last line of a cell. Code can set controls:
 
     >>> bench = Workbench(engine="threads")
     >>> bench.columns["B"].controls["quantizer"].value = "sign"
@@ -64,12 +66,13 @@ class Workbench(Interactive):
     def __init__(
         self,
         problem: Problem | None = None,
-        configs: Config | Sequence[Config] | None = None,
+        configs: Config | Sequence[Config] | str | None = None,
         *,
         engine: Engine | str | None = None,
         predict: bool = True,
     ) -> None:
-        starts = list(configs) if isinstance(configs, Sequence) else [configs or Config()]
+        given = read_line(configs) if isinstance(configs, str) else configs or Config()
+        starts = [given] if isinstance(given, Config) else list(given)
         if not 1 <= len(starts) <= len(SIDES):
             raise ValueError(f"The workbench takes one config, or one for A and one for B; got {len(starts)}.")
         self.problem = problem or SoftmaxRegression(*datasets.digits())

@@ -38,7 +38,7 @@ STATIC_S = 60.0
 _cells: dict[str, list[str]] = {}
 """Maps a panel's name to the cells that have made a panel of this name."""
 
-_jobs: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
+_jobs: "weakref.WeakValueDictionary[str, Work]" = weakref.WeakValueDictionary()
 """Maps a name to the last job with this name."""
 
 Size = tuple[float, float]
@@ -120,18 +120,16 @@ def show_still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
     display(_Still(title, png(draw, size)))  # type: ignore[no-untyped-call]
 
 
-class Job:
-    """Runs work in a thread, one piece at a time. Its controls are Run, Stop, a progress bar and a message.
+class Work:
+    """Runs work in a thread, one piece at a time, for a ``panel``, a widget.
 
-    The work checks ``stopping`` now and then. Shared state is read and changed under ``lock``. A new job replaces an
+    The work checks ``stopping`` now and then. Shared state is read and changed under ``lock``. A new one replaces an
     earlier one with the same name, whose work is stopped; if its cell was run again, its widgets are closed. In a
-    notebook, the ■ button stops the work too. Stop is never disabled, since it may have the focus.
+    notebook, the ■ button stops the work too.
     """
 
-    def __init__(self, name: str) -> None:
-        self.panel = ipywidgets.VBox()
-        """The widget with all controls."""
-        self.panel.add_class("minips-panel")
+    def __init__(self, name: str, panel: Any) -> None:
+        self.panel = panel
         self.closed = False
         """Whether its widgets are closed, since its cell was run again."""
         self._made = _cell()
@@ -144,39 +142,29 @@ class Job:
         self.stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._next: Callable[[], None] | None = None
-        self.run_button = ipywidgets.Button(
-            description=f"Run {name}".strip(), tooltip="start with the controls' values", button_style="primary"
-        )
-        self.stop_button = ipywidgets.Button(
-            description=f"Stop {name}".strip(), tooltip="end early, and keep the results so far"
-        )
-        self.bar = ipywidgets.IntProgress(
-            description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
-        )
-        self.message = ipywidgets.HTML()
-        self._failure = ""
-        self.stop_button.on_click(lambda button: self.stop())
+
+    def began(self) -> None:
+        """Show that work is under way."""
+
+    def ended(self) -> None:
+        """Show that no work is left."""
+
+    def say(self, words: str) -> None:
+        """Show a line of text."""
+
+    def fail(self, error: BaseException | str) -> None:
+        """Show an error's sentence."""
 
     def close(self) -> None:
         """Close the widgets, also those that the panel does not show; code can still use the job."""
         self.closed = True
-        close(self.panel, self.run_button, self.stop_button, self.bar)
+        close(self.panel)
 
     @property
     def busy(self) -> bool:
         """True if work is unfinished."""
         with self.lock:
             return self._thread is not None
-
-    def on_run(self, run: Callable[[], None]) -> None:
-        """Call ``run`` when Run is pressed. Then Stop gets the focus, which Run loses when it is disabled."""
-
-        def pressed(button: Any) -> None:
-            run()
-            if self.busy:
-                self.stop_button.focus()
-
-        self.run_button.on_click(pressed)
 
     def start(self, work: Callable[[], None]) -> None:
         """Call ``work`` in a thread or, if no thread can start (in a browser's Python), immediately; errors become
@@ -187,7 +175,7 @@ class Job:
                 self._next = work
                 return
             self.stopping.clear()
-            self.run_button.disabled, self.stop_button.button_style = True, "danger"
+            self.began()
             self._thread = threading.Thread(target=self._work, args=(work,), name="minips-lab", daemon=True)
             with suppress(RuntimeError):
                 self._thread.start()
@@ -212,6 +200,60 @@ class Job:
             thread.join(timeout)
         return not self.busy
 
+    def _work(self, work: Callable[[], None]) -> None:
+        following: Callable[[], None] | None = work
+        while following is not None:
+            try:
+                following()
+            except Exception as error:
+                self.fail(error)
+            with self.lock:
+                following, self._next = self._next, None
+                self.stopping.clear()  # it was meant for the work that has ended: `stop` leaves no work waiting
+                if following is None:
+                    self._thread = None
+                    self.ended()
+
+
+class Job(Work):
+    """Work with controls: Run, Stop, a progress bar and a message. Stop is not disabled: it may have the focus."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, ipywidgets.VBox())
+        self.panel.add_class("minips-panel")
+        self.run_button = ipywidgets.Button(
+            description=f"Run {name}".strip(), tooltip="start with the controls' values", button_style="primary"
+        )
+        self.stop_button = ipywidgets.Button(
+            description=f"Stop {name}".strip(), tooltip="end early, and keep the results so far"
+        )
+        self.bar = ipywidgets.IntProgress(
+            description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
+        )
+        self.message = ipywidgets.HTML()
+        self._failure = ""
+        self.stop_button.on_click(lambda button: self.stop())
+
+    def began(self) -> None:
+        self.run_button.disabled, self.stop_button.button_style = True, "danger"
+
+    def ended(self) -> None:
+        self.run_button.disabled, self.stop_button.button_style = False, ""
+
+    def close(self) -> None:
+        super().close()
+        close(self.run_button, self.stop_button, self.bar)
+
+    def on_run(self, run: Callable[[], None]) -> None:
+        """Call ``run`` when Run is pressed. Then Stop gets the focus, which Run loses when it is disabled."""
+
+        def pressed(button: Any) -> None:
+            run()
+            if self.busy:
+                self.stop_button.focus()
+
+        self.run_button.on_click(pressed)
+
     def progress(self, done: int, of: int) -> None:
         """Move the bar."""
         self.bar.max, self.bar.value = of, done
@@ -229,26 +271,13 @@ class Job:
         if self.message.value == self._failure:
             self.message.value = self._failure = ""
 
-    def _work(self, work: Callable[[], None]) -> None:
-        following: Callable[[], None] | None = work
-        while following is not None:
-            try:
-                following()
-            except Exception as error:
-                self.fail(error)
-            with self.lock:
-                following, self._next = self._next, None
-                self.stopping.clear()  # it was meant for the work that has ended: `stop` leaves no work waiting
-                if following is None:
-                    self._thread = None
-                    self.run_button.disabled, self.stop_button.button_style = False, ""
-
 
 class Interactive(ABC):
-    """An object with a ``panel``, which a notebook shows, and a `Job`, which does its work."""
+    """An object with a ``panel``, which a notebook shows, and a `Work`, which does its work."""
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.panel = job, job.panel
+    def __init__(self, job: Work) -> None:
+        self.job: Any = job
+        self.panel = job.panel
         _refresh_after_cells(self)
 
     def stop(self) -> None:
@@ -257,7 +286,7 @@ class Interactive(ABC):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the work's end. True once it has ended, False if that takes longer than ``timeout`` seconds."""
-        return self.job.wait(timeout)
+        return bool(self.job.wait(timeout))
 
     @abstractmethod
     def refresh(self) -> None:
