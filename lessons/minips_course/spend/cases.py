@@ -65,7 +65,10 @@ BROKEN = {
         "another optimizer": ("ps.SGD(lr=1.5)", "ps.Adam(lr=0.01)"),
         "fewer workers": ("steps=9", "steps=9, workers=2"),
         "all of the others": ('"*": ps.Sign()', '"*": ps.Exact()'),
-        "few of each, at random": ("ps.TopK(fraction=0.001)", "ps.RandomK(fraction=0.001, unbiased=False)"),
+        "few of all, at random": (
+            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}',
+            "ps.RandomK(fraction=0.005, unbiased=False)",
+        ),
         "another seed": ("steps=9", "steps=9, seed=7"),
         "fewer bytes by compressing": ("feedback)", "feedback, compressor=ps.Zlib())"),
     },
@@ -111,6 +114,7 @@ RIGHT = {
             '{"[abW]": ps.Sign(), "U": ps.TopK(fraction=0.0012)}',
         ),
         "one step less": ("steps=9", "steps=8"),
+        "few of U, at random": ("ps.TopK(fraction=0.001)", "ps.RandomK(fraction=0.001, unbiased=False)"),
     },
     "spend.2": {
         "by its own runs": """

@@ -35,7 +35,7 @@ from minips.testing.base import described, same_bits
 LIMIT_S = 20.0
 """The most seconds that a check may take, or the most of the processor's time if other programs take a part of it. The
 lessons' checks take a few seconds."""
-IDLE = 0.05
+IDLE = 0.01
 """A check that uses a smaller share of a processor is waiting, and not slowed down."""
 PACKAGE = Path(__file__).parents[2]
 """The folder of minips."""
