@@ -82,7 +82,7 @@ def messages_of(**fields):
     """The rows of a short run's messages, each with its party."""
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, classes=3))
     config = ps.Config(workers=2, steps=5, transport=ps.InProc(), **fields)
-    found = [(who, row) for who, _, row in ps.train(problem, config, engine="threads").trace._read() if row.kind]
+    found = [(who, row) for who, _, row in ps.train(problem, config, engine="threads").trace.rows() if row.kind]
     assert all(row.nbytes > 0 for _, row in found)
     return found
 
@@ -107,7 +107,7 @@ def test_each_hop_has_a_row_at_either_end(codec):
     found = messages_of(push=codec, exchange=ps.RingAllReduce())
     hops = {(f"worker {worker}", "hop", 1 - worker, step): 2 for worker in range(2) for step in range(5)}
     for names in (("transfer",), ("wait", "transfer")):
-        assert Counter((who, *row[2:5]) for who, row in found if row.names == names) == hops
+        assert Counter((who, *row[3:6]) for who, row in found if row.names == names) == hops
 
 
 def test_joined_rows_keep_their_messages():
@@ -116,7 +116,7 @@ def test_joined_rows_keep_their_messages():
     other.laps(("decompress",), (12.0, 16.0), "push", 0, 7, 400)
     joined = (one + other).since(10.0)
     one.add("compute", 20.0, 1.0)
-    assert [(who, row.kind, row.partner, row.clock, row.nbytes) for who, _, row in joined._read()] == [
+    assert [(who, row.kind, row.partner, row.clock, row.nbytes) for who, _, row in joined.rows()] == [
         ("worker 0", "push", 1, 7, 400),
         ("server 1", "push", 0, 7, 400),
     ]

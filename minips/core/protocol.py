@@ -505,7 +505,7 @@ class ServerProtocol:
             answer = wrap_it({**stamp, "busy": busy, "waited": waited}, answer)
             sent = sum(map(len, answer))
             member.informed, member.sent = stamp["done"], member.sent + sent
-            replied = (), self.trace.step, "reply", worker, stamp["clock"], sent, answered_at
+            replied = (), self.trace.step, answered_at, "reply", worker, stamp["clock"], sent
             return answer
         finally:
             if spans:
@@ -599,7 +599,7 @@ class ServerProtocol:
         """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile.
         Returns the outcome and the number of seconds for which the push has waited.
         """
-        shard, record, began = self.shard, self.records[worker], self.shard.now()
+        shard, record, waited = self.shard, self.records[worker], 0.0
         clock, version, loss = header["clock"], header["version"], header.get("loss")
         if version > shard.version:
             raise ValueError(f"Worker {worker} pushed gradients of version {version}; the newest is {shard.version}.")
@@ -609,23 +609,25 @@ class ServerProtocol:
             words = f"{shard.aggregator!r} weights each worker by the rows in its shard; worker {worker} sent {rows!r}."
             raise ValueError(f"{words} Send their number, above 0, in hello: connect(…, rows=…).")
         if record.pushing:
-            record.queued += 1
+            record.queued, began = record.queued + 1, shard.now()
             try:
                 yield Until(lambda: not record.pushing, worker)
+                waited = shard.now() - began
             except TimeoutError:
                 raise TimeoutError(f"Worker {worker}'s push over an earlier connection has not ended.") from None
             finally:
                 record.queued -= 1
         if not shard.is_new(worker, clock):
-            return shard.repeated(worker, clock), shard.now() - began
+            return shard.repeated(worker, clock), waited
         record.pushing, decoder = True, record.decoder
         mark, taken = None if header.get("memory") == "none" else decoder.mark(), False
         try:
             if not shard.may_push(clock):
+                began = shard.now()
                 yield Until(partial(shard.may_push, clock), worker)
+                waited += shard.now() - began
                 if member.secret != secret:
                     raise ValueError(f"Another session has become worker {worker} while this push of it waited.")
-            waited = shard.now() - began
             gradients = yield Do(DECODE, self.values, partial(self.decode, packet, decoder))
             if worker not in shard.live:  # the worker was silent, or has left while this push waited
                 if "push" not in member.state.row:
@@ -669,7 +671,7 @@ class ServerProtocol:
             with suppress(RuntimeError):  # no push can be refused; waiting sessions learn why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
                 self._record(worker, self.shard.rounds - 1)
-        self.trace.laps((), (self.shard.now(),), None, worker)
+        self.trace.laps(("",), (self.shard.now(),) * 2, None, worker, None, 0)
         self._changed()
 
     def status(self) -> Status:
@@ -696,7 +698,7 @@ class ServerProtocol:
             return
         self._version, self._encoded = shard.version, ((), None)  # the next update reuses the memory
         began, aggregating, applying = shard.parameters.times
-        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying), None, worker, clock)
+        self.trace.laps(UPDATE, (began, began + aggregating, began + aggregating + applying), None, worker, clock, 0)
         self.changed_at = shard.now()
         for clock, loss in shard.losses:
             self.losses.append((self.changed_at, clock * self._each, loss))

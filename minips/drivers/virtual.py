@@ -131,7 +131,7 @@ class Node(Processor):
             yield event
             self.cluster.record("wait", f"worker {wanted.worker}", began, step)
             now = self.events.now
-            self.trace.laps(WAITED, (began, now, now, now), None, wanted.worker)
+            self.trace.laps(WAITED, (began, now, now, now), None, wanted.worker, None, 0)
 
     def wake(self) -> None:
         """Wake the sessions whose conditions hold."""

@@ -67,7 +67,7 @@ class Ray(Engine):
 
     The death of a worker or its node is an event; a server's death ends the run with RuntimeError. The times of spans
     and losses follow this machine's clock: the offsets of other machines' clocks are measured once, with an error of at
-    most half a short round trip.
+    most half a short round trip. The messages of the run correct those of spans: ``Run.clock_error_s`` is what is left.
     """
 
     name = "ray"
@@ -95,7 +95,7 @@ class Ray(Engine):
         ):
             run = supervisor.run()
             run.events[:0] = placement.events
-        return run
+        return run.align(placement.machines)
 
 
 @contextmanager
@@ -277,6 +277,7 @@ class _Placement:
             options = {"num_cpus": self._engine.cpus, "scheduling_strategy": where, "max_restarts": 0}
             serves = encrypts and place < (self._servers or self._count)
             actors.append(make.options(**options).remote(serves))
+        self.machines = {who: node for who, (_, node) in zip(names, bundles, strict=True)}
         infos: list[ActorInfo] = self._started(names, [actor.info.remote() for actor in actors])
         offsets = self._clock_offsets({node: actor for actor, (_, node) in zip(actors, bundles, strict=True)})
         authorities = "".join(info.certificate for info in infos)

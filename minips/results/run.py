@@ -1,7 +1,7 @@
 """The results of a training run, and its progress."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isinf, nan
@@ -19,11 +19,13 @@ from minips.core.shard import Grant
 from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
-from minips.results.messages import Message, Wait
+from minips.results.clocks import clock_offsets
+from minips.results.messages import Joined, Message, Wait, messages_of
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
 from minips.results.state import SavedState, ServerState, check_state, state_of
 from minips.results.tables import align_pairs, html_rows
 from minips.results.trace import Span, Trace
+from minips.results.waits import waits_of
 from minips.stage import Array, Tensors
 from minips.words import check_type, message_of
 
@@ -116,16 +118,18 @@ class Run:
     """The run's name in `minips.sweep`."""
     missing: int = 0
     """The number of pushes that are missing from BSP rounds because their workers had left."""
+    clock_error_s: float = 0.0
+    """The largest error of a time in the trace, in seconds, if the run's machines have several clocks; see `align`."""
 
     @property
     def messages(self) -> list[Message]:
         """The messages between workers and servers, in order of start, as far as the trace has rows of them."""
-        return self.trace.messages
+        return messages_of(self.trace)
 
     @property
     def waits(self) -> list[Wait]:
         """The workers' waits, in order of start, each with those for whom it was."""
-        return self.trace.waits(self.config.consistency, self.config.workers)
+        return waits_of(self.trace, self.config.consistency, self.config.workers)
 
     @property
     def clocks(self) -> int:
@@ -136,6 +140,13 @@ class Run:
     def seconds_per_step(self) -> float:
         """The wall time, in seconds, for one gradient step of all workers."""
         return self.seconds * self.config.workers / (max(self.updates + self.missing, 1) * self.config.local_steps)
+
+    def align(self, machine_of: Mapping[str, str]) -> Self:
+        """Correct the times in the trace by the offsets of the machines' clocks: see `clock_offsets`."""
+        if len({*machine_of.values()}) > 1:
+            offsets, self.clock_error_s = clock_offsets(self.messages, machine_of)
+            self.trace = self.trace.since(0.0, offsets)
+        return self
 
     def judge(self, problem: Problem, origin: Origin | None = None) -> Self:
         """Record the problem, its origin, and the loss and accuracy on its held-out rows."""
@@ -198,6 +209,7 @@ class Run:
             "trace_until": None if isinf(self.trace.until) else self.trace.until,
             "trace_planned": dict(self.trace.planned),
             "staleness": dict(self.staleness),
+            **Joined(tuple(self.messages), tuple(self.waits)).columns(),
         }
         whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
         saved.write(path, {**whole, **converted})
@@ -216,12 +228,13 @@ class Run:
         try:
             names, parties, *numbers = values["trace"]
             spans = zip(names, parties, *(column.tolist() for column in numbers), strict=True)
-            until = values.get("trace_until")
+            until = inf if values.get("trace_until") is None else values["trace_until"]
+            planned, parts = values.get("trace_planned"), [values.get(name, []) for name in ("messages", "waits")]
             values |= {
                 "config": Config.from_dict(values["config"]),
                 "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
                 "grants": [Grant(*row) for row in values["grants"].tolist()],
-                "trace": Trace(spans=spans, until=inf if until is None else until, planned=values.get("trace_planned")),
+                "trace": Trace(spans=spans, until=until, planned=planned, joined_before=Joined.from_columns(*parts)),
                 "staleness": Counter(values["staleness"]),
             }
             known = {field.name for field in fields(cls)}
@@ -253,7 +266,8 @@ class Run:
             staleness=before.staleness + self.staleness,
             server_rows=[sum(rows) for rows in zip(before.server_rows, self.server_rows, strict=False)],
             grants=[*before.grants, *self.grants],
-            trace=before.trace + self.trace.since(-began),
+            trace=before._joined_trace() + self.trace.since(-began),
+            clock_error_s=max(before.clock_error_s, self.clock_error_s),
             evaluations=[*before.evaluations, *self.evaluations],
             events=[
                 *before.events,
@@ -261,6 +275,11 @@ class Run:
                 *((began + at, text) for at, text in self.events),
             ],
         )
+
+    def _joined_trace(self) -> Trace:
+        """The trace with its messages and waits joined. Those of another run, with another config, can follow."""
+        trace, joined = self.trace, Joined(tuple(self.messages), tuple(self.waits))
+        return Trace(spans=trace, limit=trace.limit, until=trace.until, planned=trace.planned, joined_before=joined)
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a name and a value with its unit."""

@@ -49,14 +49,32 @@ def covered_s(stretches: Iterable[tuple[float, float]], start: float, stop: floa
     return total
 
 
-def chrome_events(spans: list[Any]) -> list[dict[str, object]]:
-    """Events in the Trace Event format, with a row for each worker and server, and times in microseconds."""
-    rows = {who: row for row, who in enumerate(sorted({span.who for span in spans}))}
-    origin = min((span.start for span in spans), default=0.0)
+def chrome_events(spans: list[Any], messages: list[Any]) -> list[dict[str, object]]:
+    """Events in the Trace Event format, with a row for each worker and server, and times in microseconds. An arrow
+    stands for a message of which both ends are known.
+    """
+    arrows = [message for message in messages if None not in message[-2:]]
+    parties = {span.who for span in spans} | {who for message in arrows for who in message[1:3]}
+    rows = {who: row for row, who in enumerate(sorted(parties))}
+    origin = min(row.start for row in (*spans, *arrows)) if rows else 0.0
     names = [
         {"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": who}} for who, row in rows.items()
     ]
-    return names + [
+    ends = [
+        {
+            **{"ph": "s", "name": message.kind, "cat": "message", "id": number, "pid": 0, "tid": rows[message.sender]},
+            **{"ts": (message.start - origin) * 1e6, "args": {"clock": message.clock, "bytes": message.nbytes}},
+        }
+        for number, message in enumerate(arrows)
+    ]
+    ends += [
+        {
+            **{"ph": "f", "bp": "e", "name": message.kind, "cat": "message", "id": number, "pid": 0},
+            **{"tid": rows[message.receiver], "ts": (message.end - origin) * 1e6},
+        }
+        for number, message in enumerate(arrows)
+    ]
+    return [*names, *ends] + [
         {
             **{"ph": "X", "name": span.name, "pid": 0, "tid": rows[span.who], "args": {"step": span.step}},
             **{"ts": (span.start - origin) * 1e6, "dur": span.seconds * 1e6},

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips import files
-from minips.results.messages import Message, Row, Wait, in_order, join_messages
+from minips.results.messages import NOTHING, Joined, Row, messages_of
 from minips.results.steps import Step, chrome_events, steps_of
-from minips.results.waits import partners_of
-from minips.stages.consistency import Consistency
 
 ENCODE = ("compensate", "quantize", "serialize", "compress")
 DECODE = ("decompress", "deserialize", "dequantize")
@@ -50,16 +48,20 @@ Moments = tuple[float, ...]
 
 class TraceRow(NamedTuple):
     """Successive spans of one process, each from one moment to the next; "" is a gap. If they are a message's stages,
-    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size.
+    its kind, the number of the worker or server at the other end (None: several), its clock or step, and its size. An
+    update has no kind, but the worker and the clock of its last push.
     """
 
     names: Names
     step: int
+    moments: Moments
     kind: str | None
     partner: int | None
     clock: int | None
     nbytes: int
-    moments: Moments
+
+
+_NO_MESSAGE = (None, None, None, 0)
 
 
 class Trace:
@@ -80,19 +82,17 @@ class Trace:
         until: float = inf,
         now: Callable[[], float] = time.monotonic,
         planned: Mapping[str, int] | None = None,
-        messages: Iterable[Message] = (),
-        waits: Iterable[Wait] = (),
+        joined_before: Joined = NOTHING,
     ) -> None:
         self.who, self.step, self.limit, self.until = who, 0, limit, until
         """``until`` is the start of the first span that was not kept: no span that starts earlier is missing."""
         self.now = now
         """The clock used to record spans."""
-        self._earlier, self._planned = list(spans), Counter(planned)
-        self._messages, self._waits = list(messages), list(waits)
+        self._earlier, self._planned, self.joined_before = list(spans), Counter(planned), joined_before
         self._joined: list[tuple[str, float, list[Any]]] = []
         """For each trace that this one joins, its party, the origin of its moments, and its rows."""
         self._rows: list[Any] = []
-        """The fields of each row, its moments last, appended in one operation because threads share a trace."""
+        """The fields of each row, appended in one operation because threads share a trace."""
         self._room = limit - len(self._earlier)
 
     @contextmanager
@@ -104,23 +104,14 @@ class Trace:
         finally:
             self.add(name, start, self.now() - start)
 
-    def laps(
-        self,
-        names: Names,
-        moments: Moments,
-        kind: Any = None,
-        partner: Any = None,
-        clock: Any = None,
-        nbytes: int = 0,
-        *reply: Any,
-    ) -> None:
-        """Record a `TraceRow`: successive spans, and the message to which they belong. ``reply`` is the row, without
-        spans, of the message that answered it: its fields, then its moment.
+    def laps(self, names: Names, moments: Moments, *message: Any) -> None:
+        """Record a `TraceRow`: successive spans and, from its kind on, the message to which they belong. All fields of
+        a second row may follow: that of the answer.
         """
         room = self._room - len(names)
         if room >= 0:
             self._room = room
-            self._rows += names, self.step, kind, partner, clock, nbytes, *moments, *reply
+            self._rows += names, self.step, *moments, *(message or _NO_MESSAGE)
         else:
             self.until = min(self.until, moments[0])
 
@@ -138,19 +129,6 @@ class Trace:
         """The number of messages with arrays that a plan wrote, by party. Beyond ``limit`` spans, none are counted."""
         return self._planned + Counter({self.who: self._rows.count(PLANNED)})
 
-    @property
-    def messages(self) -> list[Message]:
-        """All messages of which a row is kept, in order of start."""
-        return in_order([*self._messages, *join_messages(self._read(), self.until)])
-
-    def waits(self, consistency: Consistency, workers: int) -> list[Wait]:
-        """The workers' waits, in order of start, in a run with this consistency model and so many workers."""
-        known = {(wait.who, wait.start): wait.partners for wait in self._waits}
-        known |= partners_of(self._read(), consistency, workers)
-        waits = (span for span in self if span.name == "wait" and span.who.startswith("worker"))
-        found = [Wait(*span[1:], known.get(span[1:3], ())) for span in waits if span.seconds > 0]
-        return sorted(found, key=lambda wait: wait.start)
-
     def seconds(self, who: str = "") -> dict[str, float]:
         """Total seconds by span name, for all parties or for those whose name starts with ``who``."""
         return totals(span for span in self if span.who.startswith(who))
@@ -163,12 +141,12 @@ class Trace:
         return steps_of([span for span in self if span.who == who], totals)
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write Trace Event JSON for Perfetto or chrome://tracing, with a row for each worker and server."""
-        files.write(path, json.dumps({"traceEvents": chrome_events([*self])}))
+        """Write Trace Event JSON for Perfetto or chrome://tracing: rows of workers and servers, arrows for messages."""
+        files.write(path, json.dumps({"traceEvents": chrome_events([*self], messages_of(self))}))
 
-    def since(self, origin: float) -> "Trace":
-        """The same spans, with starts measured from ``origin``."""
-        return Trace._join(self.who, [self], origin)
+    def since(self, origin: float, ahead: Mapping[str, float] | None = None) -> "Trace":
+        """The same rows, with times measured from ``origin``, and by clocks that are ``ahead`` by seconds, by party."""
+        return Trace._join(self.who, [self], origin, ahead or {})
 
     def __add__(self, other: "Trace") -> "Trace":
         return Trace.joined([self, other])
@@ -176,35 +154,35 @@ class Trace:
     @staticmethod
     def joined(traces: Sequence["Trace"]) -> "Trace":
         """One trace with the spans of all these traces."""
-        return Trace._join("", traces)
+        return Trace._join("", traces, 0.0, {})
 
     @staticmethod
-    def _join(who: str, traces: Sequence["Trace"], origin: float = 0.0) -> "Trace":
+    def _join(who: str, traces: Sequence["Trace"], origin: float, ahead: Mapping[str, float]) -> "Trace":
         until = min((trace.until for trace in traces), default=inf) - origin
         planned = sum((trace.planned for trace in traces), Counter[str]())
         earlier = map(Span._make, chain.from_iterable(trace._earlier for trace in traces))
         spans = (span._replace(start=span.start - origin) for span in earlier)
-        whole = [_moved(trace._messages, origin, "start", "end") for trace in traces]
-        waits = [_moved(trace._waits, origin, "start") for trace in traces]
-        limit, parts = sum(trace.limit for trace in traces), (chain.from_iterable(whole), chain.from_iterable(waits))
-        joined = Trace(who, spans, limit, until, planned=planned, messages=parts[0], waits=parts[1])
-        joined._joined = [(who, began + origin, rows) for trace in traces for who, began, rows in trace._parts()]
+        before = Joined.of((trace.joined_before for trace in traces), origin)
+        joined = Trace(who, spans, sum(trace.limit for trace in traces), until, planned=planned, joined_before=before)
+        parts = (part for trace in traces for part in trace._parts())
+        joined._joined = [(who, began + origin + ahead.get(who, 0.0), rows) for who, began, rows in parts]
         joined._room = sum(trace._room for trace in traces)
         return joined
 
     def _parts(self) -> list[tuple[str, float, list[Any]]]:
         return [*self._joined, (self.who, 0.0, self._rows[:])]
 
-    def _read(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[Row]:
         """Yield each row with its party and the origin of its moments."""
         for who, origin, rows in self._parts():
             rest = iter(rows)
             for names in rest:
-                yield who, origin, TraceRow._make([names, *islice(rest, 5), tuple(islice(rest, len(names) + 1))])
+                step, moments = next(rest), tuple(islice(rest, len(names) + 1))
+                yield who, origin, TraceRow(names, step, moments, *islice(rest, 4))
 
     def __iter__(self) -> Iterator[Span]:
         yield from map(Span._make, self._earlier)
-        for who, origin, row in self._read():
+        for who, origin, row in self.rows():
             for name, (start, stop) in zip(row.names, pairwise(row.moments), strict=True):
                 if name:
                     yield Span(name, who, start - origin, stop - start, row.step)
@@ -214,13 +192,6 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self)} spans>"
-
-
-def _moved(rows: Iterable[Any], origin: float, *times: str) -> list[Any]:
-    """The rows with these times measured from ``origin``, where they have them."""
-    return [
-        row._replace(**{name: at - origin for name in times if (at := getattr(row, name)) is not None}) for row in rows
-    ]
 
 
 def totals(spans: Iterable[Span]) -> dict[str, float]:

@@ -5,14 +5,15 @@ clock for which others wait, as `Shard.slowest` defines it, is known after each 
 which of its values a pull may go.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 from math import inf
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from minips.results.messages import MOST, Row, is_timed
+from minips.results.messages import MOST, Row, Wait, is_timed
 from minips.stages.consistency import Consistency, takes_view
 
 PUSHES = ("push", "push_pull")
@@ -20,6 +21,9 @@ WAITED = ("", "", "")
 """The names in the row of a simulated server that notes which worker's request has waited, and how long."""
 
 Partners = tuple[str, ...]
+Key = tuple[str, float, float]
+"""Who waited, since when, and for how many seconds: no two waits for different servers are alike in all of these."""
+_at = itemgetter(0)
 
 
 class _Waited(NamedTuple):
@@ -31,10 +35,22 @@ class _Waited(NamedTuple):
     other: str
     clock: int | None
     """The worker's clock in the server's answer; None if another row has it."""
+    key: Key
 
 
-def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> dict[tuple[str, float], Partners]:
-    """The partners of each wait, by who waited and since when, in a run with so many ``workers``."""
+def waits_of(trace: Any, consistency: Consistency, workers: int) -> list[Wait]:
+    """The workers' waits in a run's trace, in order of start, under this consistency model with so many workers."""
+    known = {(wait.who, wait.start, wait.seconds): wait.partners for wait in trace.joined_before.waits}
+    known |= partners_of(trace.rows(), consistency, workers)
+    spans = (span for span in trace if span.name == "wait" and span.seconds > 0 and span.who.startswith("worker"))
+    waits = [
+        Wait(who, start, seconds, step, known.get((who, start, seconds), ())) for _, who, start, seconds, step in spans
+    ]
+    return sorted(waits, key=lambda wait: wait.start)
+
+
+def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> dict[Key, Partners]:
+    """The partners of each wait in a run with so many ``workers``."""
     servers: dict[str, _Decisions] = {}
     waits = []
     for who, origin, row in rows:
@@ -44,17 +60,18 @@ def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> 
             servers[who].note(row, origin)
         if waited := _waited(who, origin, row):
             waits.append(waited)
-    found: dict[tuple[str, float], Partners] = {}
+    found: dict[Key, Partners] = {}
     last: dict[str, _Waited] = {}
     for wait in sorted(waits, key=lambda wait: wait.end):
         partners: Partners = ()
         if wait.other in servers:
-            partners = tuple(f"worker {worker}" for worker in servers[wait.other].partners(wait))
+            pushed = servers[wait.other].partners(wait)
+            partners = tuple(f"worker {worker}" for worker in pushed) or (wait.other,)
         elif wait.other.startswith("worker"):
             before, last[wait.who] = last.get(wait.other), wait
-            chain = found[before[:2]] if before and before.end > wait.start else ()
+            chain = found[before.key] if before and before.end > wait.start else ()
             partners = wait.other, *(other for other in chain if other != wait.who)
-        found[wait[:2]] = partners[:MOST]
+        found[wait.key] = partners[:MOST]
     return found
 
 
@@ -72,16 +89,25 @@ def _waited(who: str, origin: float, row: Any) -> _Waited | None:
     else:
         return None
     start, end = row.moments[place : place + 2]
-    return _Waited(who, start - origin, end - origin, other, clock) if end > start else None
+    key = who, start - origin, end - start
+    return _Waited(who, start - origin, end - origin, other, clock, key) if end > start else None
+
+
+class _Rise(NamedTuple):
+    """A rise of the clock for which others wait: when, which worker raised it, and the new clock."""
+
+    at: float
+    by: int
+    clock: int
 
 
 class _Decisions:
-    """A server's decisions, from its rows in their order: which update let which pull go."""
+    """A server's decisions, from its rows: which update let which pull go."""
 
     def __init__(self, consistency: Consistency, workers: int) -> None:
         self._consistency, self._workers = consistency, workers
         self._changes: list[tuple[float, int, int | None, bool]] = []
-        """When the clocks here changed, and of which worker; the clock of its push or, with None, true if it left."""
+        """When the workers' clocks here changed: whose, and the clock of its push or, with None, true if it left."""
         self._requests: dict[int, list[tuple[float, str]]] = defaultdict(list)
         """For each worker, when its pushes and pulls came."""
         self._pushes: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -97,63 +123,65 @@ class _Decisions:
         elif row.kind == "hello":
             self._changes.append((at, worker, None, False))
         elif row.kind == "reply" and not row.names:
-            self._replies[worker].append((at, row.clock))
+            insort(self._replies[worker], (at, row.clock))
         elif row.kind == "pull" or row.kind in PUSHES:
-            self._requests[worker].append((at, row.kind))
+            insort(self._requests[worker], (at, row.kind))
             if row.kind in PUSHES:
-                self._pushes[row.clock].append((at, worker))
+                insort(self._pushes[row.clock], (at, worker))
 
     def partners(self, wait: _Waited) -> list[int]:
-        """The workers whose pushes a wait ended with, the last one first."""
+        """The workers whose pushes ended a wait, the last one first; none if the server itself was paused or busy."""
         who = int(wait.who.split()[1])
-        began, ended, clock = self._times(who, wait)
-        requests = self._requests[who]
-        place = bisect_right(requests, began, key=lambda request: request[0]) - 1
-        asked_at, kind = requests[max(place, 0)] if requests else (began, "pull")
-        decided_at, last, level = self._decided(clock - (kind == "push"), ended)
-        if decided_at <= asked_at:
+        left_at, clock = self._answer(who, wait)
+        began = since = wait.start if wait.clock is None else left_at - (wait.end - wait.start)
+        kind, requests = "pull", self._requests[who]
+        if place := bisect_right(requests, began, key=_at):
+            asked_at, kind = requests[place - 1]
+            since = began if wait.clock is None else asked_at
+        rise = self._decided(clock - (kind == "push"), left_at)
+        if rise.at <= since or rise.by == who:
             return []
-        pushes = self._pushes[level - 1]
-        later = pushes[bisect_right(pushes, asked_at, key=lambda push: push[0]) :]
-        others = [worker for at, worker in reversed(later[-MOST:]) if at <= ended]
-        return [worker for worker in dict.fromkeys([last, *others]) if worker != who]
+        pushes = self._pushes[rise.clock - 1]
+        later = pushes[bisect_right(pushes, since, key=_at) : bisect_right(pushes, left_at, key=_at)]
+        others = [worker for _, worker in reversed(later[-MOST:]) if worker != who]
+        return [*dict.fromkeys([rise.by, *others])]
 
-    def _times(self, who: int, wait: _Waited) -> tuple[float, float, int]:
-        """When a wait began and ended on this server's clock, and the worker's clock in the answer."""
+    def _answer(self, who: int, wait: _Waited) -> tuple[float, int]:
+        """When the answer after a wait left, and the worker's clock in it."""
         replies = self._replies[who]
-        if wait.clock is None:
-            place = bisect_left(replies, wait.end, key=lambda reply: reply[0])
-            return wait.start, wait.end, replies[place][1] if place < len(replies) else 0
-        left = [at for at, clock in replies if clock == wait.clock]
-        place = bisect_right(left, wait.end) - 1
-        ended = left[max(place, 0)] if left else wait.end
-        return ended - (wait.end - wait.start), ended, wait.clock
+        place = bisect_right(replies, wait.end, key=_at)
+        if wait.clock is None:  # the wait was noted here: the answer comes next
+            place = bisect_left(replies, wait.end, key=_at)
+            return wait.end, replies[place][1] if place < len(replies) else 0
+        left = (at for at, clock in reversed(replies[:place]) if clock == wait.clock)
+        return next(left, wait.end), wait.clock
 
-    def _decided(self, clock: int, ended: float) -> tuple[float, int, int]:
-        """The rise that let a pull at this ``clock`` go: see `_rises`. If none did (the model sees more than clocks, or
-        the run was ending), the last update before the wait's end.
+    def _decided(self, clock: int, left_at: float) -> _Rise:
+        """The rise that let a pull at this ``clock`` go. If none did (the model sees more than clocks, or the run was
+        ending), the last update before its answer left.
         """
         if not takes_view(self._consistency):
-            may_pull, levels = self._consistency.may_pull, [level for _, _, level in self._rises]
-            place = bisect_left(levels, True, key=lambda level: bool(may_pull(clock, level)))
-            if place < len(levels):
+            may_pull = self._consistency.may_pull
+            place = bisect_left(self._rises, True, key=lambda rise: bool(may_pull(clock, rise.clock)))
+            if place < len(self._rises):
                 return self._rises[place]
-        place = bisect_right(self._changes, ended, key=lambda change: change[0])
-        updates = [(at, worker, clock + 1) for at, worker, clock, _ in self._changes[:place] if clock is not None]
-        return updates[-1] if updates else (-inf, -1, 0)
+        place = bisect_right(self._updates, left_at, key=_at)
+        return self._updates[place - 1] if place else _Rise(-inf, -1, 0)
 
     @cached_property
-    def _rises(self) -> list[tuple[float, int, int]]:
-        """When the clock for which others wait has risen, the worker that raised it, and the new clock. The first is
-        the run's beginning.
-        """
-        updates = [(at, worker, clock) for at, worker, clock, _ in self._changes if clock is not None]
+    def _updates(self) -> list[_Rise]:
+        """Each update as if it had raised the clock."""
+        return [_Rise(at, worker, clock + 1) for at, worker, clock, _ in self._changes if clock is not None]
+
+    @cached_property
+    def _rises(self) -> list[_Rise]:
+        """All rises of the clock for which others wait; the first is the run's beginning."""
         if self._consistency.quorum(self._workers) is not None:
-            return [(-inf, -1, 0), *((at, worker, clock + 1) for at, worker, clock in updates)]
-        first = {worker: clock for _, worker, clock in reversed(updates)}  # that of each worker's first push
+            return [_Rise(-inf, -1, 0), *self._updates]
+        first = {rise.by: rise.clock - 1 for rise in reversed(self._updates)}  # the clock of each worker's first push
         clocks = dict.fromkeys(range(self._workers), 0) | first
         live, at, slowest = {*clocks}, Counter(clocks.values()), min(clocks.values())
-        rises = [(-inf, -1, slowest)]
+        rises = [_Rise(-inf, -1, slowest)]
         for when, worker, clock, leaves in self._changes:
             if worker in live:
                 at[clocks[worker]] -= 1
@@ -163,9 +191,8 @@ class _Decisions:
             if leaves:
                 live.remove(worker)
                 at[clocks[worker]] -= 1
-            before = slowest
             while live and not at[slowest]:
                 slowest += 1
-            if slowest > before:
-                rises.append((when, worker, slowest))
+            if slowest > rises[-1].clock:
+                rises.append(_Rise(when, worker, slowest))
         return rises

@@ -26,7 +26,8 @@ from minips.stage import Frames, Tensors
 from minips.stages.transports.framing import size
 from minips.words import message_of
 
-MAX_SPANS = 1_000_000
+MAX_SPANS, MAX_ROWS = 1_000_000, 2_000_000
+"""The most spans that a simulation keeps, and the most rows of messages."""
 NEWS_S = 0.1
 """Seconds of wall-clock time between two reports of progress."""
 
@@ -53,6 +54,8 @@ class Simulation(VirtualCluster):
         self._spans: list[tuple[str, str, float, float, int]] = []  # tuples: the garbage collector skips them
         self._until = inf
         self._notes: list[Trace] = []
+        self.room = MAX_ROWS
+        """The number of rows that may still be kept of messages."""
         self._reported_at = time.monotonic()
         graph, rng = engine.network(job.config), seeds.loss(job.config.seed)
         self.network = Interconnect()
@@ -112,7 +115,7 @@ class Simulation(VirtualCluster):
             self._until = min(self._until, start)
 
     def trace_of(self, who: str) -> Trace:
-        self._notes.append(_Notes(who, self.events))
+        self._notes.append(_Notes(who, self))
         return self._notes[-1]
 
     @property
@@ -137,13 +140,15 @@ class Simulation(VirtualCluster):
 class _Notes(Trace):
     """The messages and decisions that a node notes. `Simulation.record` keeps its spans."""
 
-    def __init__(self, who: str, events: EventLoop) -> None:
-        super().__init__(who, limit=MAX_SPANS, now=lambda: events.now)
+    def __init__(self, who: str, simulation: Simulation) -> None:
+        super().__init__(who, now=lambda: simulation.events.now)
+        self._simulation = simulation
 
     def laps(self, names: Names, moments: Moments, *message: Any) -> None:
         if message:
-            noted = (("",), (self.now(), self.now())) if any(names) else (names, moments)
-            super().laps(*noted, *message)
+            self._room = self._simulation.room
+            super().laps(*((("",), (self.now(),) * 2) if any(names) else (names, moments)), *message)
+            self._simulation.room = self._room
 
 
 class SimNode(Node):
