@@ -101,6 +101,8 @@ def test_a_plain_install_of_the_wheel_carries_the_lessons(tmp_path: Path) -> Non
     (wheel,) = tmp_path.glob("*.whl")
     install = ["install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "site"), str(wheel)]
     subprocess.run([sys.executable, "-m", "pip", *install], check=True, capture_output=True, timeout=120)
+    views = {path.name for path in (ROOT / "minips/lab/views").iterdir() if path.suffix in (".js", ".css")}
+    assert views <= {path.name for path in (tmp_path / "site/minips/lab/views").iterdir()}
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     words = "from pathlib import Path; from minips.lab.course import lessons; print(*lessons.copy_to(Path('mine')).new)"
     done = subprocess.run(

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -165,6 +166,24 @@ def sweeps_of_the_checkout() -> set[str]:
     command = ["git", "ls-files", "lessons/minips_course/*/sweeps/*.json"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {name.removeprefix("lessons/") for name in listed.splitlines()}
+
+
+def files_of_views(names):
+    """The JavaScript and the style sheets of the views among the names of an archive's files."""
+    return {name.rpartition("/")[2] for name in names if "minips/lab/views/" in name and name.endswith((".js", ".css"))}
+
+
+@pytest.mark.soak
+def test_the_wheel_and_the_source_archive_have_the_views(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    here = files_of_views(path.as_posix() for path in (ROOT / "minips" / "lab" / "views").iterdir())
+    assert {"common.js", "common.css", "race.js"} <= here
+    with zipfile.ZipFile(wheel) as package, tarfile.open(source) as archive:
+        assert files_of_views(package.namelist()) == here
+        assert files_of_views(archive.getnames()) == here
+        assert [name for name in archive.getnames() if "node_modules" in name] == []
 
 
 @pytest.mark.soak

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import nbformat
 import pytest
-from jupyter_page import KERNEL, PATIENCE_MS, Lab, newcomers
+from jupyter_page import KERNEL, PATIENCE_MS, RESTING_S, Lab, newcomers
 from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import Browser, Locator, Page, expect
 from views_page import faults, faults_here, inaccessible, looks, open_view
@@ -174,8 +174,10 @@ def test_notebook_7_plays_a_view_and_hides_its_still(chromium_with_scrollbars: B
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(address.replace("/tree", "/notebooks/mine.ipynb"))
-        page.get_by_text("Python 3 (ipykernel)").first.wait_for()
+        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+        page.wait_for_timeout(1e3 * RESTING_S)
         page.locator(".jp-Cell .cm-content").first.click()
+        errors.clear()  # those of Notebook's own start
         page.keyboard.press("Shift+Enter")
         view = page.locator(".minips-view")
         expect(view).to_have_count(1)

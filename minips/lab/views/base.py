@@ -89,8 +89,8 @@ def _round(value: float) -> float:
 
 @cache
 def module_text(name: str) -> str:
-    """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions but ``render``, which
-    anywidget takes for a module of an older kind.
+    """Return the ES module of a view: ``common.js``, its own file, and the exports of all functions except ``render``,
+    by whose export anywidget recognizes an older kind of module.
     """
     source = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in ("common", name))
     functions = re.findall(r"^(?:async )?function ((?!render\b)\w+)", source, re.MULTILINE)

@@ -101,12 +101,17 @@ function player({ duration, marks = [], draw, rate = rateFor(duration) }) {
   const steps = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
   let [time, frame, last] = [0, null, 0];
 
-  const toggle = html("button", { type: "button", class: "minips-go", onclick: () => (frame ? pause() : play()) });
-  const slider = html("input", { type: "range", min: 0, max: 1, step: "any", "aria-label": "time" });
+  const toggle = html("button", {
+    type: "button",
+    class: "minips-go",
+    title: "play or pause",
+    onclick: () => (frame ? pause() : play()),
+  });
+  const slider = html("input", { type: "range", min: 0, max: 1, step: "any", "aria-label": "time", title: "time" });
   const clock = html("span", { class: "minips-clock" });
   const speed = html(
     "select",
-    { "aria-label": "speed" },
+    { "aria-label": "speed", title: "speed" },
     RATES.map((one) => html("option", { value: one }, formatRate(one))),
   );
   const step = (name, jump) =>

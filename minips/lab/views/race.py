@@ -13,7 +13,7 @@ from minips.lab.views.base import format_bytes, format_seconds
 from minips.machines.topology import Network, Traffic
 from minips.results.messages import Message
 
-WIDTH, HEIGHT, MARGIN = 480, 320, 30
+WIDTH, HEIGHT, MARGIN = 420, 290, 28
 """The size of a network's picture, and the distance of the hosts from its edges."""
 APART = 4.0
 """The distance of a link's two directions from the line between its ends."""
