@@ -1,12 +1,14 @@
 """Make the sweeps anew that lessons keep: `python tests/make_sweeps.py bits`, or of all lessons without a word.
 
-With `--check` nothing is written: it says which sweeps came out otherwise. Of a notebook only those statements run that
-a call of `lab.best_of` depends on.
+With `--check` nothing is written: it says which sweeps came out otherwise. With `--first` as well, only the runs with
+the first seed are made anew, at each rate. Of a notebook only those statements run that a call of `lab.best_of` depends
+on.
 """
 
 import ast
 import json
 import linecache
+import math
 import os
 import sys
 from pathlib import Path
@@ -14,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+import minips as ps
 from minips.lab.course import sweeps
+from minips.lab.course.best import Metric
 from minips.lab.course.courses import chosen
 from minips.lab.course.lessons import read, source
 from minips.lab.course.predictions import _names_of
@@ -72,19 +76,29 @@ def run_statements(word: str, texts: list[str]) -> None:
         exec(compile(text, file, "exec"), names)
 
 
-def made(word: str) -> dict[str, str]:
-    """The sweeps of a lesson, run anew: the text of each file by its name."""
-    found = dict[str, str]()
-    before = sweeps.load, sweeps.keep
+def made(word: str, seeds: float = math.inf) -> dict[str, str]:
+    """The sweeps of a lesson, run anew: the text of each file by its name. Runs from ``seeds`` on are taken as kept."""
+    found, kept = dict[str, str](), dict[float, Any]()
+    before = sweeps.load, sweeps.keep, Metric.of
+
+    def load(asked: Any) -> dict[float, Any]:
+        path = folder(word) / f"{sweeps.key_of(asked)}.json"
+        kept.clear()
+        kept.update(sweeps.read(path) if path.exists() else {})
+        return {}
 
     def keep(asked: Any, runs: Any) -> None:
         found[f"{sweeps.key_of(asked)}.json"] = sweeps.text_of(asked, runs)
 
-    sweeps.load, sweeps.keep = (lambda asked: {}), keep
+    def of(metric: Metric, problem: ps.Problem, config: ps.Config, engine: Any) -> tuple[float, float]:
+        rows = kept.get(getattr(config.optimizer, "lr", 0.0))
+        return before[-1](metric, problem, config, engine) if config.seed < seeds or rows is None else rows[config.seed]
+
+    sweeps.load, sweeps.keep, Metric.of = load, keep, of  # type: ignore[method-assign]
     try:
         run_statements(word, needed(word))
     finally:
-        sweeps.load, sweeps.keep = before
+        sweeps.load, sweeps.keep, Metric.of = before  # type: ignore[method-assign]
     return found
 
 
@@ -103,10 +117,12 @@ def differences(word: str, texts: dict[str, str]) -> list[str]:
 
 if __name__ == "__main__":
     os.environ.update(MINIPS_AUTOPLAY="1", MPLBACKEND="Agg")
-    checks = "--check" in sys.argv
+    checks, first = ("--check" in sys.argv), ("--first" in sys.argv)
+    if first and not checks:
+        sys.exit("--first only goes with --check: a sweep is kept with all its seeds.")
     wrong = list[str]()
-    for lesson in [word for word in sys.argv[1:] if word != "--check"] or swept():
-        texts = made(lesson)
+    for lesson in [word for word in sys.argv[1:] if not word.startswith("--")] or swept():
+        texts = made(lesson, 1 if first else math.inf)
         wrong += differences(lesson, texts)
         if not checks:
             folder(lesson).mkdir(exist_ok=True)

@@ -486,10 +486,12 @@ def test_only_lessons_that_compare_keep_sweeps():
     assert folders == {*make_sweeps.swept()} >= {"bits", "rounding", "remember"}
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("word", make_sweeps.swept())
-def test_the_sweeps_of_a_lesson_come_out_as_they_are_kept(word):
-    command = [sys.executable, make_sweeps.__file__, "--check", word]
+@pytest.mark.parametrize(
+    "seeds", [pytest.param(["--first"], marks=pytest.mark.soak), pytest.param([], marks=pytest.mark.campaign)]
+)
+def test_the_sweeps_of_a_lesson_come_out_as_they_are_kept(word, seeds):
+    command = [sys.executable, make_sweeps.__file__, "--check", *seeds, word]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stdout + done.stderr

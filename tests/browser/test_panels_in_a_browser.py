@@ -342,7 +342,9 @@ from minips.lab.course.questions import estimate
 estimate("cost.91", "How long does the step take?", "ms", expected=(10.0, 30.0), because="Its bytes need 20 ms.",
          otherwise="It took another time.", timed=True)
 guess = lab.predict("cost.91")"""
-TABLE = "lab.answer('trust.1', 'rule      accuracy\\nmean          0.20\\nmedian        0.91')"
+TABLE = """from minips.lab.course.questions import prompt
+prompt("trust.91", "Which rule do you choose? Two sentences.", "The median, at 0.91.", kind="single", by="say trust.7")
+lab.answer("trust.91", "rule      accuracy\\nmean          0.20\\nmedian        0.91")"""
 
 
 def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) -> None:

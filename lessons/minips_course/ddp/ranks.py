@@ -40,23 +40,30 @@ class Ranks:
         self.values: dict[str, Any] = {}
         self.here = find_spec("torch") is not None
         if self.here:
-            folder = self._stack.enter_context(tempfile.TemporaryDirectory())
-            self._supervisor = self._stack.enter_context(Supervisor(Processes().start))
-            self._children = self._supervisor.start("rank 0", "rank 1")
-            for number, child in enumerate(self._children):
-                child.assign(attend, {"rank": number, "folder": Path(folder)})
-            versions = [self._supervisor.receive(child, "ready", LIMIT_S) for child in self._children]
-            self.values["torch"] = versions[0]
-            print(f"torch {versions[0]} is here. Two processes of this machine are rank 0 and rank 1.")
+            version = self.values["torch"] = self._start()
+            print(f"torch {version} is here. Two processes of this machine are rank 0 and rank 1.")
         else:
             self.values = recorded(KEY)
             print(f"They are those of torch {self.values['torch']}.")
 
+    def _start(self) -> str:
+        """Start both processes, and return torch's version."""
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+        self._supervisor = self._stack.enter_context(Supervisor(Processes().start))
+        self._children = self._supervisor.start("rank 0", "rank 1")
+        for number, child in enumerate(self._children):
+            child.assign(attend, {"rank": number, "folder": Path(folder)})
+        version, _ = (self._supervisor.receive(child, "ready", LIMIT_S) for child in self._children)
+        return str(version)
+
     def run(self, name: str, function: Callable[..., Any], **parts: Any) -> Any:
         """Let both ranks call the function, and return rank 0's result, which must be valid in JSON. NotRunError if
-        torch is missing, and no result of this function with these parts was recorded under this name.
+        torch is missing, and no result of this function with these parts was recorded under this name. After `close`,
+        the processes are started again.
         """
         if self.here:
+            if not self._children:
+                self._start()
             what = ship((function, parts))
             for child in self._children:
                 child.send("work", what)
@@ -81,6 +88,7 @@ class Ranks:
     def close(self) -> None:
         """End the processes, and save the results if recording is on."""
         self._stack.close()
+        self._children = []
         if self.here:
             record(KEY, self.values)
 
