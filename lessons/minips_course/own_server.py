@@ -260,7 +260,7 @@ class _Remembers:
 def _some_of(x: Array, step: int, rng: np.random.Generator) -> Array:
     """Return what a quantizer might bring of ``x``: the largest value, its signs, nothing, or something else."""
     if step % 4 == 0:  # a part of every value
-        sent = np.sign(x) * np.abs(x).mean()
+        sent: Array = np.sign(x) * np.abs(x).mean()
     elif step % 4 == 1:
         sent = np.where(np.abs(x) >= np.abs(x).max(), x, 0)
     elif step % 4 == 2:  # too much, too little, or of the other sign

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -89,13 +89,19 @@ def _sources(thing: Any, seen: set[Any]) -> Iterator[str]:
     for member in map(inspect.unwrap, members):
         if isinstance(member, type):
             yield from _sources(member, seen)
-        elif isinstance(member, FunctionType):
-            for name in member.__code__.co_names:
+        elif isinstance(member, FunctionType) and member.__module__ == thing.__module__:
+            for name in _names(member.__code__):
                 used = member.__globals__.get(name)
                 if isinstance(used, type | FunctionType) and used.__module__ == thing.__module__:
                     yield from _sources(used, seen)
                 elif isinstance(used, int | float | str | tuple | np.ndarray):
                     yield f"{name} = {digest(used)}"
+
+
+def _names(code: CodeType) -> list[str]:
+    """The names that a function uses, in order. In some versions of Python a comprehension has code of its own."""
+    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
+    return sorted({*code.co_names, *inner})
 
 
 def _own() -> Path:
