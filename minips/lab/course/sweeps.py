@@ -122,15 +122,12 @@ def load(asked: Mapping[str, Any]) -> dict[float, Array]:
 
 
 def read(path: Path) -> dict[float, Array]:
-    """The runs in a file: rows of numbers by learning rate, null standing for infinity. ValueError if the file has
-    another name than its contents ask for.
-    """
+    """Return a file's runs, by learning rate; null is infinity. ValueError if the file's name is another sweep's."""
     facts = json.loads(path.read_text(encoding="utf-8"))
     rows = facts.pop("runs")
     if path.stem != key_of(facts):
         raise ValueError(f"{path.name} holds the runs of another sweep, {key_of(facts)}.")
-    runs = {float(rate): np.array(numbers, float) for rate, numbers in rows.items()}
-    return {rate: np.where(np.isnan(numbers), np.inf, numbers) for rate, numbers in runs.items()}
+    return {float(rate): np.nan_to_num(np.array(numbers, float), nan=np.inf) for rate, numbers in rows.items()}
 
 
 def text_of(asked: Mapping[str, Any], runs: Mapping[float, Array]) -> str:
