@@ -346,18 +346,27 @@ class Halved(ps.Quantizer):
 """
 
 
-@pytest.mark.usefixtures("registry")
-def test_another_code_of_a_stage_of_ones_own_is_another_sweep(tmp_path, monkeypatch):
-    """Also where only a function is another that the stage calls."""
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """A function that returns one module for each factor in its source, each imported when it is asked for."""
     monkeypatch.syspath_prepend(tmp_path)
-    codes = []
-    for factor in (0.5, 0.25, 0.5):
-        file = tmp_path / "halved.py"
-        file.write_text(HALVED.format(factor=factor))
-        sys.modules.pop("halved", None)
-        linecache.checkcache()
-        halved = import_module("halved")
-        codes.append(sweeps.code_of(replace(CONFIG, push=ps.Codec(halved.Halved()))))
+
+    def modules(source, *factors):
+        for factor in factors:
+            (tmp_path / "edited.py").write_text(source.format(factor=factor))
+            sys.modules.pop("edited", None)
+            linecache.checkcache()
+            yield import_module("edited")
+
+    yield modules
+    sys.modules.pop("edited", None)
+
+
+@pytest.mark.usefixtures("registry")
+def test_another_code_of_a_stage_of_ones_own_is_another_sweep(edited):
+    """Also where only a function is another that the stage calls."""
+    stages = (module.Halved() for module in edited(HALVED, 0.5, 0.25, 0.5))
+    codes = [sweeps.code_of(replace(CONFIG, push=ps.Codec(stage))) for stage in stages]
     assert codes[0] != codes[1]
     assert codes[0] == codes[2]
     assert codes[0] != sweeps.code_of(CONFIG)
@@ -389,20 +398,17 @@ def scaled(gradient, times):
 
 def whole(gradient):
     return FACTOR * gradient
+
+
+def each(gradients):
+    return [FACTOR * gradient for gradient in gradients]
 """
 
 
-@pytest.mark.parametrize("name", ["lie", "scaled", "whole"])
-def test_another_function_in_a_problem_is_another_sweep(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["lie", "scaled", "whole", "each"])
+def test_another_function_in_a_problem_is_another_sweep(name, edited):
     """By its source, its defaults, what it calls, and the constants that it uses."""
-    monkeypatch.syspath_prepend(tmp_path)
-    found = []
-    for factor in (2, 3, 2):
-        file = tmp_path / "lies.py"
-        file.write_text(FUNCTIONS.format(factor=factor))
-        sys.modules.pop("lies", None)
-        linecache.checkcache()
-        found.append(sweeps.digest({"lie": getattr(import_module("lies"), name)}))
+    found = [sweeps.digest({"lie": getattr(module, name)}) for module in edited(FUNCTIONS, 2, 3, 2)]
     assert found[0] != found[1]
     assert found[0] == found[2]
 

@@ -152,6 +152,22 @@ def test_the_given_server_passes(word: str) -> None:
         own.GROWTH[word].check(own.load(own.given(), later), np.random.default_rng(seed))
 
 
+def grown(notebook: dict[str, Any], tmp_path: Path, word: str, old: str = "", new: str = "") -> Any:
+    """The server of `PARTS` up to a lesson, with a change in that lesson's part."""
+    for known in [*PARTS][: [*PARTS].index(word) + 1]:
+        source = PARTS[known].replace(old, new) if known == word else PARTS[known]
+        server = written(notebook, source, tmp_path, known)
+    return server
+
+
+@pytest.mark.parametrize("word", own.GROWTH)
+def test_a_right_server_passes_whatever_is_drawn(notebook: dict[str, Any], tmp_path: Path, word: str) -> None:
+    """Also where a parameter comes near zero, whose rounding errors are then large beside it."""
+    server = grown(notebook, tmp_path, word)
+    for seed in range(20):
+        own.GROWTH[word].check(server, np.random.default_rng(seed))
+
+
 @pytest.mark.parametrize(
     ("word", "old", "new", "words"),
     [
@@ -176,9 +192,7 @@ def test_a_broken_server_is_refused(
     notebook: dict[str, Any], tmp_path: Path, word: str, old: str, new: str, words: str
 ) -> None:
     assert old in PARTS[word]
-    for known in [*PARTS][: [*PARTS].index(word) + 1]:
-        source = PARTS[known].replace(old, new) if known == word else PARTS[known]
-        broken = written(notebook, source, tmp_path, known)
+    broken = grown(notebook, tmp_path, word, old, new)
     with pytest.raises(Refused, match=words):
         own.GROWTH[word].check(broken, np.random.default_rng(1))
 

@@ -52,10 +52,14 @@ class ByTheStatesPlace(Kept):
     errors = {}
 
     def compensate(self, x, state):
-        return super().compensate(x, self.errors.setdefault(id(state), {}))
+        return super().compensate(x, self.kept(state))
 
     def update(self, p, sent, state):
-        super().update(p, sent, self.errors.setdefault(id(state), {}))
+        super().update(p, sent, self.kept(state))
+
+    def kept(self, state):
+        """The state is kept as well, so that no other one gets its place."""
+        return self.errors.setdefault(id(state), (state, {}))[1]
 
 
 @refused("a fresh state gives another result; keep everything in the state")

@@ -260,7 +260,7 @@ class _Remembers:
 def _some_of(x: Array, step: int, rng: np.random.Generator) -> Array:
     """Return what a quantizer might bring of ``x``: the largest value, its signs, nothing, or something else."""
     if step % 4 == 0:  # a part of every value
-        sent = np.sign(x) * np.abs(x).mean()
+        sent: Array = np.sign(x) * np.abs(x).mean()
     elif step % 4 == 1:
         sent = np.where(np.abs(x) >= np.abs(x).max(), x, 0)
     elif step % 4 == 2:  # too much, too little, or of the other sign
@@ -291,6 +291,8 @@ class _Bounded:
         self.staleness, self.workers, self.lr = staleness, workers, float(rng.uniform(0.01, 1))
         self.wanted = drawn_tensors(rng, int(rng.integers(1, 5)), str(rng.choice(["f4", "f8"])))
         self.clocks, self.waiting = [0] * workers, set[int]()
+        self.largest = {name: np.abs(p).max() for name, p in self.wanted.items()}
+        """The largest value that each parameter has had: rounding errors are a share of it, also near zero."""
         bounded = type("Server", (cls,), {"staleness": staleness})
         self.server: Any = bounded(copied(self.wanted), workers, self.lr)
         self.speeds, self.slow = rng.uniform(0.1, 1, workers), int(rng.integers(workers))
@@ -306,6 +308,7 @@ class _Bounded:
         given = copied(push)
         for name, p in self.wanted.items():
             p -= self.lr / self.workers * push[name]
+            self.largest[name] = max(self.largest[name], np.abs(p).max())
         self.clocks[worker] += 1
         self.waiting.add(worker)
         free = {one for one in self.waiting if self.clocks[one] - min(self.clocks) <= self.staleness}
@@ -324,7 +327,7 @@ class _Bounded:
         reader = self._free(rng)
         ((to, (said, params)),) = self.server.handle(reader, ("pull", {}))
         refuse_if((to, said) != (reader, "params"), f"it answered worker {reader}'s pull with {to, said}.")
-        near = all(np.abs(params[name] - p).max() <= 1e-4 * np.abs(p).max() for name, p in self.wanted.items())
+        near = all(np.abs(params[name] - p).max() <= 1e-5 * self.largest[name] for name, p in self.wanted.items())
         refuse_if(not near, "each push must subtract lr / workers times its gradient from the parameters.")
 
     def _free(self, rng: np.random.Generator) -> int:

@@ -38,12 +38,15 @@ def beat_signs(plan: Any, rng: np.random.Generator) -> str:
     rate = ps.SGD(lr=getattr(plan.optimizer, "lr", RATE))
     push = replace(plan.push, quantizer=signs.push.quantizer)
     others = plan.optimizer != rate or replace(plan, steps=STEPS, push=push, optimizer=signs.optimizer) != signs
-    refuse_if(others, "Leave all but quantizers, steps and learning rate as it was, so that the plans can be compared.")
+    refuse_if(others, "Change quantizers, steps and learning rate alone, so that the plans can be compared.")
     points = list[float]()
     for look in LOOKS:
         while len(points) < look:
             ratio, gained = _pair(signs, plan, drawn_seed(rng))
-            refuse_if(ratio > 1, f"The plan sends {ratio:.3f} times the bytes of {STEPS} steps of signs.")
+            refuse_if(
+                ratio > 1,
+                f"Expected at most the bytes of {STEPS} steps of signs; the plan sends {ratio:.3f} times as many.",
+            )
             points.append(gained)
         mean, half = interval(points)
         if abs(mean - MARGIN) > half:

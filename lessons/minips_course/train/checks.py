@@ -8,7 +8,7 @@ import numpy as np
 import minips as ps
 from minips.lab.course.exercises import asks, case, drawn_seed, equals, refuse_if
 
-BASE, SEEDS = ps.Config(steps=100), 3
+BASE, SEEDS = ps.Config(steps=100), 8
 
 
 @asks(

@@ -75,10 +75,9 @@ def record(key: str, values: dict[str, Any], of: Any = None) -> None:
 def load(key: str) -> dict[str, Any]:
     """Return the recorded values with their origin. ValueError if there are none."""
     try:
-        kept: dict[str, Any] = json.loads(_file(key).read_text())
+        return dict(json.loads(_file(key).read_text()))
     except FileNotFoundError:
         raise ValueError(f"Nothing was recorded under {key!r}.") from None
-    return kept
 
 
 def recorded(key: str, of: Any = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -89,13 +89,19 @@ def _sources(thing: Any, seen: set[Any]) -> Iterator[str]:
     for member in map(inspect.unwrap, members):
         if isinstance(member, type):
             yield from _sources(member, seen)
-        elif isinstance(member, FunctionType):
-            for name in member.__code__.co_names:
+        elif isinstance(member, FunctionType) and member.__module__ == thing.__module__:
+            for name in _names(member.__code__):
                 used = member.__globals__.get(name)
                 if isinstance(used, type | FunctionType) and used.__module__ == thing.__module__:
                     yield from _sources(used, seen)
                 elif isinstance(used, int | float | str | tuple | np.ndarray):
                     yield f"{name} = {digest(used)}"
+
+
+def _names(code: CodeType) -> list[str]:
+    """The names that a function uses, in order. In some versions of Python a comprehension has code of its own."""
+    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
+    return sorted({*code.co_names, *inner})
 
 
 def _own() -> Path:
@@ -116,15 +122,12 @@ def load(asked: Mapping[str, Any]) -> dict[float, Array]:
 
 
 def read(path: Path) -> dict[float, Array]:
-    """The runs in a file: rows of numbers by learning rate, null standing for infinity. ValueError if the file has
-    another name than its contents ask for.
-    """
+    """Return a file's runs, by learning rate; null is infinity. ValueError if the file's name is another sweep's."""
     facts = json.loads(path.read_text(encoding="utf-8"))
     rows = facts.pop("runs")
     if path.stem != key_of(facts):
         raise ValueError(f"{path.name} holds the runs of another sweep, {key_of(facts)}.")
-    runs = {float(rate): np.array(numbers, float) for rate, numbers in rows.items()}
-    return {rate: np.where(np.isnan(numbers), np.inf, numbers) for rate, numbers in runs.items()}
+    return {float(rate): np.nan_to_num(np.array(numbers, float), nan=np.inf) for rate, numbers in rows.items()}
 
 
 def text_of(asked: Mapping[str, Any], runs: Mapping[float, Array]) -> str:
