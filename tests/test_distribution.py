@@ -210,7 +210,9 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
         assert {name for name in names if name.startswith("minips_course/notebooks/")} == kept
         assert "minips/lab/course/settings/labconfig/default_setting_overrides.json" in package.namelist()
         (metadata,) = (name for name in package.namelist() if name.endswith(".dist-info/METADATA"))
-        assert f"]({HOME}/raw/main/lessons/workbench.png)" in package.read(metadata).decode()
+        readme = package.read(metadata).decode()
+        for picture in ("lessons/workbench.png", "docs/replay.svg"):
+            assert f"]({HOME}/raw/main/{picture})" in readme
     ran(sys.executable, "-m", "venv", place)
     python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
     ran(python, "-m", "pip", "install", "--quiet", wheel)
