@@ -113,7 +113,7 @@ def tune(
     candidates: Sequence[Config] | None = None,
     tried: int = TRIED,
     engine: Engine | str | None = None,
-    progress: bool | Callable[[str, float], None] = False,
+    progress: bool | Callable[[str, float], None] | None = None,
     watch: bool | Callable[[str, float], None] = False,
 ) -> Tuning:
     """Rank configs by the predicted seconds until an accuracy on the held-out rows, and run the best of them.
@@ -126,8 +126,8 @@ def tune(
 
     The best ``tried`` of the ``candidates`` (None: 30 made from ``start`` by `candidates_of`) are run on ``engine``,
     for as many steps as they need. None means `Processes`, or on a cluster `Simulated` with the calibrations; `Ray`
-    runs them on the machines themselves. ``progress`` shows a bar, or is called, like ``watch``, with a description
-    and the share done.
+    runs them on the machines themselves. ``progress`` is as in `train`; a function is called, like ``watch``, with a
+    description and the share done.
     """
     check_problem("tune", problem)
     if not isinstance(target_accuracy, int | float | np.floating) or not 0 <= target_accuracy <= 1:
@@ -153,7 +153,7 @@ def tune(
     calibrations: dict[str, Calibration] = {}
     steps: dict[str, int | None] = {}
     ranked: list[Choice] = []
-    with showing(progress or watch, lambda text, share: (text, share)) as show:
+    with showing(progress or watch or progress) as show:
         for number, config in enumerate(plan):
             show(f"probing {words(config)}", number / parts)
             key = _arithmetic(config)

@@ -1,0 +1,40 @@
+// A line below the running cell while a call lasts. It is not an output, so the notebook keeps nothing of it.
+
+function isRunning(cell) {
+  return cell?.querySelector(".jp-InputPrompt")?.textContent.includes("*") ?? false;
+}
+
+function codeOf(cell) {
+  return [...cell.querySelectorAll(".cm-line")].map((line) => line.textContent).join("\n");
+}
+
+// Of the cells that run or wait for their turn, the one with this code, or else the first.
+function cellOf(code) {
+  const cells = [...document.querySelectorAll(".jp-CodeCell")].filter(isRunning);
+  return cells.find((cell) => code === codeOf(cell)) ?? cells[0];
+}
+
+function initialize({ model }) {
+  const cell = cellOf(model.get("code"));
+  const line = document.createElement("div");
+  line.className = "minips-wait";
+  line.innerHTML = '<progress aria-label="progress"></progress><span role="status"></span><span></span>';
+  const [bar, phase, rest] = line.children;
+  const draw = () => {
+    const [now, more, share] = model.get("wait");
+    if (phase.textContent !== now) phase.textContent = now; // a screen reader says it once
+    rest.textContent = more;
+    if (share === null) bar.removeAttribute("value");
+    else bar.value = share;
+  };
+  model.on("change:wait", draw);
+  draw();
+  cell?.append(line);
+  const timer = setInterval(() => isRunning(cell) || line.remove(), 500); // if the kernel dies
+  return () => {
+    clearInterval(timer);
+    line.remove();
+  };
+}
+
+export default { initialize };
