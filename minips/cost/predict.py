@@ -132,9 +132,8 @@ def predict(
     first measure, which takes two seconds. The prediction assumes that TCP is warm and loses no packets, and that they
     do not wait for a core. `Prediction.limits` warns if a queue exceeds ``buffer_bytes``, or the cores are busy.
 
-    A gradient takes the cluster's ``compute_s`` if that is above 0. Otherwise it takes the calibration's time if that
-    was made for this problem, or else a time that is measured now. ``progress`` is as in `train`. ValueError for two
-    networks.
+    A gradient takes the cluster's ``compute_s`` if that is above 0, else the calibration's time if that was made for
+    this problem, or else a time that is measured now. ``progress`` is as in `train`. ValueError for two networks.
     """
     with showing(progress, first=Wait("predicting")):
         return predict_on(problem, config, calibration, cluster, engine, engine)
@@ -221,27 +220,23 @@ def against_measured(
     engine: Engine | None = None,
     calibration: Calibration | None = None,
     report: Callable[[Row], None] = lambda row: None,
-    progress: bool | None = None,
 ) -> list[Row]:
     """Compare simulated seconds per step with those measured on ``engine`` (None: `Processes`), under BSP, SSP, ASP and
     BSP with a backup worker.
 
     ``config`` gives the other fields (None: 20 steps of four workers, one of which computes four times slower). Real
     stragglers cannot abandon a gradient, so simulated stragglers do not either. ``report`` is called after each row;
-    with the default config, a row takes a few seconds. ``progress`` is as in `train`.
+    with the default config, a row takes a few seconds.
     """
     config = config or Config(workers=4, steps=20, delays=SLOW)
     engine = engine_for(engine, [config])
-    with showing(progress) as show:
-        calibration = calibration or calibrate(config, problem)
-        simulated = Simulated(calibration=calibration, abandon=False)
-        rows: list[Row] = []
-        for consistency in (BSP(), SSP(), ASP(), BSP(backup=1)):
-            show(repr(consistency), len(rows) / 4)
-            same = replace(config, consistency=consistency)
-            runs = [train(problem, same, engine=chosen) for chosen in (simulated, engine)]
-            rows.append(Row(consistency, *(run.seconds_per_step for run in runs)))
-            report(rows[-1])
+    simulated = Simulated(calibration=calibration or calibrate(config, problem), abandon=False)
+    rows = []
+    for consistency in (BSP(), SSP(), ASP(), BSP(backup=1)):
+        same = replace(config, consistency=consistency)
+        runs = [train(problem, same, engine=chosen) for chosen in (simulated, engine)]
+        rows.append(Row(consistency, *(run.seconds_per_step for run in runs)))
+        report(rows[-1])
     return rows
 
 

@@ -159,8 +159,7 @@ def tune(
             key = _arithmetic(config)
             if key not in steps:
                 steps[key] = steps_to(problem, config, target_accuracy)
-            needed = steps[key]
-            if needed is None:
+            if (needed := steps[key]) is None:
                 ranked.append(Choice(config, None, None))
                 continue
             config = replace(config, steps=needed)
@@ -171,11 +170,13 @@ def tune(
             ranked.append(Choice(config, needed, prediction.seconds))
         ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
         notes = [next((known.note for known in calibrations.values() if known.note), "")]
+        engine = chosen
         for number, choice in enumerate(ranked[:tried]):
             if choice.predicted_s is not None:
                 show(f"trying {words(choice.config)}", (len(plan) + number) / parts)
-                known = calibrations[repr(alone(choice.config))]
-                run = train(problem, choice.config, engine=_with_calibration(chosen, known))
+                if isinstance(chosen, Simulated) and chosen.calibration is None:
+                    engine = replace(chosen, calibration=calibrations[repr(alone(choice.config))])
+                run = train(problem, choice.config, engine=engine)
                 ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
     if isinstance(chosen, Simulated):
         notes.append("The tried runs are simulated: their measured seconds are virtual.")
@@ -199,13 +200,6 @@ def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engi
         instead = "Leave the engine out to simulate the best, or run them on the cluster with engine=ps.Ray(…)"
         raise ValueError(f"{chosen!r} runs on this machine, not on {cluster!r}. {instead}.")
     return chosen, cluster
-
-
-def _with_calibration(engine: Engine, calibration: Calibration) -> Engine:
-    """Return the engine; a simulation gets the calibration that predicted its config."""
-    if isinstance(engine, Simulated) and engine.calibration is None:
-        return replace(engine, calibration=calibration)
-    return engine
 
 
 def candidates_of(start: Config) -> Iterator[Config]:

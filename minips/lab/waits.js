@@ -18,8 +18,8 @@ function initialize({ model }) {
   const cell = cellOf(model.get("code"));
   const line = document.createElement("div");
   line.className = "minips-wait";
-  line.innerHTML = '<progress aria-label="progress"></progress><span role="status"></span><span></span>';
-  const [bar, phase, rest] = line.children;
+  line.innerHTML = '<progress aria-label="progress"></progress><div><span role="status"></span><span></span></div>';
+  const [bar, phase, rest] = line.querySelectorAll("progress, span");
   const draw = () => {
     const [now, more, share] = model.get("wait");
     if (phase.textContent !== now) phase.textContent = now; // a screen reader says it once
