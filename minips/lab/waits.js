@@ -1,17 +1,24 @@
 // A line below the running cell while a call lasts. It is not an output, so the notebook keeps nothing of it.
 
-function isRunning(cell) {
-  return cell?.querySelector(".jp-InputPrompt")?.textContent.includes("*") ?? false;
+// The first line of a cell's code if the code is folded, or else null.
+function foldedLine(cell) {
+  return cell.querySelector(".jp-InputPlaceholder .jp-PlaceholderText")?.textContent ?? null;
 }
 
 function codeOf(cell) {
   return [...cell.querySelectorAll(".cm-line")].map((line) => line.textContent).join("\n");
 }
 
-// Of the cells that run or wait for their turn, the one with this code, or else the first.
+function isRunning(cell) {
+  return cell.querySelector(".jp-InputPrompt")?.textContent.includes("*") ?? false;
+}
+
+// Of the cells that run or wait for their turn, the one with this code, or else the first. A folded cell has no prompt.
 function cellOf(code) {
-  const cells = [...document.querySelectorAll(".jp-CodeCell")].filter(isRunning);
-  return cells.find((cell) => code === codeOf(cell)) ?? cells[0];
+  const cells = [...document.querySelectorAll(".jp-CodeCell")];
+  const running = cells.filter(isRunning);
+  const folded = cells.find((cell) => foldedLine(cell) === code.split("\n")[0]);
+  return running.find((cell) => codeOf(cell) === code) ?? folded ?? running[0];
 }
 
 function initialize({ model }) {
@@ -30,7 +37,7 @@ function initialize({ model }) {
   model.on("change:wait", draw);
   draw();
   cell?.append(line);
-  const timer = setInterval(() => isRunning(cell) || line.remove(), 500); // if the kernel dies
+  const timer = setInterval(() => cell && (isRunning(cell) || foldedLine(cell) !== null || line.remove()), 500);
   return () => {
     clearInterval(timer);
     line.remove();

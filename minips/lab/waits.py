@@ -1,19 +1,20 @@
 """The line below a running cell that tells what a long call waits for.
 
 It is a widget that is never displayed: its JavaScript puts the line into the page and takes it away again, so that the
-notebook has no output of it. Other programs than JupyterLab and Jupyter Notebook show nothing.
+notebook has no output of it. Programs other than JupyterLab and Jupyter Notebook show an output, if they are asked to.
 """
 
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from IPython import get_ipython
+from IPython.display import DisplayHandle
 
 from minips.training.progress import Caller
 
@@ -55,10 +56,13 @@ def caller() -> Caller:
 
 
 @contextmanager
-def line(read: Callable[[], Words]) -> Iterator[None]:
-    """Show the line below the running cell until the block ends. ``read`` is called in another thread."""
+def line(read: Callable[[], Words], in_page: bool) -> Iterator[None]:
+    """Show the line until the block ends: in the page, or else as an output, which is empty afterwards. ``read`` is
+    called in another thread.
+    """
     over, code = threading.Event(), (request() or {}).get("content", {}).get("code", "")
-    thread = threading.Thread(target=_show, args=(read, code, over), name="minips-wait", daemon=True)
+    shown = partial(_in_page, code) if in_page else _as_output
+    thread = threading.Thread(target=_show, args=(read, shown, over), name="minips-wait", daemon=True)
     try:
         thread.start()
         yield
@@ -67,17 +71,36 @@ def line(read: Callable[[], Words]) -> Iterator[None]:
         thread.join(LEAVING_S)
 
 
-def _show(read: Callable[[], Words], code: str, over: threading.Event) -> None:
+Shown = Callable[[Words], object]
+
+
+def _show(read: Callable[[], Words], shown: Callable[[], AbstractContextManager[Shown]], over: threading.Event) -> None:
     if over.wait(QUIET_S):
         return
-    with suppress(Exception):  # a broken library of widgets must not disturb the call
-        widget = _widget_class()(code=code, wait=read())
-        try:
-            while not over.wait(TICK_S):
-                widget.wait = read()
-        finally:
-            widget.layout.close()
-            widget.close()
+    with suppress(Exception), shown() as show:  # a broken library of widgets must not disturb the call
+        show(read())
+        while not over.wait(TICK_S):
+            show(read())
+
+
+@contextmanager
+def _in_page(code: str) -> Iterator[Shown]:
+    widget = _widget_class()(code=code)
+    try:
+        yield partial(setattr, widget, "wait")
+    finally:
+        widget.layout.close()
+        widget.close()
+
+
+@contextmanager
+def _as_output() -> Iterator[Shown]:
+    handle: Any = DisplayHandle()  # type: ignore[no-untyped-call]
+    handle.display({"text/plain": ""}, raw=True)
+    try:
+        yield lambda words: handle.update({"text/plain": "".join(words[:2])}, raw=True)
+    finally:
+        handle.update({"text/plain": ""}, raw=True)
 
 
 @cache
@@ -91,7 +114,7 @@ def _widget_class() -> type[Any]:
         "_esm": here.with_suffix(".js").read_text(encoding="utf-8"),
         "_css": here.with_suffix(".css").read_text(encoding="utf-8"),
         "code": traitlets.Unicode().tag(sync=True),
-        "wait": traitlets.Tuple().tag(sync=True),
+        "wait": traitlets.Tuple(("", "", None)).tag(sync=True),
         "__module__": __name__,
     }
     return type("WaitWidget", (anywidget.AnyWidget,), contents)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -66,17 +65,17 @@ def autoplay() -> bool:
     return os.environ.get("MINIPS_AUTOPLAY") == "1"
 
 
-def place(progress: bool | None, caller: Caller, unattended: bool = False) -> Literal["line", "bars", ""]:
-    """Where an outermost call shows its waits: on a line, on bars, or nowhere. ``progress`` None means: in a cell.
+def place(progress: bool | None, caller: Caller, unattended: bool = False) -> Literal["page", "output", "bars", ""]:
+    """Where an outermost call shows its waits: in the page, in an output, on bars, or nowhere. None means: in a page.
 
     >>> [place(progress, "cell") for progress in (None, True, False)], place(None, "terminal")
-    (['line', 'line', ''], '')
+    (['page', 'page', ''], '')
     """
     if progress is False or (unattended and caller != "terminal"):
         return ""
     if caller == "cell" or (progress and caller == "thread"):
-        return "line"
-    return "bars" if progress else ""
+        return "page"
+    return "" if not progress else "bars" if caller == "terminal" else "output"
 
 
 def words(chain: Chain, now: float) -> tuple[str, str, float | None]:
@@ -168,11 +167,9 @@ def _screen(progress: bool | None, chain: Chain, console: "Console | None") -> A
     if notebook:
         caller = notebook.caller()
     there = place(progress, caller, autoplay())
-    if notebook and there == "line":
-        return notebook.line(lambda: words(chain, time.monotonic()))  # type: ignore[no-any-return]
-    if there == "bars" and (caller == "terminal" or find_spec("ipywidgets")):
-        return _live(chain, console)
-    return nullcontext()
+    if notebook and there in ("page", "output"):
+        return notebook.line(lambda: words(chain, time.monotonic()), there == "page")  # type: ignore[no-any-return]
+    return _live(chain, console) if there == "bars" else nullcontext()
 
 
 def _live(chain: Chain, console: "Console | None") -> AbstractContextManager[Any]:
@@ -181,7 +178,7 @@ def _live(chain: Chain, console: "Console | None") -> AbstractContextManager[Any
     from rich.live import Live
 
     console = console or Console(stderr=True)
-    if not (console.is_interactive or console.is_jupyter):
+    if not console.is_interactive:
         return nullcontext()  # rich would write an empty line to a pipe
     return Live(
         get_renderable=lambda: bars(chain, time.monotonic()),
