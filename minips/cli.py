@@ -441,12 +441,14 @@ def stages(options: argparse.Namespace) -> None:
 def doctor(options: argparse.Namespace) -> int:
     """Check whether this machine is ready: versions, cores, processes, ports, extras, engines."""
     from minips.cost import calibrate
+    from minips.training.progress import Wait, showing
 
     _say(f"minips {__version__}, Python {platform.python_version()}, {platform.platform()}")
     _say(f"cores: {os.cpu_count()}")
     lacking: list[str] = []
     try:
-        fixed_s = calibrate(Config(), progress=_is_seen()).transfer.fixed_s
+        with showing(_is_seen(), first=Wait("checking processes and ports")):
+            fixed_s = calibrate(Config()).transfer.fixed_s
         _say(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
         lacking.append("working processes and ports")
