@@ -27,8 +27,8 @@ def run(options: argparse.Namespace) -> None:
     rows: list[Any] = []
     noise = NoiseMeter()
     try:
-        with showing(True, lambda news: news, cli.Terminal(stderr=True)) as show:
-            for row in module.measure(**given, watch=lambda text, share: show((text, share))):
+        with showing(True, console=cli.Terminal(stderr=True)) as show:
+            for row in module.measure(**given, watch=show):
                 rows.append(row)
     finally:
         if rows:

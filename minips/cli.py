@@ -172,6 +172,11 @@ def _terminate(number: int, frame: object) -> None:
     raise Terminated
 
 
+def _is_seen() -> bool:
+    """True if somebody sees the progress: if standard error is a terminal."""
+    return bool(sys.stderr and sys.stderr.isatty())
+
+
 @wrong_values()
 def check_files(*paths: str | None) -> None:
     """Raise OSError if a file cannot be written, as far as this can be known before the work begins."""
@@ -235,10 +240,9 @@ def train(options: argparse.Namespace) -> int:
         start = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
         if before:
             check_resumable(before, config.for_rows(problem.rows), origin_of(problem, start))
-    shown = bool(sys.stderr and sys.stderr.isatty())
     watched = {"every": options.every, "on_eval": _print_evaluation} if options.every else {}
     try:
-        run = run_it(problem, config, engine=engine, progress=shown, resume=before, **watched)
+        run = run_it(problem, config, engine=engine, progress=_is_seen(), resume=before, **watched)
     except BaseException as error:
         if kept := getattr(error, "run", None):
             _end(kept, options)
@@ -282,16 +286,17 @@ def serve(options: argparse.Namespace) -> int:
     ports, in this process; with --index, only that server runs here, so that each can have its own machine.
     """
     from minips.training import byhand
-    from minips.training.progress import showing
+    from minips.training.progress import Wait, showing
 
     check_files(options.save, options.json, options.trace)
     before = _run_to_resume(options)
     config, problem = _config(options, before.config if before else None), _problem(options)
 
-    def read(progress: Progress) -> tuple[str, float]:
-        loss = f", loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
-        there = f"{served.servers[0].connected} of {config.workers} workers"
-        return f"{there}, {progress.applied} of {progress.updates} updates{loss}", progress.applied / progress.updates
+    def read(progress: Progress) -> Wait:
+        loss = f" · loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
+        phase = f"{served.servers[0].connected} of {config.workers} workers"
+        updates = f"{progress.applied} of {progress.updates} updates{loss}"
+        return Wait(phase, progress.applied / progress.updates, updates)
 
     with ExitStack() as stack:
         with wrong_values():
@@ -311,7 +316,7 @@ def serve(options: argparse.Namespace) -> int:
         what += f" --connect {where}" + (f" --token-file {options.token_file}" if options.token_file else "")
         print(f"Serving {count} with\n    minips work {what}", file=sys.stderr)
         try:
-            with showing(bool(sys.stderr and sys.stderr.isatty()), read, Terminal(stderr=True)) as watch:
+            with showing(_is_seen(), read, console=Terminal(stderr=True)) as watch:
                 served.wait(watch)
         finally:
             exit_status = _end(served.end(), options)
@@ -436,12 +441,14 @@ def stages(options: argparse.Namespace) -> None:
 def doctor(options: argparse.Namespace) -> int:
     """Check whether this machine is ready: versions, cores, processes, ports, extras, engines."""
     from minips.cost import calibrate
+    from minips.training.progress import Wait, showing
 
     _say(f"minips {__version__}, Python {platform.python_version()}, {platform.platform()}")
     _say(f"cores: {os.cpu_count()}")
     lacking: list[str] = []
     try:
-        fixed_s = calibrate(Config()).transfer.fixed_s
+        with showing(_is_seen(), first=Wait("checking processes and ports")):
+            fixed_s = calibrate(Config()).transfer.fixed_s
         _say(f"processes and ports: work; a small push and pull over TCP travels for {fixed_s * 1e6:.0f} µs")
     except (RuntimeError, OSError) as error:
         lacking.append("working processes and ports")

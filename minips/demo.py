@@ -6,7 +6,8 @@ compare codecs over a link of 100 Mbit/s. Within each part, the rows differ in o
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import partial
+from itertools import count, groupby
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from rich.table import Table
 import minips as ps
 from minips.cost import Calibration, calibrate, predict
 from minips.cost.noise import measure_quietly
-from minips.training.progress import bars
+from minips.training.progress import Wait, showing
 
 FEATURES = 2000
 """The number of random Fourier features. They give 20,010 parameters, 80 kB: enough for the link to matter."""
@@ -71,34 +72,33 @@ def experiments() -> Iterator[tuple[str, str, ps.Problem, ps.Config]]:
 
 
 def demo(console: Console) -> Iterator[Row]:
-    """Run the experiments with a progress bar; yield each row as soon as its run ends."""
+    """Run the experiments, and show their phases on bars; yield each row as soon as its run ends."""
     plan = list(experiments())
-    with bars(console) as shown:
-        everything = shown.add_task("all runs", total=len(plan))
-        calibrations: dict[ps.Codec, Calibration] = {}
-        for part, name, problem, config in plan:
-            task = shown.add_task(f"{part}: {name}", total=config.workers * config.steps)
+    calibrations: dict[ps.Codec, Calibration] = {}
+    for number, (part, name, problem, config) in enumerate(plan):
+        row, share = f"row {number + 1} of {len(plan)}", number / len(plan)
+        with showing(True, console=console, first=Wait(row, share)) as show:
             if config.push not in calibrations:
                 calibrations[config.push] = calibrate(config)
-            predicted_s, run, note = _predict_and_run(
-                problem,
-                config,
-                calibrations[config.push],
-                lambda now, task=task: shown.update(task, completed=now.applied),  # type: ignore[misc]
-            )
-            shown.remove_task(task)
-            shown.advance(everything)
-            yield Row(part, name, run, predicted_s, note)
+            show(f"{row} · {part}: {name}", share)
+            say_again = partial(show, f"{row} · {name}, again, since other programs disturbed it", share)
+            predicted_s, run, note = _predict_and_run(problem, config, calibrations[config.push], say_again)
+        yield Row(part, name, run, predicted_s, note)
 
 
 def _predict_and_run(
-    problem: ps.Problem, config: ps.Config, calibration: Calibration, follow: Callable[[ps.Progress], None]
+    problem: ps.Problem, config: ps.Config, calibration: Calibration, say_again: Callable[[], object]
 ) -> tuple[float, ps.Run, str]:
-    """A predicted step time, a run and a note. If other programs kept the machine busy, predict and run once more."""
+    """A predicted step time, a run and a note. If other programs kept the machine busy, predict and run once more,
+    after ``say_again()``.
+    """
+    attempts = count()
 
     def measure() -> tuple[float, ps.Run]:
+        if next(attempts):
+            say_again()
         predicted = predict(problem, config, calibration).seconds_per_step
-        return predicted, ps.train(problem, config, engine=ps.Processes(), progress=follow)
+        return predicted, ps.train(problem, config, engine=ps.Processes())
 
     (predicted, run), note = measure_quietly(measure, attempts=2)
     return predicted, run, note or calibration.note
@@ -157,7 +157,9 @@ def _accuracy(rows: list[Row]) -> str:
     sentences = [f"The predictions{which} were off by at most {max(off):.0%}."] if off else []
     if busy:
         worst = max(busy, key=lambda row: abs(row.predicted_s / row.run.seconds_per_step - 1))
-        sentences = [f"{'; '.join(row.name for row in busy)}: {worst.note}", *sentences]
+        names = "; ".join(row.name for row in busy)
+        about = f"About the row{'s' * (len(busy) > 1)} {names}: " if off else ""
+        sentences = [f"{about}{worst.note}", *sentences]
     return " ".join(sentences)
 
 

@@ -223,18 +223,20 @@ def test_a_run_keeps_the_losses_of_its_evaluations_without_a_function_that_is_ca
     assert ps.train(PROBLEM, config, engine="simulated").evaluations == []
 
 
-def test_the_progress_bar_shows_the_last_evaluation(monkeypatch):
+def test_the_progress_shows_the_last_evaluation(monkeypatch):
     shown = []
 
     @contextmanager
-    def showing(progress, read):
-        assert progress is True
-        yield lambda news: shown.append(read(news)[0])
+    def showing(progress, read, first):
+        assert (progress, first.phase) == (True, "simulating")
+        yield lambda news: shown.append(read(news))
 
     monkeypatch.setattr(sys.modules["minips.training.train"], "showing", showing)
     run = ps.train(PROBLEM, ps.Config(workers=1, steps=4), engine="simulated", every=2, progress=True)
     losses = [f"{held_out:.4f}" for *_, held_out in run.evaluations]
-    assert shown[-1] in [f"training loss {run.losses[-1][2]:.4f}, validation loss {loss}" for loss in losses]
+    details = [f"step 4 of 4 · loss {run.losses[-1][2]:.4f} · validation loss {loss}" for loss in losses]
+    assert shown[-1][:2] == ("simulating", 1.0)
+    assert shown[-1].detail in details
 
 
 def test_a_run_that_an_evaluation_ends_with_an_error_keeps_those_before():

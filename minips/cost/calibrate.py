@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,7 +38,7 @@ from minips.results.trace import SPANS
 from minips.stage import Tensors
 from minips.stages.aggregators import Mean
 from minips.stages.serializers import Packet
-from minips.training.progress import showing
+from minips.training.progress import Wait, showing
 
 SIZES = (1_000, 10_000, 100_000)
 """The numbers of values in the models when no problem is given."""
@@ -67,14 +66,14 @@ def calibrate(
     config: Config,
     problem: Problem | None = None,
     *,
-    progress: bool | Callable[[float], None] = False,
+    progress: bool | Callable[[float], None] | None = None,
     cache: str | Path | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Calibration:
     """Measure pushes and pulls with ``config``'s stages and transport in child processes; it takes a few seconds.
 
     With a ``problem``, the stages process its gradients, cut for several numbers of servers, and computing a gradient
-    is timed too. Without one, they process normal float32 values. ``progress=True`` shows a bar; a function is called
+    is timed too. Without one, they process normal float32 values. ``progress`` is as in `train`; a function is called
     with the share done. ``cache`` is a JSON file. Its calibration is reused if it was made on a quiet machine for the
     same stages, transport, problem and number of cores; otherwise the file is overwritten. RuntimeError if ``stop()``
     ends the calibration early or a stage fails; OSError if the cache cannot be written.
@@ -97,11 +96,15 @@ def calibrate(
             made_for = known.subject, known.problem, known.cores
             if made_for == (subject, described, _cores(config)) and not known.note:
                 return known
-    with showing(progress, lambda share: ("calibrating", share)) as show:
-        numbers = count()
+    attempts: list[int] = []
+
+    def wait(share: float | None) -> Wait:
+        return Wait(f"measuring the stages{' again, since the machine was busy' * (len(attempts) > 1)}", share)
+
+    with showing(progress, wait, first=wait(None)) as show:
 
         def attempt() -> tuple[Calibration, float]:
-            number = next(numbers)  # each attempt gets an eighth of what is left of the bar
+            attempts.append(number := len(attempts))  # each attempt gets an eighth of what is left of the bar
             return _measure(config, problem, lambda share: show(1 - (1 - share) / 8**number), stop)
 
         (measured, _), note = measure_quietly(attempt, ATTEMPTS, lambda found: found[1])

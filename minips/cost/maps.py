@@ -95,7 +95,7 @@ def codec_map(
     calibrations: Mapping[str, Calibration] | None = None,
     samples: int = 0,
     engine: Engine | str | None = None,
-    progress: bool | Callable[[str, float], None] = False,
+    progress: bool | Callable[[str, float], None] | None = None,
     watch: bool | Callable[[str, float], None] = False,
 ) -> CodecMap:
     """Predict a step with each push codec, for gradients of these sizes (``values``) over links of these bandwidths.
@@ -103,8 +103,8 @@ def codec_map(
     Steps compute no gradient, since its time is the same for all codecs. ``start`` is the config of every point, except
     for codec and link (None: four workers, one server, BSP over TCP). Each codec is calibrated unless it is among
     ``calibrations``. At about ``samples`` points, spread over the part of the map where steps are not too slow, all
-    codecs run on ``engine`` (None: `Processes`). ``progress`` shows a bar, or is called, like ``watch``, with a
-    description and the share done.
+    codecs run on ``engine`` (None: `Processes`). ``progress`` is as in `train`; a function is called, like ``watch``,
+    with a description and the share done.
     """
     codecs = CODECS if codecs is None else codecs
     sizes = np.unique(np.logspace(3, 6, 10).round().astype(int) if values is None else np.array(values, int))
@@ -114,7 +114,7 @@ def codec_map(
     plan = {name: replace(start, push=codec, steps=STEPS, epochs=None, local=None) for name, codec in codecs.items()}
     engine = engine_for(engine, plan.values() if samples else ())
     parts, done = 2 * len(plan) + bool(samples) * len(plan), 0
-    with showing(progress or watch, lambda text, share: (text, share)) as show:
+    with showing(progress or watch or progress) as show:
         for name, config in plan.items():
             show(f"calibrating {name}", done / parts)
             done += 1

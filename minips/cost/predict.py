@@ -40,6 +40,7 @@ from minips.results.trace import SPANS, Trace
 from minips.stage import Tensors
 from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.stages.transports.framing import stream_nbytes
+from minips.training.progress import Wait, showing
 from minips.training.train import engine_for, train
 from minips.words import check_type
 
@@ -118,6 +119,7 @@ def predict(
     *,
     cluster: Machines | None = None,
     engine: Hosts | None = None,
+    progress: bool | None = None,
 ) -> Prediction:
     """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration``, `predict` makes one, in a few
     seconds.
@@ -130,10 +132,11 @@ def predict(
     first measure, which takes two seconds. The prediction assumes that TCP is warm and loses no packets, and that they
     do not wait for a core. `Prediction.limits` warns if a queue exceeds ``buffer_bytes``, or the cores are busy.
 
-    A gradient takes the cluster's ``compute_s`` if that is above 0. Otherwise it takes the calibration's time if that
-    was made for this problem, or else a time that is measured now. ValueError for two networks.
+    A gradient takes the cluster's ``compute_s`` if that is above 0, else the calibration's time if that was made for
+    this problem, or else a time that is measured now. ``progress`` is as in `train`. ValueError for two networks.
     """
-    return predict_on(problem, config, calibration, cluster, engine, engine)
+    with showing(progress, first=Wait("predicting")):
+        return predict_on(problem, config, calibration, cluster, engine, engine)
 
 
 @one_blas_thread

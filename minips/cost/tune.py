@@ -113,7 +113,7 @@ def tune(
     candidates: Sequence[Config] | None = None,
     tried: int = TRIED,
     engine: Engine | str | None = None,
-    progress: bool | Callable[[str, float], None] = False,
+    progress: bool | Callable[[str, float], None] | None = None,
     watch: bool | Callable[[str, float], None] = False,
 ) -> Tuning:
     """Rank configs by the predicted seconds until an accuracy on the held-out rows, and run the best of them.
@@ -126,8 +126,8 @@ def tune(
 
     The best ``tried`` of the ``candidates`` (None: 30 made from ``start`` by `candidates_of`) are run on ``engine``,
     for as many steps as they need. None means `Processes`, or on a cluster `Simulated` with the calibrations; `Ray`
-    runs them on the machines themselves. ``progress`` shows a bar, or is called, like ``watch``, with a description
-    and the share done.
+    runs them on the machines themselves. ``progress`` is as in `train`; a function is called, like ``watch``, with a
+    description and the share done.
     """
     check_problem("tune", problem)
     if not isinstance(target_accuracy, int | float | np.floating) or not 0 <= target_accuracy <= 1:
@@ -153,14 +153,13 @@ def tune(
     calibrations: dict[str, Calibration] = {}
     steps: dict[str, int | None] = {}
     ranked: list[Choice] = []
-    with showing(progress or watch, lambda text, share: (text, share)) as show:
+    with showing(progress or watch or progress) as show:
         for number, config in enumerate(plan):
             show(f"probing {words(config)}", number / parts)
             key = _arithmetic(config)
             if key not in steps:
                 steps[key] = steps_to(problem, config, target_accuracy)
-            needed = steps[key]
-            if needed is None:
+            if (needed := steps[key]) is None:
                 ranked.append(Choice(config, None, None))
                 continue
             config = replace(config, steps=needed)
@@ -171,11 +170,13 @@ def tune(
             ranked.append(Choice(config, needed, prediction.seconds))
         ranked.sort(key=lambda choice: (choice.predicted_s is None, choice.predicted_s or 0.0))
         notes = [next((known.note for known in calibrations.values() if known.note), "")]
+        engine = chosen
         for number, choice in enumerate(ranked[:tried]):
             if choice.predicted_s is not None:
                 show(f"trying {words(choice.config)}", (len(plan) + number) / parts)
-                known = calibrations[repr(alone(choice.config))]
-                run = train(problem, choice.config, engine=_with_calibration(chosen, known))
+                if isinstance(chosen, Simulated) and chosen.calibration is None:
+                    engine = replace(chosen, calibration=calibrations[repr(alone(choice.config))])
+                run = train(problem, choice.config, engine=engine)
                 ranked[number] = replace(choice, measured_s=run.seconds, accuracy=run.accuracy)
     if isinstance(chosen, Simulated):
         notes.append("The tried runs are simulated: their measured seconds are virtual.")
@@ -199,13 +200,6 @@ def _engine(engine: Engine | str | None, cluster: Machines | None) -> tuple[Engi
         instead = "Leave the engine out to simulate the best, or run them on the cluster with engine=ps.Ray(…)"
         raise ValueError(f"{chosen!r} runs on this machine, not on {cluster!r}. {instead}.")
     return chosen, cluster
-
-
-def _with_calibration(engine: Engine, calibration: Calibration) -> Engine:
-    """Return the engine; a simulation gets the calibration that predicted its config."""
-    if isinstance(engine, Simulated) and engine.calibration is None:
-        return replace(engine, calibration=calibration)
-    return engine
 
 
 def candidates_of(start: Config) -> Iterator[Config]:

@@ -59,7 +59,7 @@ class RunSupervisor(Supervisor):
         """Maps each reporter to its applied pushes, those expected at the run's end, and the clocks of all workers."""
         self.losses: Rows = []
         self.events: list[tuple[float, str]] = []
-        self.began = time.monotonic()
+        self.called = self.began = time.monotonic()
         self.state = Supervision.BRIEFING
         self.stopped = False
         """True if the run was asked to end early, or failed."""
@@ -265,6 +265,7 @@ class RunSupervisor(Supervisor):
             params=join([report["params"] for report in parts], [report["layout"] for report in parts]),
             losses=self._means([report["losses"] for report in counts]),
             seconds=max(max(report["changed_at"] for report in reports) - self.began, 0.0),
+            start_s=self.began - self.called,
             updates=updates,
             missing=missing,
             late=sum(report["late"] for report in counts),

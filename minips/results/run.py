@@ -118,6 +118,9 @@ class Run:
     """The run's name in `minips.sweep`."""
     missing: int = 0
     """The number of pushes that are missing from BSP rounds because their workers had left."""
+    start_s: float = 0.0
+    """The seconds that starting servers and workers took, before the step loop. 0 if they were simulated, or were
+    started by hand."""
     clock_error_s: float = 0.0
     """The largest error of a time in the trace, in seconds, if the run's machines have several clocks; see `align`."""
 
@@ -260,6 +263,7 @@ class Run:
             self,
             losses=[*before.losses, *((began + at, step, loss) for at, step, loss in self.losses)],
             seconds=began + self.seconds,
+            start_s=before.start_s + self.start_s,
             late=before.late + self.late,
             bytes_sent=before.bytes_sent + self.bytes_sent,
             bytes_received=before.bytes_received + self.bytes_received,
@@ -305,6 +309,7 @@ class Run:
             ("advice", advice if rose else None),
             ("validation loss", _figure(self.validation_loss, ".4f")),
             ("accuracy", _figure(self.accuracy, ".3f")),
+            ("start-up", f"{self.start_s:.2f} s, before the first step" if self.start_s else None),
             ("time", f"{self.seconds:.2f} s"),
             ("time per step", f"{self.seconds_per_step * 1e3:.2f} ms"),
             ("sent by workers", f"{self.bytes_sent / 1e6:.3f} MB"),
@@ -336,7 +341,8 @@ class Run:
 
     def __repr__(self) -> str:
         ended = ", diverged" if self.diverged else ""
-        return f"<Run of {self.updates} updates in {self.seconds:.2f} s{ended}>"
+        start = f" after {self.start_s:.2f} s of start-up" if self.start_s else ""
+        return f"<Run of {self.updates} updates in {self.seconds:.2f} s{start}{ended}>"
 
     def _repr_html_(self) -> str:
         return f"<table>{html_rows(self.rows())}</table>"

@@ -17,10 +17,12 @@ from minips.stages.quantizers import QSGD, Exact, Quantizer, Uniform
 from minips.testing.base import require, same_bits, strictly
 from minips.testing.policies import tensors
 from minips.testing.stages import check_stage
+from minips.training.progress import Wait, showing
 from minips.training.train import train
 from minips.words import join_names
 
 
+@showing(None, first=Wait("checking an exchange"))
 def check_exchange(exchange: Exchange, workers: Sequence[int] = (2, 3, 4, 5, 8)) -> None:
     """Check an exchange against its contract; for an all-reduce, check all messages, sums and bytes.
 

@@ -14,6 +14,7 @@ from minips.engines.worker import pair
 from minips.problems import Problem
 from minips.stage import Array, Tensors
 from minips.testing.base import doing, require, same_bits, strictly, without_global_draws
+from minips.training.progress import Wait, showing
 
 DIRECTIONS, WORKERS, SEED = 5, 2, 5
 NEAR = {2: 0.2, 4: 2e-2, 8: 1e-4}
@@ -23,6 +24,7 @@ FILLS = ((3.0, 0.0), (-5.0, 0.0), (0.0, 1e4))
 times any finite value is zero."""
 
 
+@showing(None, first=Wait("checking a problem"))
 def check_problem(problem: Problem) -> None:
     """Check a problem: gradients agree with finite differences; names, shapes and dtypes fit; the gradients of equal
     shards average to that of the whole; a batch agrees with a problem of only its rows; and results repeat to the bit.

@@ -26,6 +26,7 @@ from minips.testing.base import (
 from minips.testing.draws import check_draws, require_bound
 from minips.testing.receivers import Receiver, receivers
 from minips.testing.stages import check_stage
+from minips.training.progress import Wait, showing
 
 SHAPES: list[tuple[int, ...]] = [(0,), (0, 3), (), (1,), (7,), (3, 5), (2, 3, 4), (1000,)]
 DAMAGED_SHAPES: list[tuple[int, ...]] = [(0,), (), (3, 5), (12, 9)]
@@ -45,6 +46,7 @@ class _Sent(NamedTuple):
     y_then: Array
 
 
+@showing(None, first=Wait("checking a quantizer"))
 def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.float32, np.float64)) -> None:
     """Check a quantizer against its contract, with arrays of every shape, layout, float size and magnitude.
 

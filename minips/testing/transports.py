@@ -19,12 +19,14 @@ from minips.stage import Frames
 from minips.stages.transports import Channel, Connection, Endpoint, Handler, Service, Transport
 from minips.testing.base import WAIT_S, doing, refusing, require
 from minips.testing.stages import check_stage
+from minips.training.progress import Wait, showing
 
 TOKEN = "a token for the checks"
 GRACE_S = 5.0
 """The time, in seconds, within which threads and descriptors must be gone."""
 
 
+@showing(None, first=Wait("checking a transport"))
 def check_transport(transport: Transport, cycles: int = 50) -> None:
     """Check a transport against its contract. To detect leaks, open and close ``cycles`` connections."""
     check_stage(transport)

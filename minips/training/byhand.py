@@ -37,6 +37,7 @@ from minips.stage import Tensors
 from minips.stages.shards import Contiguous
 from minips.stages.transports import Transport
 from minips.stages.transports.patience import Limit
+from minips.training.progress import Wait, showing
 from minips.training.train import check_problem
 from minips.words import check_type, message_of
 
@@ -69,6 +70,7 @@ class Work:
 
 
 @one_blas_thread
+@showing(None, first=Wait("working for the servers"))
 def work(
     problem: Problem,
     address: str | Sequence[str],

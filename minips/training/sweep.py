@@ -19,7 +19,7 @@ from minips.results.tables import WIDTH, fit_lines, fold, html_rows, html_table,
 from minips.stage import Value
 from minips.stages.quantizers import Exact, Quantizer
 from minips.stages.transports import InProc
-from minips.training.progress import showing
+from minips.training.progress import Wait, showing
 from minips.training.train import engine_for, train
 from minips.words import check_type, suggestion
 
@@ -36,9 +36,9 @@ def sweep(
     configs: Iterable[Config] | Mapping[str, Config],
     *,
     engine: Engine | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Iterator[Run]:
-    """Train ``problem`` with each of the configs, and yield each run as soon as it ends. ``progress`` shows a bar.
+    """Train ``problem`` with each of the configs, and yield each run as soon as it ends. ``progress`` is as in `train`.
 
     If the configs are a mapping, its keys name the runs: in `Run.name`, and in the first column of a `RunTable`.
 
@@ -56,24 +56,24 @@ def sweep(
         where = f"under each name, also under {label!r}" if named else f"for each run, also for run {label}"
         check_type("sweep", config, Config, f"a Config {where}")
 
-    def read(done: int) -> tuple[str, float]:
-        return f"{done} of {len(plan)} runs", done / len(plan)
-
     chosen = engine_for(engine, plan)
-    with showing(progress, read) as show:
-        for number, (label, config) in enumerate(zip(named or repeat(""), plan, strict=False)):
-            show(number)
+    for number, (label, config) in enumerate(zip(named or repeat(""), plan, strict=False)):
+        first = Wait(f"run {number + 1} of {len(plan)}" + f" · {label}" * bool(label), number / len(plan))
+        with showing(progress, first=first):
             run = train(problem, config, engine=chosen)
-            run.name = str(label)
-            yield run
+        run.name = str(label)
+        yield run
 
 
-def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = None) -> dict[str, Run]:
+def sensitivity(
+    problem: Problem, config: Config, *, engine: Engine | None = None, progress: bool | None = None
+) -> dict[str, Run]:
     """Train once for each tensor, with only that tensor's gradient quantized by ``config.push.quantizer``.
 
     Maps tensors' names to runs. Two more runs are called ``none`` (no gradient is quantized) and ``all``. Compare their
     ``validation_loss``. It does not depend on the network, so the runs use threads without a network unless an
-    ``engine`` is given; under BSP they repeat to the bit. Raises ValueError for tensors named ``none`` or ``all``.
+    ``engine`` is given; under BSP they repeat to the bit. ``progress`` is as in `train`. Raises ValueError for tensors
+    named ``none`` or ``all``.
     """
     check_type("sensitivity", problem, Problem, "a Problem")
     names = list(problem.init(seeds.init(config.seed)))
@@ -85,10 +85,12 @@ def sensitivity(problem: Problem, config: Config, *, engine: Engine | None = Non
         choices[name] = {escape(name): config.push.quantizer_of(name), "*": Exact()}
     if engine is None:
         engine, config = Threads(), replace(config, transport=InProc(), link=None, delays=None)
-    return {
-        name: train(problem, replace(config, push=replace(config.push, quantizer=choice)), engine=engine)
-        for name, choice in choices.items()
-    }
+    runs: dict[str, Run] = {}
+    with showing(progress) as show:
+        for name, choice in choices.items():
+            show(f"run {len(runs) + 1} of {len(choices)} · {name}", len(runs) / len(choices))
+            runs[name] = train(problem, replace(config, push=replace(config.push, quantizer=choice)), engine=engine)
+    return runs
 
 
 class Table:

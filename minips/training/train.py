@@ -10,6 +10,7 @@ from pathlib import Path
 from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
+from minips.core.exchange import PS
 from minips.core.limits import check_run
 from minips.core.local import warn_of_outer
 from minips.engines import Engine, Processes
@@ -20,7 +21,10 @@ from minips.problems import Problem
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import build
-from minips.training.progress import showing
+from minips.training.progress import Wait, showing
+
+CHILDREN = {"processes": "processes", "threads": "threads", "hosts": "hosts", "ray": "actors"}
+"""The children that each engine starts, in words."""
 
 
 @one_blas_thread
@@ -29,7 +33,7 @@ def train(
     config: Config | None = None,
     *,
     engine: Engine | str | None = None,
-    progress: bool | Callable[[Progress], None] = False,
+    progress: bool | Callable[[Progress], None] | None = None,
     stop: threading.Event | Callable[[], bool] | None = None,
     every: int | None = None,
     on_eval: OnEval | Sequence[OnEval] = (),
@@ -37,9 +41,10 @@ def train(
 ) -> Run:
     """Train ``problem`` with ``config`` on ``engine`` (None: `Processes`).
 
-    ``progress`` shows a bar (True), or is called with a `Progress` a few times a second. ``stop`` is an event or a
-    function: once it is set or returns True, the run ends early and keeps its results. A run that diverges ends with
-    the last finite parameters, and `Run.diverged` gives the reason. If a worker or server fails, raises a RuntimeError
+    ``progress`` shows the phase of the run and its step (True), or is called with a `Progress` a few times a second.
+    None shows them in a notebook's cell, on a line that disappears. ``stop`` is an event or a function: once it is set
+    or returns True, the run ends early and keeps its results. A run that diverges ends with the last finite parameters,
+    and `Run.diverged` gives the reason. If a worker or server fails, raises a RuntimeError
     that names it and says why. Until `train` returns, BLAS uses one thread in this process too, so that every engine
     gives the same bits. Output, logs and warnings of the processes go to standard error, with the worker's name.
 
@@ -57,7 +62,7 @@ def train(
     check_problem("train", problem)
     if not isinstance(config, Config | None):
         raise TypeError(f"train takes a Config, such as ps.Config(workers=2), or None; got {reprlib.repr(config)}.")
-    if not (isinstance(progress, bool) or callable(progress)):
+    if not (isinstance(progress, bool | None) or callable(progress)):
         raise TypeError(f"progress takes True, False, or a function of a ps.Progress; got {progress!r}.")
     if not (stop is None or isinstance(stop, threading.Event) or callable(stop)):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
@@ -75,7 +80,8 @@ def train(
     run = None
     with interrupt_kept() as interrupts:
         try:
-            with showing(progress, partial(_figures, pauses)) as watch:
+            read, first = partial(_wait, chosen, config, pauses), _first_wait(chosen, config)
+            with showing(progress, read, first=first) as watch:
                 run = chosen.run(
                     TrainingJob(problem, config, params, watch, lambda: bool(interrupts) or stopped(), pauses, state)
                 )
@@ -121,8 +127,20 @@ def check_problem(who: str, problem: object) -> None:
         )
 
 
-def _figures(pauses: Evaluation | None, progress: Progress) -> tuple[str, float]:
-    loss = f" loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
-    held_out = pauses.rows[-1][-1] if pauses and pauses.rows else None
-    evaluated = "" if held_out is None else f", validation loss {held_out:.4f}"
-    return f"training{loss}{evaluated}", progress.applied / progress.updates
+def _first_wait(engine: Engine, config: Config) -> Wait:
+    """The wait of a run before its first step."""
+    if engine.name == "simulated":
+        return Wait("simulating")
+    children = config.workers + config.servers * isinstance(config.exchange, PS)
+    return Wait(f"starting {children} {CHILDREN.get(engine.name, 'servers and workers')}")
+
+
+def _wait(engine: Engine, config: Config, pauses: Evaluation | None, progress: Progress) -> Wait:
+    """The wait of a run that trains. A step counts once, not once for each worker."""
+    phase = "simulating" if engine.name == "simulated" else "training"
+    details = [f"step {progress.applied // config.workers} of {progress.updates // config.workers}"]
+    if progress.losses:
+        details.append(f"loss {progress.losses[-1][2]:.4f}")
+    if pauses and pauses.rows and pauses.rows[-1][-1] is not None:
+        details.append(f"validation loss {pauses.rows[-1][-1]:.4f}")
+    return Wait(phase, progress.applied / max(progress.updates, 1), " · ".join(details))

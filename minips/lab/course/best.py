@@ -16,7 +16,7 @@ import numpy as np
 from minips.core.config import Config
 from minips.engines import Engine, Simulated
 from minips.engines.evaluation import Eval
-from minips.lab.course import state, sweeps
+from minips.lab.course import sweeps
 from minips.lab.course.intervals import Interval, interval
 from minips.problems import Problem
 from minips.stage import Array, build
@@ -318,8 +318,8 @@ def best_of(
     rows, or the ``steps`` or ``seconds`` to a target: ``accuracy=0.9``, tested after every ``every`` steps, or a
     training ``loss``. The default ``engine`` is `Simulated`: seconds are virtual, of the config's link and delays.
 
-    ``progress`` shows a bar (None: if somebody is there). Ctrl-C or ■ ends the sweep; the configs that are done are
-    kept. ValueError for fewer rates, fewer than two seeds, a metric without its target, or an optimizer without lr.
+    ``progress`` is as in `train`. Ctrl-C or ■ ends the sweep; the configs that are done are kept. ValueError for fewer
+    rates, fewer than two seeds, a metric without its target, or an optimizer without lr.
 
     >>> import minips as ps
     >>> problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=80, classes=3))
@@ -345,7 +345,7 @@ def best_of(
     given = {"metric": measured._asdict(), "rates": tried, "seeds": seeds, "engine": chosen.to_dict()}
     given |= {"problems": [*map(sweeps.digest, problems)]}
     found = dict[str, list[Sweep]]()
-    with showing(not state.autoplay() if progress is None else progress, _on_bar) as bar:
+    with showing(progress) as show:
         for done, (name, config) in enumerate(plan):
             sweep, ready = Sweep(config, measured), at_rate(config, tried[0])
             code = sweeps.code_of(ready, chosen, *problems)
@@ -353,17 +353,13 @@ def best_of(
             sweep.runs = sweeps.load(asked)
             if not sweep.runs:
                 for rate in sweep.rates_to_try(tried):
-                    bar(f"{name}, learning rate {rate:g}", done / len(plan))
+                    show(f"{name}, learning rate {rate:g}", done / len(plan))
                     ready = at_rate(config, rate)
                     rows = [measured.of(p, replace(ready, seed=seed), chosen) for seed, p in enumerate(problems)]
                     sweep.runs[rate] = np.array(rows, float)
                 sweeps.keep(asked, sweep.runs)
             found.setdefault(name, []).append(sweep)
     return Best({name: min(several, key=lambda sweep: sweep.cost(sweep.best)) for name, several in found.items()})
-
-
-def _on_bar(text: str, share: float) -> tuple[str, float]:
-    return text, share
 
 
 def _named(configs: Mapping[str, Config | Sequence[Config]]) -> dict[str, list[Config]]:

@@ -31,6 +31,7 @@ from minips.lab.course.questions import find
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
 from minips.testing.base import described, same_bits
+from minips.training.progress import Wait, showing
 
 LIMIT_S = 20.0
 """The most seconds that a check may take, or the most of the processor's time if other programs take a part of it. The
@@ -83,6 +84,7 @@ VERDICTS: dict[str, Verdict] = {}
 """Maps each exercise's key to the last verdict in this process."""
 
 
+@showing(None, first=Wait("checking the answer"))
 def check(key: str, thing: Any) -> Verdict:
     """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or why and where it fails."""
     asked = exercise(key)

@@ -43,6 +43,7 @@ from minips.lab.course.questions import full_key
 from minips.lab.source import show
 from minips.problems import SoftmaxRegression
 from minips.stage import Tensors
+from minips.training.progress import Wait, showing
 from minips.words import suggestion
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ def method(cls: type, name: str) -> Callable[..., Any]:
     return getattr(cls, name, DEFAULTS[name])
 
 
+@showing(None, first=Wait("training with your own server"))
 def train_own(
     cls: type,
     problem: SoftmaxRegression,

@@ -16,6 +16,7 @@ from pathlib import Path
 from minips import files
 from minips.lab.course import courses
 from minips.lab.course.courses import Course, chosen, lesson_of
+from minips.training.progress import autoplay as autoplay
 
 KINDS = ("exercise", "question", "answer", "quiz")
 """The kinds of notes. In a note, the kind is the name under which the key is stored."""
@@ -32,11 +33,6 @@ def state_file() -> Path:
     else:
         base = Path.home() / ".local/state"
     return base / "minips" / "progress.jsonl"
-
-
-def autoplay() -> bool:
-    """True in unattended runs: predictions answer themselves, and nothing is noted."""
-    return os.environ.get("MINIPS_AUTOPLAY") == "1"
 
 
 def note(kind: str, key: str, **said: str) -> str:
