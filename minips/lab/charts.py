@@ -22,7 +22,7 @@ GAP = 16.0
 """The distance between charts side by side."""
 PX_PER_IN = 95.0
 """Pixels of a chart per inch of a figure."""
-SIZE, LETTER, MONO = 12, 6.6, 7.2
+SIZE, LETTER, MONO = 12, 7.4, 7.2
 """The size of letters, and their widths: a high estimate, and the width in a monospaced font."""
 ROW = 18.0
 """The height of a row of text."""
@@ -207,7 +207,7 @@ class Chart:
         self.width, self.x, self.y = width, x, y
         y_ticks = y.ticks(max(height / 40, 2))
         x_ticks = x.ticks(max(width / 64, 3))
-        self.left = 8 + LETTER * max((len(y.label(tick)) for tick in y_ticks), default=0)
+        self.left = 12 + LETTER * max((len(y.label(tick)) for tick in y_ticks), default=0)
         self.right = width - 8 - LETTER / 2 * len(x.label(x_ticks[-1]) if x_ticks else "")
         self.top, self.bottom = ROW if y.name else 6.0, height - (2 * ROW if x.name else ROW)
         self.parts: list[Lines | Text] = []
@@ -236,20 +236,27 @@ class Chart:
         sample = Lines([np.array([(0, 0), (22, 0)], float)], look.ink, width, look.dash)
         self._add(sample._replace(lines=[self.points(xs, ys)]), sample, label)
 
-    def marks(self, xs: ArrayLike, ys: ArrayLike, look: Look, label: str = "", size: float = 4.0) -> None:
-        """Draw a mark at each value, and one mark where several are at the same pixel."""
-        places = np.unique(np.round(self.points(xs, ys), 0), axis=0)
+    def marks(self, values: ArrayLike, look: Look, label: str = "", size: float = 4.0) -> None:
+        """Draw a mark at each of the values, shape (n, 2), and one mark where several are at the same pixel."""
+        places = np.unique(np.round(self.points(*np.reshape(values, (-1, 2)).T)), axis=0)
         shape = size * MARKS[look.mark]
-        sample = Lines([shape + (11, 0)], look.ink)
+        sample = Lines([shape + np.array((11, 0))], look.ink)
         self._add(sample._replace(lines=[shape + place for place in places]), sample, label)
 
     def areas(
-        self, x: tuple[ArrayLike, ArrayLike], y: tuple[ArrayLike, ArrayLike], ink: str, label: str = "", pale: bool = False
+        self,
+        x: tuple[ArrayLike, ArrayLike],
+        y: tuple[ArrayLike, ArrayLike],
+        ink: str,
+        label: str = "",
+        pale: bool = False,
     ) -> None:
         """Draw rectangles between values, each of which may be one or many. ``pale`` ones have an outline."""
         ends = np.hstack([self.points(x[0], y[0]), self.points(x[1], y[1])])
         corners = ends[:, [0, 1, 2, 1, 2, 3, 0, 3, 0, 1]].reshape(-1, 5, 2)
-        sample = Lines([np.array([(4, -5), (18, -5), (18, 5), (4, 5), (4, -5)], float)], ink, opacity=0.3 if pale else 1)
+        sample = Lines(
+            [np.array([(4, -5), (18, -5), (18, 5), (4, 5), (4, -5)], float)], ink, opacity=0.3 if pale else 1
+        )
         self._add(sample._replace(lines=list(corners)), sample, label)
         if pale:
             self.parts.append(Lines(list(corners), ink, 1))
@@ -287,7 +294,7 @@ def legend(entries: Iterable[tuple[Lines, str]], width: float) -> tuple[list[Lin
 def moved(parts: Iterable[Lines | Text], x: float, y: float) -> list[Lines | Text]:
     """Return the parts at another place."""
     return [
-        part._replace(lines=[line + (x, y) for line in part.lines])
+        part._replace(lines=[line + np.array((x, y)) for line in part.lines])
         if isinstance(part, Lines)
         else part._replace(x=part.x + x, y=part.y + y)
         for part in parts

@@ -32,7 +32,7 @@ ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
 MOST_STOPS, OPEN_STOPS = 128, 10
 """The most stops of a slider, and the steps of one whose field has no largest value."""
 
-STYLE = {"description_width": "136px"}
+STYLE = {"description_width": "152px"}
 PARTS = ("layout", "style")
 """The attributes of a widget, other than its children, that may be widgets."""
 LAYOUT = {"width": "auto", "margin": "1px 4px"}
@@ -153,7 +153,7 @@ class Slider:
         self.number, self._stops, self._moved, self._live = number, number.stops, moved, live
         self._answered = 0
         self.view = View("slider", self._data(), "", "")
-        self.view.panel.layout = {"flex": "1 1 96px", "min_width": "96px"}
+        self.view.panel.layout = {"flex": "1 1 64px", "min_width": "0"}
         self.view.on_asked(self._on_asked)
         number.observe(lambda change: self._show(), "value")
 
@@ -391,8 +391,7 @@ class Form(Controls):
                 picker = StagePicker(name, words, field.metadata["help"], stage, changed, place=self._place)
                 self.pickers[field.name], shown[field.name] = picker, picker.row.panel
         panels = [shown[field.name] for field in dataclasses.fields(value) if field.name in shown]  # type: ignore[arg-type]
-        grid = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 330px), 1fr))", "grid_gap": "0 16px"}
-        self.panel = ipywidgets.GridBox(panels, layout=grid)
+        self.panel = ipywidgets.VBox(panels)
         """The widgets for the page, in field order."""
         self.panel.add_class("minips-form")
 

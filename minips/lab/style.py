@@ -53,12 +53,14 @@ STYLE = f"""<style>
 .minips-panel .minips-bare .widget-label-basic > span {{
     position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}}
 .minips-panel .minips-title {{font-size: 15px}}
-.minips-panel .minips-form :is(.widget-hbox, .widget-vbox) {{overflow: visible}}
-.minips-panel .minips-form .minips-number > input {{flex: 0 0 72px}}
+.minips-panel .minips-form {{display: block; columns: 340px; column-gap: 20px; max-width: 1100px; margin: 4px 0}}
+.minips-panel .minips-form > * {{break-inside: avoid}}
+.minips-panel .minips-form .minips-number > input {{flex: 0 0 64px}}
 .minips-panel .minips-form .widget-dropdown > select {{flex: 0 1 auto; min-width: 0}}
-.minips-panel .minips-form .minips-check {{margin-left: 140px}}
+.minips-panel .minips-form .minips-check {{margin-left: 156px}}
 .minips-panel progress {{width: 100%; height: 14px; accent-color: light-dark({INKS["a"][0]}, {INKS["a"][1]})}}
-.minips-panel .minips-check > .widget-checkbox {{flex: none; width: 24px; min-width: 0}}
+.minips-panel .minips-check > .widget-checkbox {{flex: none; width: 24px; min-width: 0; position: relative}}
+.minips-panel .minips-check .widget-label-basic > span {{left: 0}}
 .minips-panel :is(.jupyter-widget-Collapse-contents, .widget-tab-contents) {{padding: 4px 6px}}
 .minips-panel .minips-slim {{flex-wrap: wrap; height: auto}}
 .minips-panel .minips-slim > .widget-label {{height: auto; max-width: 100%; overflow: visible; align-self: center}}
@@ -82,7 +84,7 @@ STYLE = f"""<style>
 .minips-panel :is(button, .jupyter-button):disabled {{
     opacity: 1; color: var(--jp-ui-font-color1); background: var(--jp-layout-color3); font-style: italic}}
 .minips-panel a {{color: var(--jp-content-link-color); text-decoration: underline}}
-.minips-panel .minips-picture {{container-type: inline-size; width: 100%}}
+.minips-panel .minips-picture {{container-type: inline-size; width: 100%; padding: 2px; box-sizing: border-box}}
 .minips-panel .minips-picture img {{width: 100%; max-width: 480px; margin: 0}}
 .minips-panel .minips-picture svg {{max-width: 100%; height: auto}}
 .minips-panel .minips-picture .minips-wide {{max-width: min(760px, 100%)}}

@@ -64,12 +64,12 @@ class AlphaBeta(Panel[Asked, Fitted]):
     labels = {"megabits": "bandwidth", "milliseconds": "latency", "kilobytes": "message size"}
 
     def __init__(self, **asked: Any) -> None:
-        self._known: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
+        self._measured: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
         super().__init__(**asked)
 
     def find(self, asked: Asked) -> Fitted:
         link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)
-        known, nbytes = self._known.setdefault((asked.transport, link), {}), round(1e3 * asked.kilobytes)
+        known, nbytes = self._measured.setdefault((asked.transport, link), {}), round(1e3 * asked.kilobytes)
         if wanted := [size for size in (*SIZES, nbytes) if size not in known]:
             known |= _measure(asked.transport, link, wanted)
         calls = {size: known[size] for size in SIZES}
@@ -85,9 +85,9 @@ class AlphaBeta(Panel[Asked, Fitted]):
         x = Axis("size of a message (kB)", sizes[0] / 1.2e3, sizes[-1] / 0.8e3, log=True)
         chart = Chart(width, 300, x, Axis("time of a call (ms)", 0.8 * min(every), 1.25 * max(every), log=True))
         chart.line(sizes / 1e3, line, LOOKS[0], "the line")
-        chart.marks(*np.transpose(calls), Look("dim", "circle"), "measured, for the line", 3)
-        chart.marks(at, forecast, LOOKS[3], "predicted", 8)
-        chart.marks(at, measured, LOOKS[2], "measured afterwards", 5)
+        chart.marks(calls, Look("dim", "circle"), "measured, for the line", 3)
+        chart.marks((at, forecast), LOOKS[3], "predicted", 8)
+        chart.marks((at, measured), LOOKS[2], "measured afterwards", 5)
         return chart.drawing()
 
     def words(self, found: Fitted) -> str:

@@ -93,7 +93,8 @@ class Picture:
         alt = html.escape(words, quote=True)
         self.png = pictures[0]
         self._show(
-            words, [f"<img alt='{alt}' src='data:image/png;base64,{base64.b64encode(one).decode()}'>" for one in pictures]
+            words,
+            [f"<img alt='{alt}' src='data:image/png;base64,{base64.b64encode(one).decode()}'>" for one in pictures],
         )
 
     def show_drawings(self, words: str, *drawings: Drawing) -> None:
@@ -104,7 +105,7 @@ class Picture:
     def say(self, words: str) -> None:
         """Show text without a picture."""
         self.png, self.image.value = b"", ""
-        self.words.value = status(words)
+        self.words.value = html.escape(words)
 
     def _show(self, words: str, shown: Sequence[str]) -> None:
         forms = (" class='minips-wide'", " class='minips-narrow'") if len(shown) > 1 else ("",)
@@ -257,10 +258,15 @@ class Job(Work):
         super().__init__(name, ipywidgets.VBox())
         self.panel.add_class("minips-panel")
         self.run_button = ipywidgets.Button(
-            description=f"Run {name}".strip(), tooltip="start with the controls' values", button_style="primary"
+            description=f"Run {name}".strip(),
+            tooltip="start with the controls' values",
+            button_style="primary",
+            layout={"width": "auto"},
         )
         self.stop_button = ipywidgets.Button(
-            description=f"Stop {name}".strip(), tooltip="end early, and keep the results so far"
+            description=f"Stop {name}".strip(),
+            tooltip="end early, and keep the results so far",
+            layout={"width": "auto"},
         )
         self.bar = Bar(f"Progress {name}".strip())
         self.message = ipywidgets.HTML()
@@ -293,7 +299,7 @@ class Job(Work):
 
     def say(self, words: str) -> None:
         """Show a line of text under the buttons."""
-        self.message.value = status(words)
+        self.message.value = html.escape(words)
 
     def fail(self, error: BaseException | str) -> None:
         """Show an error's sentence under the buttons."""

@@ -96,10 +96,10 @@ class CodecExplorer(Panel[Sent, Arrived]):
         middles = ((bins[1:] + bins[:-1]) / 2)[some]
         for middle, count in zip(middles, after[some], strict=True):
             bars.line([middle] * 2, [0.7, count], LOOKS[1]._replace(dash=""), width=1.5)
-        bars.marks(middles, after[some], LOOKS[1], "arrived")
+        bars.marks(np.column_stack([middles, after[some]]), LOOKS[1], "arrived")
         both = Chart(half(width), 300, Axis("gradient meant", -reach, reach), Axis("gradient arrived", -reach, reach))
         both.line([-reach, reach], [-reach, reach], LINE, "nothing lost", 1)
-        both.marks(found.meant, found.arrived, LOOKS[1], "a value", 2)
+        both.marks(np.column_stack([found.meant, found.arrived]), LOOKS[1], "a value", 2)
         return beside(width, bars.drawing(), both.drawing())
 
     def words(self, found: Arrived) -> str:

@@ -24,6 +24,8 @@ from minips.training.train import train
 
 WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling", "twoshot": "two-shot"}
 """Maps an exchange's name here to its usual name, if the two differ."""
+NODES = {"worker": ("a", "circle", 10), "server": ("c", "square", 10), "switch": ("text", "diamond", 6)}
+"""Maps a node's role to its ink, its mark and its size."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ class Collectives(Panel[Meeting, Met]):
 
 
 def _network(found: Met, width: float) -> Drawing:
-    """Return the network of the first lap. A link's width is its bytes; the longer it is busy, the more orange it is."""
+    """Return the network of the first lap. The more bytes a link carries, the wider it is; the longer it is busy, the
+    more orange it is.
+    """
     graph, lap = found.graph, found.laps[0]
     at = {node: np.array(pixel(*xy)) * (width / WIDTH) for node, xy in places(graph).items()}
     most = max((load.nbytes for load in lap.loads), default=1)
@@ -134,12 +138,12 @@ def _network(found: Met, width: float) -> Drawing:
         line = Lines([np.array([at[end] for end in ends])], "dim", THIN + THICK * load.nbytes / most)
         parts += [line, line._replace(ink="b", opacity=min(load.busy_s / lap.seconds, 1.0))]
     samples: list[tuple[Lines, str]] = []
-    for kind, ink, mark, size in (("worker", "a", "circle", 10), ("server", "c", "square", 10), ("switch", "text", "diamond", 6)):
-        nodes = [node for node in graph if role(node) == kind]
-        parts.append(Lines([at[node] + size * MARKS[mark] for node in nodes], ink))
+    for kind, (ink, mark, size) in NODES.items():
+        nodes = [(at[node], str(node).split()[-1]) for node in graph if role(node) == kind]
+        parts.append(Lines([place + size * MARKS[mark] for place, _ in nodes], ink))
         if kind != "switch":
-            parts += [Text(*(at[node] + (0, 4)), node.split()[1], "middle", "paper", bold=True) for node in nodes]
-        samples += [(Lines([5 * MARKS[mark] + (11, 0)], ink), kind)] if nodes else []
+            parts += [Text(x, y + 4, number, "middle", "paper", bold=True) for (x, y), number in nodes]
+        samples += [(Lines([5 * MARKS[mark] + np.array((11, 0))], ink), kind)] if nodes else []
     high = HEIGHT * width / WIDTH + 8
     names, below = legend(samples, width)
     return Drawing(width, high + below, parts + moved(names, 0, high))

@@ -81,7 +81,7 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
     True
     """
 
-    title = "Does compressing pay"
+    title = "When compressing pays"
     asks = Squeezed
     labels = {"what": "bytes to send", "bandwidth": "link bandwidth"}
     repeats = True

@@ -55,7 +55,7 @@ class RobustAggregation(Panel[Round, Landed]):
 
     title = "Lies among gradients"
     asks = Round
-    labels = {"lie": "kind of lie", "strength": "length of a lie", "draw": "draw of the gradients"}
+    labels = {"lie": "kind of lie", "strength": "length of a lie", "draw": "random draw"}
     repeats = True
 
     def find(self, asked: Round) -> Landed:
@@ -84,11 +84,11 @@ class RobustAggregation(Panel[Round, Landed]):
         plane = Chart(
             half(width), 300, Axis("first coordinate", low_x, high_x), Axis("second coordinate", low_y, high_y)
         )
-        plane.marks(0, 0, Look("dim", "circle"), "zero", 3)
-        plane.marks(*found.honest.T, good, "honest")
-        plane.marks(*found.lies.T, bad, "a lie", 5.5)
-        plane.marks(*middle, Look("text", "plus"), "honest mean", 6)
-        plane.marks(*found.combined, result, "combined", 5)
+        plane.marks((0, 0), Look("dim", "circle"), "zero", 3)
+        plane.marks(found.honest, good, "honest")
+        plane.marks(found.lies, bad, "a lie", 5.5)
+        plane.marks(middle, Look("text", "plus"), "honest mean", 6)
+        plane.marks(found.combined, result, "combined", 5)
         most = max(found.mean_off.max(), found.off.max(), 0.1)
         reach = Axis("distance from the honest mean", 0, 1.05 * most)
         drift = Chart(half(width), 300, Axis("length of a lie", 0, STRONGEST), reach)

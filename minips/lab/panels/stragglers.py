@@ -50,7 +50,7 @@ class Stragglers(Panel[Straggler, Run]):
 
     title = "Four workers, one slow"
     asks = Straggler
-    labels = {"slower": "worker 3 is slower", "comes_and_goes": "slowness comes and goes"}
+    labels = {"slower": "worker 3 slower by", "comes_and_goes": "slowness comes and goes"}
     instant = False
 
     def find(self, asked: Straggler) -> Run:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from minips.lab.charts import LOOKS, Axis, Chart, Drawing
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
@@ -64,7 +66,7 @@ class TransportLadder(Panel[Climb, Rungs]):
         for look, (name, seconds) in zip(LOOKS, found.items(), strict=False):
             sizes, times = SIZES[: len(seconds)], [1e3 * each for each in seconds]
             chart.line(sizes, times, look)
-            chart.marks(sizes, times, look, name, 4.5)
+            chart.marks(np.column_stack([sizes, times]), look, name, 4.5)
         return chart.drawing()
 
     def words(self, found: Rungs) -> str:
