@@ -1,7 +1,6 @@
 """The small panels, driven by traits."""
 
 import dataclasses
-import gc
 import html
 import re
 import threading
@@ -43,17 +42,11 @@ def said(panel: lab.Panel[Any, Any]) -> str:
 
 def slide(panel: lab.Panel[Any, Any], label: str, *places: int) -> Slider:
     """Move the slider of a control to places, as a page does that a learner drags it in."""
-    slider = slider_of(panel, label)
+    slider: Slider = panel.controls[label].slider
     for place in places:
         number = slider.view.panel.asked.get("number", 0) + 1
         slider.view.panel.set_state({"asked": {"place": place, "number": number}})
     return slider
-
-
-def slider_of(panel: lab.Panel[Any, Any], label: str) -> Slider:
-    number = panel.controls[label]
-    (found,) = [one for one in gc.get_objects() if isinstance(one, Slider) and one.number is number]
-    return found
 
 
 @dataclass(frozen=True)
@@ -250,7 +243,7 @@ def test_every_number_with_a_range_has_a_slider_whose_stops_the_number_takes(mak
     assert set(SLIDERS[make].split()) == set(numbers)
     for label in numbers:
         number, before = panel.controls[label], panel.controls[label].value
-        slider = slider_of(panel, label)
+        slider = number.slider
         data = slider.view.data
         assert data["name"] == f"{number.full_name}, slider"
         assert 2 <= len(data["stops"]) <= 129

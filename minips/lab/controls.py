@@ -46,7 +46,9 @@ class _Typed(CUnicode[Any, Any]):
 
 
 class Number(ipywidgets.Text):  # type: ignore[misc]
-    """A field for a number, in the unit in its name, with a ``note`` under it if something is wrong."""
+    """A field for a number, in the unit in its name, with a ``note`` under it if something is wrong, and perhaps with a
+    ``slider`` beside it.
+    """
 
     value: Any = _Typed(help="the typed text").tag(sync=True)
 
@@ -59,6 +61,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
         bounds = {name: metadata.get(name) for name in BOUNDS}
         self._limits = {name: None if bound is None else bound * self._scale for name, bound in bounds.items()}
         self.note: Any = ipywidgets.HTML(layout={"display": "none"})
+        self.slider: Slider | None = None
         start = value if value is None or not unit else float(f"{value * self._scale:.12g}")
         super().__init__(start, continuous_update=False, placeholder="none" if optional else "", **options)
         self.observe(lambda change: self._say(), "value")
@@ -152,6 +155,7 @@ class Slider:
     def __init__(self, number: Number, live: bool, moved: Callable[["Slider"], None]) -> None:
         self.number, self._stops, self._moved, self._live = number, number.stops, moved, live
         self._answered = 0
+        number.slider = self
         self.view = View("slider", self._data(), "", "")
         self.view.panel.layout = {"flex": "1 1 64px", "min_width": "0"}
         self.view.on_asked(self._on_asked)
