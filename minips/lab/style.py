@@ -84,7 +84,7 @@ STYLE = f"""<style>
 .minips-panel :is(button, .jupyter-button):disabled {{
     opacity: 1; color: var(--jp-ui-font-color1); background: var(--jp-layout-color3); font-style: italic}}
 .minips-panel a {{color: var(--jp-content-link-color); text-decoration: underline}}
-.minips-panel .minips-picture {{container-type: inline-size; width: 100%; padding: 2px; box-sizing: border-box}}
+.minips-panel .minips-picture {{container-type: inline-size; width: 100%}}
 .minips-panel .minips-picture img {{width: 100%; max-width: 480px; margin: 0}}
 .minips-panel .minips-picture svg {{max-width: 100%; height: auto}}
 .minips-panel .minips-picture .minips-wide {{max-width: min(760px, 100%)}}
