@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from minips.lab import charts
-from minips.lab.charts import LOOKS, MARKS, Axis, Chart, Drawing, Text, beside, half, paint, svg
+from minips.lab.charts import MARKS, PENS, Chart, Drawing, Scale, Text, beside, half, paint, svg
 from minips.lab.style import INKS
 
 GROUNDS = {"light": "#ffffff", "dark": "#111111"}
@@ -16,7 +16,7 @@ GROUNDS = {"light": "#ffffff", "dark": "#111111"}
 
 
 def chart(width: float = 300) -> Chart:
-    return Chart(width, 200, Axis("size (kB)", 1, 1000, log=True), Axis("time (ms)", 0, 8))
+    return Chart(width, 200, Scale("size (kB)", 1, 1000, log=True), Scale("time (ms)", 0, 8))
 
 
 def tags(drawing: Drawing, tag: str) -> list[ElementTree.Element]:
@@ -26,16 +26,16 @@ def tags(drawing: Drawing, tag: str) -> list[ElementTree.Element]:
 @pytest.mark.parametrize(
     ("axis", "most", "ticks"),
     [
-        (Axis("", 0, 1), 5, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (Axis("", -0.28, 0.28), 4, [-0.2, 0, 0.2]),
-        (Axis("", 1, 1000, log=True), 4, [1, 10, 100, 1000]),
-        (Axis("", 1, 1000, log=True), 9, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]),
-        (Axis("", 1e3, 1e7, log=True), 2, [1e3, 1e5, 1e7]),
-        (Axis("", -0.5, 1.5, places=("a", "b")), 9, [0, 1]),
-        (Axis("", 1.5, -0.5, places=("a", "b")), 9, [0, 1]),
+        (Scale("", 0, 1), 5, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (Scale("", -0.28, 0.28), 4, [-0.2, 0, 0.2]),
+        (Scale("", 1, 1000, log=True), 4, [1, 10, 100, 1000]),
+        (Scale("", 1, 1000, log=True), 9, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]),
+        (Scale("", 1e3, 1e7, log=True), 2, [1e3, 1e5, 1e7]),
+        (Scale("", -0.5, 1.5, places=("a", "b")), 9, [0, 1]),
+        (Scale("", 1.5, -0.5, places=("a", "b")), 9, [0, 1]),
     ],
 )
-def test_ticks_are_round(axis: Axis, most: float, ticks: list[float]) -> None:
+def test_ticks_are_round(axis: Scale, most: float, ticks: list[float]) -> None:
     assert axis.ticks(most) == pytest.approx(ticks)
 
 
@@ -52,7 +52,7 @@ def test_a_value_lies_where_its_axes_say() -> None:
 def test_areas_and_marks_have_their_corners() -> None:
     one = chart()
     one.areas(([1, 10], [10, 100]), (0, [4, 8]), "a", "bars")
-    one.marks([(10, 4), (10, 4), (1000, 8)], LOOKS[2], "marks")
+    one.marks([(10, 4), (10, 4), (1000, 8)], PENS[2], "marks")
     areas, marks = (part for part in one.parts[-2:] if not isinstance(part, Text))
     assert [line.tolist()[0] for line in areas.lines] == one.points([1, 10], [0, 0]).tolist()
     assert [line.tolist()[2] for line in areas.lines] == one.points([10, 100], [4, 8]).tolist()
@@ -61,7 +61,8 @@ def test_areas_and_marks_have_their_corners() -> None:
 
 def test_a_series_without_values_has_a_legend_all_the_same() -> None:
     one = chart()
-    one.marks(np.empty((0, 2)), LOOKS[0], "nothing")
+    one.marks(np.empty((0, 2)), PENS[0], "nothing")
+    one.line([], [], PENS[0])
     assert "nothing" in svg(one.drawing(), "words")
     paint(one.drawing(), Figure())
 
@@ -70,8 +71,8 @@ def test_the_legend_has_as_many_rows_as_it_needs() -> None:
     heights = []
     for width in (600, 300):
         one = chart(width)
-        for look in LOOKS:
-            one.line([1, 10], [1, 2], look, "a series")
+        for pen in PENS:
+            one.line([1, 10], [1, 2], pen, "a series")
         heights.append(one.drawing().height)
     assert heights[1] == heights[0] + charts.ROW
 
@@ -94,7 +95,7 @@ def test_the_svg_says_what_it_shows_and_escapes_it() -> None:
 
 def test_matplotlib_draws_the_same_texts_and_shapes() -> None:
     one = chart()
-    one.line([1, 10], [1, 2], LOOKS[1], "dashed")
+    one.line([1, 10], [1, 2], PENS[1], "dashed")
     one.areas((1, 10), (0, 4), "dim", "pale", pale=True)
     one.text(10, 4, "$1 $2")
     figure, drawing = Figure(), one.drawing()
@@ -106,7 +107,7 @@ def test_matplotlib_draws_the_same_texts_and_shapes() -> None:
 
 
 def test_series_differ_without_their_inks() -> None:
-    assert len({look.mark for look in LOOKS}) == len(LOOKS)
+    assert len({pen.mark for pen in PENS}) == len(PENS)
     for one, other in combinations(MARKS.values(), 2):
         assert one.shape != other.shape or not np.allclose(one, other, atol=0.2)
 

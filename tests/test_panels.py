@@ -299,7 +299,7 @@ class Repeating(lab.Panel[Wishes, int]):
         return asked.rows**2
 
     def chart(self, found: int, width: float) -> charts.Drawing:
-        return charts.Chart(width, 100, charts.Axis("", 0, 1), charts.Axis("", 0, 1)).drawing()
+        return charts.Chart(width, 100, charts.Scale("", 0, 1), charts.Scale("", 0, 1)).drawing()
 
     def words(self, found: int) -> str:
         return f"{found}"
@@ -657,6 +657,14 @@ class TestCollectives:
         panel.static()
         assert [side["name"] for side in panel.view.data["sides"]] == ["parameter server"]
         assert "rival" not in panel.view.sentence
+
+    def test_a_worker_alone_has_a_step_of_no_time_and_a_picture(self) -> None:
+        panel = lab.Collectives(workers=1)
+        panel.run()
+        assert panel.wait(60)
+        assert not panel.job.message.value
+        assert panel.found.seconds["ring"] == 0
+        assert "No message crosses a link." in panel.view.sentence
 
     def test_it_can_be_stopped_between_two_exchanges(self, monkeypatch: pytest.MonkeyPatch) -> None:
         panel = lab.Collectives(workers=4)

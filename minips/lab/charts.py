@@ -30,7 +30,7 @@ ROW = 18.0
 Points = NDArray[np.float64]
 
 
-class Look(NamedTuple):
+class Pen(NamedTuple):
     """The ink, the mark and the dashes of a series."""
 
     ink: str
@@ -38,16 +38,16 @@ class Look(NamedTuple):
     dash: str = ""
 
 
-LOOKS = (
-    Look("a", "circle"),
-    Look("b", "square", "7 4"),
-    Look("c", "triangle", "8 3 2 3"),
-    Look("d", "diamond", "2 3"),
-    Look("dim", "cross"),
-    Look("text", "plus", "7 4"),
+PENS = (
+    Pen("a", "circle"),
+    Pen("b", "square", "7 4"),
+    Pen("c", "triangle", "8 3 2 3"),
+    Pen("d", "diamond", "2 3"),
+    Pen("dim", "cross"),
+    Pen("text", "plus", "7 4"),
 )
-LINE = Look("text", "circle")
-"""The look of a line to compare with."""
+LINE = Pen("text", "circle")
+"""The pen of a line to compare with."""
 
 
 def _polygon(corners: int, start: float = -0.5, inner: float = 1.0) -> Points:
@@ -158,7 +158,7 @@ def paint(drawing: Drawing, figure: Figure) -> None:
             ax.add_patch(PathPatch(shape, alpha=part.opacity, **(stroke if part.width else {"fc": colour, "lw": 0})))
 
 
-class Axis(NamedTuple):
+class Scale(NamedTuple):
     """An axis from ``low`` to ``high``; its ``name`` includes the unit. ``words`` writes the value of a tick."""
 
     name: str
@@ -203,7 +203,7 @@ class Axis(NamedTuple):
 class Chart:
     """A picture with two axes. Its methods take values in the axes' units; series with a ``label`` have a legend."""
 
-    def __init__(self, width: float, height: float, x: Axis, y: Axis) -> None:
+    def __init__(self, width: float, height: float, x: Scale, y: Scale) -> None:
         self.width, self.x, self.y = width, x, y
         y_ticks = y.ticks(max(height / 40, 2))
         x_ticks = x.ticks(max(width / 64, 3))
@@ -231,16 +231,16 @@ class Chart:
         down = self.bottom - (self.bottom - self.top) * self.y.share(ys)
         return np.stack(np.broadcast_arrays(np.atleast_1d(across), np.atleast_1d(down)), axis=1)
 
-    def line(self, xs: ArrayLike, ys: ArrayLike, look: Look, label: str = "", width: float = 2.0) -> None:
+    def line(self, xs: ArrayLike, ys: ArrayLike, pen: Pen, label: str = "", width: float = 2.0) -> None:
         """Draw a line through values."""
-        sample = Lines([np.array([(0, 0), (22, 0)], float)], look.ink, width, look.dash)
+        sample = Lines([np.array([(0, 0), (22, 0)], float)], pen.ink, width, pen.dash)
         self._add(sample._replace(lines=[self.points(xs, ys)]), sample, label)
 
-    def marks(self, values: ArrayLike, look: Look, label: str = "", size: float = 4.0) -> None:
+    def marks(self, values: ArrayLike, pen: Pen, label: str = "", size: float = 4.0) -> None:
         """Draw a mark at each of the values, shape (n, 2), and one mark where several are at the same pixel."""
         places = np.unique(np.round(self.points(*np.reshape(values, (-1, 2)).T)), axis=0)
-        shape = size * MARKS[look.mark]
-        sample = Lines([shape + np.array((11, 0))], look.ink)
+        shape = size * MARKS[pen.mark]
+        sample = Lines([shape + np.array((11, 0))], pen.ink)
         self._add(sample._replace(lines=[shape + place for place in places]), sample, label)
 
     def areas(
@@ -273,7 +273,7 @@ class Chart:
         return Drawing(self.width, below + high, self.parts + moved(parts, 0, below))
 
     def _add(self, part: Lines, sample: Lines, label: str) -> None:
-        self.parts.append(part)
+        self.parts.append(part._replace(lines=[line for line in part.lines if len(line)]))
         if label:
             self._legend.append((sample, label))
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minips.lab.charts import LOOKS, Axis, Chart, Drawing, Look
+from minips.lab.charts import PENS, Chart, Drawing, Pen, Scale
 from minips.lab.panels.base import Panel
 from minips.machines.fit import Line
 from minips.stage import Frames, Value, option
@@ -82,12 +82,12 @@ class AlphaBeta(Panel[Asked, Fitted]):
         at, forecast, measured = found.nbytes / 1e3, 1e3 * found.predicted_s, 1e3 * found.measured_s
         calls = [(size / 1e3, 1e3 * seconds) for size, times in found.calls.items() for seconds in times]
         every = [*line, forecast, measured, *(ms for _, ms in calls)]
-        x = Axis("size of a message (kB)", sizes[0] / 1.2e3, sizes[-1] / 0.8e3, log=True)
-        chart = Chart(width, 300, x, Axis("time of a call (ms)", 0.8 * min(every), 1.25 * max(every), log=True))
-        chart.line(sizes / 1e3, line, LOOKS[0], "the line")
-        chart.marks(calls, Look("dim", "circle"), "measured, for the line", 3)
-        chart.marks((at, forecast), LOOKS[3], "predicted", 8)
-        chart.marks((at, measured), LOOKS[2], "measured afterwards", 5)
+        x = Scale("size of a message (kB)", sizes[0] / 1.2e3, sizes[-1] / 0.8e3, log=True)
+        chart = Chart(width, 300, x, Scale("time of a call (ms)", 0.8 * min(every), 1.25 * max(every), log=True))
+        chart.line(sizes / 1e3, line, PENS[0], "the line")
+        chart.marks(calls, Pen("dim", "circle"), "measured, for the line", 3)
+        chart.marks((at, forecast), PENS[3], "predicted", 8)
+        chart.marks((at, measured), PENS[2], "measured afterwards", 5)
         return chart.drawing()
 
     def words(self, found: Fitted) -> str:

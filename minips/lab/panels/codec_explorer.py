@@ -9,7 +9,7 @@ import numpy as np
 from minips import datasets
 from minips.core.codec import Codec
 from minips.core.reduction import pack
-from minips.lab.charts import LINE, LOOKS, Axis, Chart, Drawing, beside, half
+from minips.lab.charts import LINE, PENS, Chart, Drawing, Scale, beside, half
 from minips.lab.panels.base import Panel
 from minips.problems import MLP
 from minips.results.trace import Trace
@@ -89,17 +89,17 @@ class CodecExplorer(Panel[Sent, Arrived]):
         reach = 1.05 * max(float(np.abs(both).max()) for both in (found.meant, found.arrived)) or 1.0
         bins = np.linspace(-reach, reach, BINS)
         before, after = (np.histogram(values, bins)[0] for values in (found.meant, found.arrived))
-        counts = Axis("values in a bin", 0.7, 1.5 * max(before.max(), after.max()), log=True)
-        bars = Chart(half(width), 300, Axis("gradient", -reach, reach), counts)
+        counts = Scale("values in a bin", 0.7, 1.5 * max(before.max(), after.max()), log=True)
+        bars = Chart(half(width), 300, Scale("gradient", -reach, reach), counts)
         bars.areas((bins[:-1], bins[1:]), (0.7, before), "dim", "meant", pale=True)
         some = after > 0  # with few levels, most bins stay empty
         middles = ((bins[1:] + bins[:-1]) / 2)[some]
         for middle, count in zip(middles, after[some], strict=True):
-            bars.line([middle] * 2, [0.7, count], LOOKS[1]._replace(dash=""), width=1.5)
-        bars.marks(np.column_stack([middles, after[some]]), LOOKS[1], "arrived")
-        both = Chart(half(width), 300, Axis("gradient meant", -reach, reach), Axis("gradient arrived", -reach, reach))
+            bars.line([middle] * 2, [0.7, count], PENS[1]._replace(dash=""), width=1.5)
+        bars.marks(np.column_stack([middles, after[some]]), PENS[1], "arrived")
+        both = Chart(half(width), 300, Scale("gradient meant", -reach, reach), Scale("gradient arrived", -reach, reach))
         both.line([-reach, reach], [-reach, reach], LINE, "nothing lost", 1)
-        both.marks(np.column_stack([found.meant, found.arrived]), LOOKS[1], "a value", 2)
+        both.marks(np.column_stack([found.meant, found.arrived]), PENS[1], "a value", 2)
         return beside(width, bars.drawing(), both.drawing())
 
     def words(self, found: Arrived) -> str:

@@ -12,7 +12,7 @@ from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.traffic import FixedGradients
-from minips.lab.charts import MARKS, WIDE_PX, Axis, Chart, Drawing, Lines, Text, beside, half, legend, moved, svg
+from minips.lab.charts import MARKS, WIDE_PX, Chart, Drawing, Lines, Scale, Text, beside, half, legend, moved, svg
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.lab.views import View, format_seconds
@@ -101,8 +101,10 @@ class Collectives(Panel[Meeting, Met]):
 
     def chart(self, found: Met, width: float) -> Drawing:
         took = {WAYS.get(name, name): 1e3 * seconds for name, seconds in found.seconds.items()}
-        rows = Axis("", len(took) - 0.5, -0.5, places=tuple(took))
-        times = Chart(half(width), 40 + 34 * len(took), Axis("time of a step (ms)", 0, 1.3 * max(took.values())), rows)
+        rows = Scale("", len(took) - 0.5, -0.5, places=tuple(took))
+        times = Chart(
+            half(width), 40 + 34 * len(took), Scale("time of a step (ms)", 0, 1.3 * max(took.values()) or 1.0), rows
+        )
         for row, (name, milliseconds) in enumerate(took.items()):
             times.areas((0, milliseconds), (row - 0.3, row + 0.3), "b" if name == found.laps[0].name else "dim")
             times.text(milliseconds, row, f"{milliseconds:.0f}" if milliseconds > 100 else f"{milliseconds:.3g}")
@@ -136,7 +138,7 @@ def _network(found: Met, width: float) -> Drawing:
     for ends in graph.edges:
         load = busy.get(frozenset(ends), Load(ends, 0, 0))
         line = Lines([np.array([at[end] for end in ends])], "dim", THIN + THICK * load.nbytes / most)
-        parts += [line, line._replace(ink="b", opacity=min(load.busy_s / lap.seconds, 1.0))]
+        parts += [line, line._replace(ink="b", opacity=load.busy_s and min(load.busy_s / lap.seconds, 1.0))]
     samples: list[tuple[Lines, str]] = []
     for kind, (ink, mark, size) in NODES.items():
         nodes = [(at[node], str(node).split()[-1]) for node in graph if role(node) == kind]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minips import datasets
-from minips.lab.charts import Axis, Chart, Drawing, beside, half
+from minips.lab.charts import Chart, Drawing, Scale, beside, half
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
@@ -101,13 +101,13 @@ class CompressorExplorer(Panel[Squeezed, Delivery]):
         super().refresh()
 
     def chart(self, found: Delivery, width: float) -> Drawing:
-        rows = Axis("", 1.5, -0.5, places=("plain", "compressed"))
+        rows = Scale("", 1.5, -0.5, places=("plain", "compressed"))
         before, after = found.before / 1e3, found.after / 1e3
-        sizes = Chart(half(width), 126, Axis("size (kB)", 0, 1.3 * max(before, after)), rows)
+        sizes = Chart(half(width), 126, Scale("size (kB)", 0, 1.3 * max(before, after)), rows)
         for row, size in enumerate((before, after)):
             sizes.areas((0, size), (row - 0.28, row + 0.28), "a")
             sizes.text(size, row, f"{size:.1f}")
-        times = Axis("time until it has arrived (ms)", 0, 1.05e3 * max(found.plain_s, found.squeezed_s))
+        times = Scale("time until it has arrived (ms)", 0, 1.05e3 * max(found.plain_s, found.squeezed_s))
         chart = Chart(half(width), 126, times, rows)
         start = np.zeros(2)
         for ink, thick, label, spent in (

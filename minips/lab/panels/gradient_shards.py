@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minips import datasets
-from minips.lab.charts import LINE, Axis, Chart, Drawing
+from minips.lab.charts import LINE, Chart, Drawing, Scale
 from minips.lab.panels.base import Panel
 from minips.problems import LinearRegression
 from minips.stage import Array, Value, option
@@ -61,8 +61,8 @@ class GradientShards(Panel[Sharing, Gradients]):
         every = np.concatenate([*bars, [0.0]])
         margin = 0.04 * np.ptp(every)
         names = [f"w{j}" for j in range(d)]
-        y = Axis("gradient", every.min() - margin, every.max() + margin)
-        chart = Chart(width, 280, Axis("parameter", -0.5, d - 0.5, places=names), y)
+        y = Scale("gradient", every.min() - margin, every.max() + margin)
+        chart = Chart(width, 280, Scale("parameter", -0.5, d - 0.5, places=names), y)
         wide = 0.84 / len(bars)
         for i, heights in enumerate(bars):
             last = i == len(bars) - 1

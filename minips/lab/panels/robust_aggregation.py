@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minips.lab.charts import LOOKS, Axis, Chart, Drawing, Look, beside, half
+from minips.lab.charts import PENS, Chart, Drawing, Pen, Scale, beside, half
 from minips.lab.panels.base import Panel
 from minips.stage import Array, Value, option
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
@@ -77,22 +77,22 @@ class RobustAggregation(Panel[Round, Landed]):
         return float(np.linalg.norm(combined - honest.mean(axis=0)))
 
     def chart(self, found: Landed, width: float) -> Drawing:
-        good, bad, result = LOOKS[0], Look("b", "cross", "7 4"), Look("c", "star")
+        good, bad, result = PENS[0], Pen("b", "cross", "7 4"), Pen("c", "star")
         middle = found.honest.mean(axis=0)
         every = np.vstack([found.honest, found.lies, found.combined, middle, np.zeros(2)])
         (low_x, low_y), (high_x, high_y) = every.min(axis=0) - 0.5, every.max(axis=0) + 0.5
         plane = Chart(
-            half(width), 300, Axis("first coordinate", low_x, high_x), Axis("second coordinate", low_y, high_y)
+            half(width), 300, Scale("first coordinate", low_x, high_x), Scale("second coordinate", low_y, high_y)
         )
-        plane.marks((0, 0), Look("dim", "circle"), "zero", 3)
+        plane.marks((0, 0), Pen("dim", "circle"), "zero", 3)
         plane.marks(found.honest, good, "honest")
         plane.marks(found.lies, bad, "a lie", 5.5)
-        plane.marks(middle, Look("text", "plus"), "honest mean", 6)
+        plane.marks(middle, Pen("text", "plus"), "honest mean", 6)
         plane.marks(found.combined, result, "combined", 5)
         most = max(found.mean_off.max(), found.off.max(), 0.1)
-        reach = Axis("distance from the honest mean", 0, 1.05 * most)
-        drift = Chart(half(width), 300, Axis("length of a lie", 0, STRONGEST), reach)
-        drift.line([found.asked.strength] * 2, [0, 1.05 * most], Look("dim", "circle"), "the lie on the left", 1)
+        reach = Scale("distance from the honest mean", 0, 1.05 * most)
+        drift = Chart(half(width), 300, Scale("length of a lie", 0, STRONGEST), reach)
+        drift.line([found.asked.strength] * 2, [0, 1.05 * most], Pen("dim", "circle"), "the lie on the left", 1)
         drift.line(found.strengths, found.mean_off, bad, "mean")
         if found.asked.aggregator != Mean():
             drift.line(found.strengths, found.off, result, found.asked.aggregator.name)

@@ -8,7 +8,7 @@ from minips import datasets
 from minips.core.config import Config
 from minips.core.local import Delays
 from minips.engines import Threads
-from minips.lab.charts import Axis, Chart, Drawing, beside
+from minips.lab.charts import Chart, Drawing, Scale, beside
 from minips.lab.panels.base import Panel
 from minips.lab.plots import GROUPS
 from minips.lab.source import code
@@ -68,8 +68,8 @@ class Stragglers(Panel[Straggler, Run]):
         stop = start + SHOWN_S
         parties = sorted({span.who for span in found.trace})
         spans = [span for span in found.trace if span.start + span.seconds > start and span.start < stop]
-        time = Axis("time since the start (ms)", 1e3 * start, 1e3 * stop)
-        lanes = Chart(width, 240, time, Axis("", len(parties) - 0.5, -0.5, places=parties))
+        time = Scale("time since the start (ms)", 1e3 * start, 1e3 * stop)
+        lanes = Chart(width, 240, time, Scale("", len(parties) - 0.5, -0.5, places=parties))
         for group, (ink, thick) in BARS.items():
             mine = [span for span in spans if span.name in GROUPS[group]]
             begin = 1e3 * np.array([span.start for span in mine])
@@ -79,8 +79,8 @@ class Stragglers(Panel[Straggler, Run]):
         versions, counts = np.array(sorted(found.staleness.items()) or [(0, 0)]).T
         most = max(int(versions.max()), 3)
         places = tuple(map(str, range(most + 1))) if most < 20 else ()
-        staleness = Axis("staleness (versions)", -0.6, most + 0.6, places=places)
-        ages = Chart(width, 170, staleness, Axis("gradients", 0, 1.1 * max(counts.max(), 1)))
+        staleness = Scale("staleness (versions)", -0.6, most + 0.6, places=places)
+        ages = Chart(width, 170, staleness, Scale("gradients", 0, 1.1 * max(counts.max(), 1)))
         ages.areas((versions - 0.4, versions + 0.4), (0, counts), "a")
         return beside(width, lanes.drawing(), ages.drawing())
 

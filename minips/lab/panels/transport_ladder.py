@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minips.lab.charts import LOOKS, Axis, Chart, Drawing
+from minips.lab.charts import PENS, Chart, Drawing, Scale
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.lab.views import format_bytes
@@ -57,16 +57,16 @@ class TransportLadder(Panel[Climb, Rungs]):
                 seconds.append(_call_s(channel, bytes(nbytes), asked.at_once))
         self.job.progress(len(SIZES), len(SIZES))
         before = [rung for rung in (self.found or {}).items() if rung[0] != name]
-        return dict([*before, (name, seconds)][-len(LOOKS) :])
+        return dict([*before, (name, seconds)][-len(PENS) :])
 
     def chart(self, found: Rungs, width: float) -> Drawing:
         every = [1e3 * each for seconds in found.values() for each in seconds] or [1.0]
-        y = Axis("time of a call (ms)", 0.7 * min(every), 1.4 * max(every), log=True)
-        chart = Chart(width, 300, Axis("bytes in the frame, each way", SIZES[0], SIZES[-1], True, format_bytes), y)
-        for look, (name, seconds) in zip(LOOKS, found.items(), strict=False):
+        y = Scale("time of a call (ms)", 0.7 * min(every), 1.4 * max(every), log=True)
+        chart = Chart(width, 300, Scale("bytes in the frame, each way", SIZES[0], SIZES[-1], True, format_bytes), y)
+        for pen, (name, seconds) in zip(PENS, found.items(), strict=False):
             sizes, times = SIZES[: len(seconds)], [1e3 * each for each in seconds]
-            chart.line(sizes, times, look)
-            chart.marks(np.column_stack([sizes, times]), look, name, 4.5)
+            chart.line(sizes, times, pen)
+            chart.marks(np.column_stack([sizes, times]), pen, name, 4.5)
         return chart.drawing()
 
     def words(self, found: Rungs) -> str:
