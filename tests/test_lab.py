@@ -70,7 +70,7 @@ class TestWorkbench:
         assert bench.spans.png.startswith(PNG)
         assert "accuracy" in bench.job.message.value
         assert "accuracy" in bench.table.value
-        assert bench.job.bar.value == bench.job.bar.max
+        assert bench.job.bar.done == bench.job.bar.of
 
     def test_every_run_is_predicted_shown_and_kept(self, problem: ps.SoftmaxRegression, tmp_path: Path) -> None:
         config = ps.Config(steps=12, workers=2, transport=ps.InProc(), consistency=ps.ASP())

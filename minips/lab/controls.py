@@ -2,19 +2,22 @@
 
 Every control has a name that is unique in its panel (``"A quantizer"``, ``"B quantizer fraction"``), for screen readers
 and for tests in a browser; the page shows only the field's own name, with the field's help as its tooltip. The page
-never changes a typed text: if it is not a number, or is out of range, a sentence appears under it.
+never changes a typed text: if it is not a number, or is out of range, a sentence appears under it. In a form, a number
+with a range has a slider beside it.
 """
 
 import dataclasses
 import html
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import ipywidgets
+import numpy as np
 from traitlets import CUnicode, TraitError, Unicode, dlink
 
+from minips.lab.views import View
 from minips.results.tables import html_rows
 from minips.stage import Stage, Value, names, stage_class
 from minips.words import BOUNDS, check_limits, default_of
@@ -22,7 +25,14 @@ from minips.words import BOUNDS, check_limits, default_of
 SHOWN_IN = {"bit/s": ("Mbit/s", 1e-6), "s": ("ms", 1e3)}
 """Maps a field's unit to the unit that a control shows instead, and the factor between them."""
 
-STYLE = {"description_width": "136px"}
+USUAL = {"bit/s": (1.0, 1e4), "Mbit/s": (1.0, 1e4), "s": (0.0, 200.0), "ms": (0.0, 200.0)}
+"""Maps a unit to the range of a slider, in the unit that is shown, if the field has no largest value."""
+ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+"""The stops of a logarithmic slider between powers of ten."""
+MOST_STOPS, OPEN_STOPS = 128, 10
+"""The most stops of a slider, and the steps of one whose field has no largest value."""
+
+STYLE = {"description_width": "152px"}
 PARTS = ("layout", "style")
 """The attributes of a widget, other than its children, that may be widgets."""
 LAYOUT = {"width": "auto", "margin": "1px 4px"}
@@ -36,7 +46,9 @@ class _Typed(CUnicode[Any, Any]):
 
 
 class Number(ipywidgets.Text):  # type: ignore[misc]
-    """A field for a number, in the unit in its name, with a ``note`` under it if something is wrong."""
+    """A field for a number, in the unit in its name, with a ``note`` under it if something is wrong, and perhaps with a
+    ``slider`` beside it.
+    """
 
     value: Any = _Typed(help="the typed text").tag(sync=True)
 
@@ -45,13 +57,24 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
     ) -> None:
         self.shown = shown
         unit, self._scale = SHOWN_IN.get(metadata.get("unit", ""), ("", 1.0))
-        self._kind, self._optional = kind, optional
+        self.metadata, self._kind, self._optional = metadata, kind, optional
         bounds = {name: metadata.get(name) for name in BOUNDS}
         self._limits = {name: None if bound is None else bound * self._scale for name, bound in bounds.items()}
         self.note: Any = ipywidgets.HTML(layout={"display": "none"})
+        self.slider: Slider | None = None
         start = value if value is None or not unit else float(f"{value * self._scale:.12g}")
         super().__init__(start, continuous_update=False, placeholder="none" if optional else "", **options)
         self.observe(lambda change: self._say(), "value")
+        self.add_class("minips-number")
+
+    @property
+    def stops(self) -> list[float]:
+        """The stops of a slider for the number, in the unit in its name; none if its range is not known."""
+        return [] if self._optional else stops_of(self._kind, self._limits, self.metadata)
+
+    def own(self, typed: float) -> Any:
+        """Return a number in the unit in the name in the field's own unit."""
+        return self._kind(typed) if self._scale == 1 else typed / self._scale
 
     @property
     def number(self) -> Any:
@@ -69,7 +92,7 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
             none = ", or nothing for none" if self._optional else ""
             raise ValueError(f"{self.shown} takes {wanted}{none}; got {text!r}.") from None
         check_limits(self.shown, typed, self._limits)
-        return self._kind(typed) if self._scale == 1 else typed / self._scale
+        return self.own(typed)
 
     @property
     def wrong(self) -> str:
@@ -86,6 +109,90 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
         self.note.layout.display = None if wrong else "none"
 
 
+def stops_of(kind: type, limits: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[float]:
+    """Return the stops of a slider for a field with these limits: at equal steps, or round ones if they span decades.
+
+    >>> stops_of(int, {"minimum": 0}, {"step": 1})
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    >>> stops_of(float, {"above": 0, "maximum": 1}, {"step": 0.01})[-4:]
+    [0.5, 0.6, 0.8, 1]
+    """
+    unit, step = metadata.get("unit"), metadata.get("step")
+    low, high = (limits.get(name) for name in ("minimum", "maximum"))
+    if low is None and (above := limits.get("above")) is not None:
+        low = above + (step or 0)
+    if high is None and unit in USUAL:
+        low, high = USUAL[unit]
+    elif high is None and low is not None and step:
+        high = low + OPEN_STOPS * step
+    if low is None or high is None or low >= high:
+        return []
+    if unit in ("s", "ms") and not low:  # latencies differ by decades, and may be zero
+        return [0, *_round_stops(high / 1e3, high)]
+    if low > 0 and high / low >= (1000 if kind is int else 100):
+        return [stop for stop in _round_stops(low, high) if kind is float or stop == int(stop)]
+    each = step or (1 if kind is int else (high - low) / 50)
+    each *= max(-(-(high - low) // (MOST_STOPS * each)), 1)
+    found = [*np.arange(low, high, each), high]
+    return [_plain(stop) for stop in found]
+
+
+def _round_stops(low: float, high: float) -> list[float]:
+    powers = range(int(np.floor(np.log10(low))), int(np.log10(high)) + 1)
+    found = (_plain(factor * 10.0**power) for power in powers for factor in ROUND)
+    return sorted({_plain(low), _plain(high), *(stop for stop in found if low < stop < high)})
+
+
+def _plain(stop: float) -> float:
+    """Return a number without the noise of its last digits, as a whole one if it is one."""
+    rounded = float(f"{stop:.6g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+class Slider:
+    """A slider beside a `Number`, each of which moves the other. ``moved`` is called when a learner has moved it."""
+
+    def __init__(self, number: Number, live: bool, moved: Callable[["Slider"], None]) -> None:
+        self.number, self._stops, self._moved, self._live = number, number.stops, moved, live
+        self._answered = 0
+        number.slider = self
+        self.view = View("slider", self._data(), "", "")
+        self.view.panel.layout = {"flex": "1 1 64px", "min_width": "0"}
+        self.view.on_asked(self._on_asked)
+        number.observe(lambda change: self._show(), "value")
+
+    @property
+    def place(self) -> int:
+        """The place of the stop nearest to the number, or 0 if that is not one."""
+        typed = 0.0 if self.number.wrong else float(self.number.value)
+        return int(np.abs(np.array(self._stops) - typed).argmin())
+
+    def others(self) -> Iterator[Any]:
+        """Yield the numbers of the other stops in the field's own unit, the nearest first."""
+        here = self.place
+        for place in sorted(range(len(self._stops)), key=lambda place: abs(place - here))[1:]:
+            yield self.number.own(self._stops[place])
+
+    def _on_asked(self, asked: Mapping[str, Any]) -> None:
+        self._answered = asked["number"]
+        self._moved(self)
+        self.number.value = self._stops[min(max(int(asked["place"]), 0), len(self._stops) - 1)]
+        self._show()
+
+    def _show(self) -> None:
+        self.view.data = self._data()
+
+    def _data(self) -> dict[str, Any]:
+        return {
+            "name": f"{self.number.full_name}, slider",
+            "live": self._live,
+            "stops": [f"{stop:g}" for stop in self._stops],
+            "place": self.place,
+            "words": self.number.value,
+            "answered": self._answered,
+        }
+
+
 @dataclasses.dataclass
 class Row:
     """Controls that are shown together."""
@@ -99,21 +206,26 @@ class StagePicker:
     """A dropdown of one kind's registered stages, and under it a control for each field of the selected stage.
 
     With ``narrow``, the dropdown's name is hidden, since it is shown elsewhere, a field shows only its own name, and
-    all but the first ``narrow`` fields are in a separate row, ``rest``.
+    all but the first ``narrow`` fields are in a separate row, ``rest``. ``place`` makes a field's widget for the page.
     """
 
     def __init__(
-        self, before: str, shown: str, help: str, stage: Stage, changed: Callable[[], None], narrow: int | None = None
+        self,
+        before: str,
+        shown: str,
+        help: str,
+        stage: Stage,
+        changed: Callable[[], None],
+        narrow: int | None = None,
+        place: "Callable[[Any], WithTooltip] | None" = None,
     ) -> None:
         self.label, self.kind = f"{before} {shown}", stage.kind
-        self._help, self._changed, self._narrow = help, changed, narrow
+        self._help, self._changed, self._narrow, self._place = help, changed, narrow, place or with_tooltip
         self.dropdown = ipywidgets.Dropdown(options=names(self.kind), value=stage.name, **_label(before, shown))
         self.dropdown.full_name = self.label
         self._placed = WithTooltip(self.dropdown)
         self.row, self.rest = Row(ipywidgets.VBox(), {}), Row(ipywidgets.VBox(), {})
-        if narrow is None:
-            self.row.panel.add_class("minips-form")
-        else:
+        if narrow is not None:
             bare(self.dropdown)
         self._show(stage)
         self.dropdown.observe(self._on_select, "value")
@@ -176,7 +288,7 @@ class StagePicker:
         for row in (self.row, self.rest):
             gone = [one for one in row.panel.children if one is not self._placed]
             row.panel.children = [
-                self._placed if widget is self.dropdown else with_tooltip(widget) for widget in row.controls.values()
+                self._placed if widget is self.dropdown else self._place(widget) for widget in row.controls.values()
             ]
             close(*gone)
 
@@ -259,24 +371,59 @@ class Controls:
 
 
 class Form(Controls):
-    """A control for each field of a value; a stage picker if the field is a stage."""
+    """A control for each field of a value; a stage picker if the field is a stage. ``labels`` maps fields to their
+    names on the page, if these differ. ``live`` sliders change the value while they are moved, others afterwards.
+    """
 
-    def __init__(self, name: str, value: Value, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        value: Value,
+        changed: Callable[[], None],
+        labels: Mapping[str, str] | None = None,
+        live: bool = True,
+    ) -> None:
         super().__init__(name)
-        self._base = value
-        self.fields = fields_of(value, name, changed)
-        shown = {label: with_tooltip(widget) for label, widget in self.fields.items()}
+        self._base, self._live = value, live
+        self._moved: tuple[str, Slider] | None = None
+        labels = labels or {}
+        self.fields = fields_of(value, name, changed, labels)
+        shown = {label: self._place(widget) for label, widget in self.fields.items()}
         for field in dataclasses.fields(value):  # type: ignore[arg-type]
             if isinstance(stage := getattr(value, field.name), Stage):
-                words = field.name.replace("_", " ")
-                picker = StagePicker(name, words, field.metadata["help"], stage, changed)
+                words = labels.get(field.name, field.name.replace("_", " "))
+                picker = StagePicker(name, words, field.metadata["help"], stage, changed, place=self._place)
                 self.pickers[field.name], shown[field.name] = picker, picker.row.panel
-        self.panels = [shown[field.name] for field in dataclasses.fields(value) if field.name in shown]  # type: ignore[arg-type]
+        panels = [shown[field.name] for field in dataclasses.fields(value) if field.name in shown]  # type: ignore[arg-type]
+        self.panel = ipywidgets.VBox(panels)
         """The widgets for the page, in field order."""
+        self.panel.add_class("minips-form")
 
     def value(self) -> Any:
         """The value that the controls describe. ValueError, in a sentence, if that value is not possible."""
         return dataclasses.replace(self._base, **self.read())  # type: ignore[type-var]
+
+    def other_stops(self, value: Any) -> Iterator[Any]:
+        """Yield the value with the slider that a learner moved last at its other stops, the nearest first."""
+        if self._moved is None:
+            return
+        field, _, part = self._moved[0].partition(".")
+        for number in self._moved[1].others():
+            with suppress(ValueError, TypeError):  # not possible, or the selected stage has no such field
+                found = dataclasses.replace(getattr(value, field), **{part: number}) if part else number
+                yield dataclasses.replace(value, **{field: found})
+
+    def _place(self, widget: Any) -> "WithTooltip":
+        """Return a control for the page, with a slider if it is a number with a range."""
+        if not (isinstance(widget, Number) and len(widget.stops) > 1):
+            return with_tooltip(widget)
+        slider = Slider(widget, self._live, self._on_move)
+        if not slider.view.moves:
+            return with_tooltip(widget)
+        return WithTooltip(widget, ipywidgets.HBox([widget, slider.view.panel]))
+
+    def _on_move(self, slider: Slider) -> None:
+        self._moved = next((label, slider) for label, one in self.controls.items() if one is slider.number)
 
 
 def help_html(*parts: Controls) -> str:
@@ -287,9 +434,12 @@ def help_html(*parts: Controls) -> str:
     return f"<details><summary>What the controls mean</summary><table>{html_rows(words.items())}</table></details>"
 
 
-def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None]) -> dict[str, Any]:
+def fields_of(
+    value: Value | type[Value], label: str, changed: Callable[[], None], labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return a widget for each field that a simple widget can hold, with the value's content or a class's default. A
-    field that contradicts itself has no widget; the class raises the error when a stage is made.
+    field that contradicts itself has no widget; the class raises the error when a stage is made. ``labels`` as in
+    `Form`.
     """
     fields: dict[str, Any] = {}
     try:
@@ -302,7 +452,8 @@ def fields_of(value: Value | type[Value], label: str, changed: Callable[[], None
         start = default_of(field) if isinstance(value, type) else getattr(value, field.name)
         start = None if start is dataclasses.MISSING else start
         try:
-            widget = control(hints[field.name], field.metadata, start, label, field.name)
+            shown = (labels or {}).get(field.name, field.name)
+            widget = control(hints[field.name], field.metadata, start, label, shown)
         except (TraitError, ValueError, TypeError):
             continue
         if widget is not None:

@@ -1,7 +1,8 @@
 """The style sheet that each panel contains.
 
-It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the dark theme inverts their lightness and
-keeps their hues. A panel without its kernel shows a sentence in place of its controls.
+It follows JupyterLab's theme. Charts have inks for both themes. Pictures by matplotlib are drawn once, for the light
+theme; the dark theme inverts their lightness and keeps their hues. A panel without its kernel shows a sentence in place
+of its controls.
 """
 
 from typing import Any
@@ -12,6 +13,22 @@ _ARROW = (
 )
 _DARK = "[data-jp-theme-light='false'] .minips-panel"
 _INVERTED = "filter: invert(0.93) hue-rotate(180deg)"
+
+INKS = {
+    "a": ("#0072b2", "#56b4e9"),
+    "b": ("#c14f00", "#e6a15c"),
+    "c": ("#007a59", "#4cc9a4"),
+    "d": ("#a8527f", "#e3a6c7"),
+    "dim": ("#57606a", "#9aa4ae"),
+    "text": ("#1f2328", "#e6edf3"),
+    "paper": ("#ffffff", "#111418"),
+}
+"""Maps an ink to its colours in the light theme and in the dark one, those of ``common.css``. Each has a contrast of at
+least 4.5 with its ground.
+"""
+_INKED = "\n".join(
+    f".minips-picture .minips-ink-{name} {{color: light-dark({light}, {dark})}}" for name, (light, dark) in INKS.items()
+)
 
 WIDE: dict[str, Any] = {"layout": {"width": "auto"}, "style": {"description_width": "initial"}}
 """Options of a control that is as wide as its texts."""
@@ -35,9 +52,15 @@ STYLE = f"""<style>
 .minips-panel .minips-told, .minips-panel .minips-bare > .widget-label,
 .minips-panel .minips-bare .widget-label-basic > span {{
     position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}}
-.minips-panel .minips-form .minips-check,
-.minips-panel .widget-gridbox > .widget-vbox > .minips-check {{margin-left: 140px}}
-.minips-panel .minips-check > .widget-checkbox {{flex: none; width: 24px; min-width: 0}}
+.minips-panel .minips-title {{font-size: 15px}}
+.minips-panel .minips-form {{display: block; columns: 340px; column-gap: 20px; max-width: 1100px; margin: 4px 0}}
+.minips-panel .minips-form > * {{break-inside: avoid}}
+.minips-panel .minips-form .minips-number > input {{flex: 0 0 64px}}
+.minips-panel .minips-form .widget-dropdown > select {{flex: 0 1 auto; min-width: 0}}
+.minips-panel .minips-form .minips-check {{margin-left: 156px}}
+.minips-panel progress {{width: 100%; height: 14px; accent-color: light-dark({INKS["a"][0]}, {INKS["a"][1]})}}
+.minips-panel .minips-check > .widget-checkbox {{flex: none; width: 24px; min-width: 0; position: relative}}
+.minips-panel .minips-check .widget-label-basic > span {{left: 0}}
 .minips-panel :is(.jupyter-widget-Collapse-contents, .widget-tab-contents) {{padding: 4px 6px}}
 .minips-panel .minips-slim {{flex-wrap: wrap; height: auto}}
 .minips-panel .minips-slim > .widget-label {{height: auto; max-width: 100%; overflow: visible; align-self: center}}
@@ -63,12 +86,17 @@ STYLE = f"""<style>
 .minips-panel a {{color: var(--jp-content-link-color); text-decoration: underline}}
 .minips-panel .minips-picture {{container-type: inline-size; width: 100%}}
 .minips-panel .minips-picture img {{width: 100%; max-width: 480px; margin: 0}}
-.minips-panel .minips-picture img.minips-wide {{max-width: 760px}}
-.minips-panel .minips-picture img.minips-narrow {{display: none; max-width: {NARROW_IN * DPI:.0f}px}}
+.minips-panel .minips-picture svg {{max-width: 100%; height: auto}}
+.minips-panel .minips-picture .minips-wide {{max-width: min(760px, 100%)}}
+.minips-panel .minips-picture .minips-narrow {{display: none; max-width: min({NARROW_IN * DPI:.0f}px, 100%)}}
 @container (max-width: {NARROW_PX}px) {{
-    .minips-panel .minips-picture img.minips-wide {{display: none}}
-    .minips-panel .minips-picture img.minips-narrow {{display: block}}
+    .minips-panel .minips-picture .minips-wide {{display: none}}
+    .minips-panel .minips-picture .minips-narrow {{display: block}}
 }}
+.minips-picture {{color-scheme: light dark}}
+[data-jp-theme-light='true'] .minips-picture {{color-scheme: light}}
+[data-jp-theme-light='false'] .minips-picture {{color-scheme: dark}}
+{_INKED}
 {_DARK} {{--jp-widgets-dropdown-arrow: url("{_ARROW}")}}
 {_DARK} :is(.minips-picture img, .minips-look) {{{_INVERTED}}}
 .minips-panel.jupyter-widgets-disconnected > *, .minips-panel .jupyter-widgets-disconnected::before {{display: none}}

@@ -21,7 +21,7 @@ from minips.engines import Engine
 from minips.engines.hosts import Hosts
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, row_label
-from minips.lab.controls import WithTooltip, bare, help_html
+from minips.lab.controls import WithTooltip, help_html
 from minips.lab.panels.base import Interactive, Job, Picture, numbered_name, show_still, side_by_side
 from minips.lab.source import read_line
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
@@ -160,7 +160,6 @@ class Workbench(Interactive):
         self.table, self.log, self.download, self.help = (ipywidgets.HTML() for _ in range(4))
         self.job.on_run(self.run)
         self.preset.observe(self._set, "value")
-        bare(self.job.bar).layout.width = "140px"
         for button in (self.job.run_button, self.job.stop_button):
             button.layout.width = "84px"
         bar = [
@@ -255,7 +254,7 @@ class Workbench(Interactive):
                 if self.job.stopping.is_set():
                     break
             else:
-                self.job.bar.value = self.job.bar.max
+                self.job.progress(1, 1)
         finally:
             with self.job.lock:
                 trained = {record.side for record in self.history[known:]}

@@ -4,14 +4,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import ipywidgets
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from minips.lab.controls import labelled_html
+from minips.lab.charts import PENS, Chart, Drawing, Pen, Scale
 from minips.lab.panels.base import Panel
-from minips.lab.plots import LOOKS, MEASURED, PREDICTED
 from minips.machines.fit import Line
 from minips.stage import Frames, Value, option
 from minips.stages.transports import Link, Tcp, Transport
@@ -59,69 +55,40 @@ class Fitted(NamedTuple):
 class AlphaBeta(Panel[Asked, Fitted]):
     """Shows calls of four sizes over a transport and a link, and predicts, then measures, a fifth size from a slider.
 
-    >>> AlphaBeta(kilobytes=50).slider.value
+    >>> AlphaBeta(kilobytes=50).form.value().kilobytes
     50.0
     """
 
-    title = "Cost"
+    title = "Cost of a call"
     asks = Asked
-    heights = (3.6, 3.6)
+    labels = {"megabits": "bandwidth", "milliseconds": "latency", "kilobytes": "message size"}
 
     def __init__(self, **asked: Any) -> None:
-        self._known: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
+        self._measured: dict[tuple[Transport, Link], dict[int, list[float]]] = {}
         super().__init__(**asked)
-        field = self.controls["kilobytes"]
-        self.slider: Any = ipywidgets.FloatLogSlider(
-            value=field.number,
-            min=0,
-            max=np.log10(Asked.__dataclass_fields__["kilobytes"].metadata["maximum"]),
-            step=0.02,
-            readout_format=".0f",
-            continuous_update=False,
-            description=labelled_html(self.title, "slider for the size (kB)"),
-            description_allow_html=True,
-            style={"description_width": "196px"},
-            layout={"width": "min(100%, 560px)"},
-        )
-        ipywidgets.dlink(
-            (self.slider, "value"),
-            (field, "value"),
-            lambda value: field.value if not field.wrong and field.number == value else float(f"{value:.3g}"),
-        )
-        ipywidgets.dlink(
-            (field, "value"), (self.slider, "value"), lambda typed: self.slider.value if field.wrong else field.number
-        )
-        title, controls, *rest = self.panel.children
-        self.panel.children = (title, controls, self.slider, *rest)
 
     def find(self, asked: Asked) -> Fitted:
         link = Link(asked.megabits * 1e6, asked.milliseconds / 1e3)
-        known, nbytes = self._known.setdefault((asked.transport, link), {}), round(1e3 * asked.kilobytes)
+        known, nbytes = self._measured.setdefault((asked.transport, link), {}), round(1e3 * asked.kilobytes)
         if wanted := [size for size in (*SIZES, nbytes) if size not in known]:
             known |= _measure(asked.transport, link, wanted)
         calls = {size: known[size] for size in SIZES}
         line = Line.fit([(size, seconds) for size, times in calls.items() for seconds in times])
         return Fitted(calls, line, nbytes, known[nbytes])
 
-    def draw(self, found: Fitted, figure: Figure) -> None:
-        ax = figure.add_subplot()
+    def chart(self, found: Fitted, width: float) -> Drawing:
         sizes = np.geomspace(min(SIZES[0], found.nbytes), max(SIZES[-1], found.nbytes), 60)
-        ax.plot(sizes / 1e3, [1e3 * found.line.at(size) for size in sizes], color=LOOKS[0].colour, label="the line")
-        for i, (size, times) in enumerate(found.calls.items()):
-            label = "" if i else "measured, for the line"
-            x, y = [size / 1e3] * len(times), [1e3 * s for s in times]
-            ax.plot(x, y, LOOKS[0].marker, color=LOOKS[5].colour, alpha=0.6, label=label)
+        line = 1e3 * np.array([found.line.at(size) for size in sizes])
         at, forecast, measured = found.nbytes / 1e3, 1e3 * found.predicted_s, 1e3 * found.measured_s
-        style: dict[str, Any] = {"color": PREDICTED.colour, "markersize": 9, "fillstyle": "none"}
-        ax.plot(at, forecast, PREDICTED.marker, label="predicted", **style)
-        ax.plot(at, measured, MEASURED.marker, color=MEASURED.colour, label="measured afterwards")
-        ax.set(xscale="log", yscale="log", xlabel="size of a message (kB)", ylabel="time of a call (ms)")
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_formatter(NullFormatter())
-        ax.grid(alpha=0.3)
-        ax.legend(loc="upper left")
+        calls = [(size / 1e3, 1e3 * seconds) for size, times in found.calls.items() for seconds in times]
+        every = [*line, forecast, measured, *(ms for _, ms in calls)]
+        x = Scale("size of a message (kB)", sizes[0] / 1.2e3, sizes[-1] / 0.8e3, log=True)
+        chart = Chart(width, 300, x, Scale("time of a call (ms)", 0.8 * min(every), 1.25 * max(every), log=True))
+        chart.line(sizes / 1e3, line, PENS[0], "the line")
+        chart.marks(calls, Pen("dim", "circle"), "measured, for the line", 3)
+        chart.marks((at, forecast), PENS[3], "predicted", 8)
+        chart.marks((at, measured), PENS[2], "measured afterwards", 5)
+        return chart.drawing()
 
     def words(self, found: Fitted) -> str:
         error = f"of {found.error:+.0%}" if abs(found.error) >= 0.005 else "below 1 %"

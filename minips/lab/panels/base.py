@@ -3,8 +3,8 @@
 `Panel` documents what your own panel must define. It adds the controls, the thread, the errors, and a still picture for
 readers without a kernel. `GradientShards` is an example.
 
-Work runs in another thread than the notebook's cells, so it only changes traits, and draws with matplotlib's `Figure`,
-never with pyplot. An error is shown as a sentence in the panel, which stays usable.
+Work runs in another thread than the notebook's cells, so it only changes traits, and draws charts of its own or with
+matplotlib's `Figure`, never with pyplot. An error is shown as a sentence in the panel, which stays usable.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import signal
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -28,12 +28,16 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
 
+from minips.lab.charts import NARROW_PX, WIDE_PX, Drawing, paint, svg
 from minips.lab.controls import Form, close, help_html, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
 STATIC_S = 60.0
 """The most seconds that a still picture waits for unfinished work."""
+
+KEPT = 256
+"""The most findings that a panel keeps."""
 
 _cells: dict[str, list[str]] = {}
 """Maps a panel's name to the cells that have made a panel of this name."""
@@ -74,32 +78,45 @@ def png(draw: Callable[[Figure], Any], size: Size, alpha: float = 1.0) -> bytes:
 
 
 class Picture:
-    """A picture with a text; invisible before the first one."""
+    """A picture with a text, which screen readers say when it changes; invisible before the first one."""
 
     def __init__(self) -> None:
         self.png = b""
-        """The picture shown, in its wide form."""
+        """The picture shown, in its wide form; empty if it is a drawing."""
         self.image = ipywidgets.HTML(layout={"margin": "0"})
         self.words = ipywidgets.HTML()
         self.panel = ipywidgets.VBox([self.image, self.words])
 
     def show(self, words: str, draw: Callable[[Figure], Any], *sizes: Size) -> None:
         """Show another picture and text. Two ``sizes``: the first is for wide pages, the second for narrow ones."""
-        forms = ("minips-wide", "minips-narrow") if len(sizes) > 1 else ("",)
         pictures = [png(draw, size, alpha=0) for size in sizes]  # drawn on the page's background colour
         alt = html.escape(words, quote=True)
-        shown = "".join(
-            f"<img class='{form}' alt='{alt}' src='data:image/png;base64,{base64.b64encode(picture).decode()}'>"
-            for form, picture in zip(forms, pictures, strict=True)
-        )
         self.png = pictures[0]
-        self.image.value = f"<div class='minips-picture'>{shown}</div>"
-        self.words.value = html.escape(words)
+        self._show(
+            words,
+            [f"<img alt='{alt}' src='data:image/png;base64,{base64.b64encode(one).decode()}'>" for one in pictures],
+        )
+
+    def show_drawings(self, words: str, *drawings: Drawing) -> None:
+        """Show a drawing and a text. Two ``drawings``: the first is for wide pages, the second for narrow ones."""
+        self.png = b""
+        self._show(words, [svg(drawing, words) for drawing in drawings])
 
     def say(self, words: str) -> None:
         """Show text without a picture."""
         self.png, self.image.value = b"", ""
         self.words.value = html.escape(words)
+
+    def _show(self, words: str, shown: Sequence[str]) -> None:
+        forms = (" class='minips-wide'", " class='minips-narrow'") if len(shown) > 1 else ("",)
+        with_form = (one.replace(" ", f"{form} ", 1) for form, one in zip(forms, shown, strict=True))
+        self.image.value = f"<div class='minips-picture'>{''.join(with_form)}</div>"
+        self.words.value = status(words)
+
+
+def status(words: str) -> str:
+    """Return a text as HTML that screen readers say when it changes."""
+    return f"<span role='status'>{html.escape(words)}</span>"
 
 
 class _Still(NamedTuple):
@@ -166,6 +183,11 @@ class Work:
         with self.lock:
             return self._thread is not None
 
+    @property
+    def wanted(self) -> bool:
+        """True if unfinished work should end: it was stopped, or other work waits for it."""
+        return self.stopping.is_set() or self._next is not None
+
     def start(self, work: Callable[[], None]) -> None:
         """Call ``work`` in a thread or, if no thread can start (in a browser's Python), immediately; errors become
         sentences. If earlier work is unfinished, ``work`` waits for it, and replaces any other work that waits.
@@ -215,6 +237,20 @@ class Work:
                     self.ended()
 
 
+class Bar(ipywidgets.HTML):  # type: ignore[misc]
+    """A progress bar with this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(layout={"width": "140px"})
+        self._name = name
+        self.show(0, 1)
+
+    def show(self, done: int, of: int) -> None:
+        """Show how much is done."""
+        self.done, self.of = done, of
+        self.value = f"<progress aria-label='{html.escape(self._name)}' value='{done}' max='{of}'></progress>"
+
+
 class Job(Work):
     """Work with controls: Run, Stop, a progress bar and a message. Stop is not disabled: it may have the focus."""
 
@@ -222,14 +258,17 @@ class Job(Work):
         super().__init__(name, ipywidgets.VBox())
         self.panel.add_class("minips-panel")
         self.run_button = ipywidgets.Button(
-            description=f"Run {name}".strip(), tooltip="start with the controls' values", button_style="primary"
+            description=f"Run {name}".strip(),
+            tooltip="start with the controls' values",
+            button_style="primary",
+            layout={"width": "auto"},
         )
         self.stop_button = ipywidgets.Button(
-            description=f"Stop {name}".strip(), tooltip="end early, and keep the results so far"
+            description=f"Stop {name}".strip(),
+            tooltip="end early, and keep the results so far",
+            layout={"width": "auto"},
         )
-        self.bar = ipywidgets.IntProgress(
-            description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
-        )
+        self.bar = Bar(f"Progress {name}".strip())
         self.message = ipywidgets.HTML()
         self._failure = ""
         self.stop_button.on_click(lambda button: self.stop())
@@ -256,7 +295,7 @@ class Job(Work):
 
     def progress(self, done: int, of: int) -> None:
         """Move the bar."""
-        self.bar.max, self.bar.value = of, done
+        self.bar.show(done, of)
 
     def say(self, words: str) -> None:
         """Show a line of text under the buttons."""
@@ -300,37 +339,43 @@ class Interactive(ABC):
 
 
 class Panel(Interactive, Generic[Asked, Found]):
-    """Subclass this with ``title``, ``asks``, and the three methods `find`, `draw` and `words`.
+    """Subclass this with ``title``, ``asks``, `find`, `words`, and `chart` or `draw`.
 
-    ``title`` is one or two words; it begins the description of each control. ``asks`` is a frozen dataclass of
+    ``title`` names the panel in a few words; it begins the name of each control. ``asks`` is a frozen dataclass of
     ``option`` fields, with a control for each; a field whose type is a kind of stage becomes a dropdown of the
-    registered stages, including the learner's, with the selected stage's fields under it. ``instant`` panels call
-    `find` whenever a control changes; the others have Run and Stop.
+    registered stages, including the learner's, with the selected stage's fields under it. ``labels`` maps a field to
+    its name on the page, if that differs. A number with a range has a slider. ``instant`` panels call `find` whenever a
+    control changes; the others have Run and Stop.
+
+    If `find` ``repeats``, finding the same for the same values, then findings are kept until the notebook runs a cell.
+    While a learner moves a slider, those at its other stops are computed, too.
 
     From code: ``panel.controls["workers"].value = 8``, then ``panel.wait()``, then ``panel.found``.
     """
 
     title: ClassVar[str]
     asks: ClassVar[type[Any]]
+    labels: ClassVar[Mapping[str, str]] = {}
     instant: ClassVar[bool] = True
+    repeats: ClassVar[bool] = False
     width: ClassVar[float] = WIDE_IN
     heights: ClassVar[tuple[float, float]] = (3.2, 3.2)
-    """Inches of the figure on a wide page, and on a narrow one."""
+    """Inches of the figure of `draw` on a wide page, and on a narrow one."""
 
     def __init__(self, **asked: Any) -> None:
         name = numbered_name(self.title)
-        self.form = Form(name, self.asks(**asked), self._on_change)
-        super().__init__(Job(name.lower()))
+        self.form = Form(name, self.asks(**asked), self._on_change, self.labels, live=self.repeats or not self.instant)
+        super().__init__(Job(name[:1].lower() + name[1:]))
         self.picture = Picture()
         self.found: Any = None
         """The last finding; None before the first."""
+        self._known: dict[Any, Any] = {}
         self.help = ipywidgets.HTML()
         self.job.on_run(self.run)
         buttons = [] if self.instant else [self.job.run_button, self.job.stop_button, self.job.bar]
-        grid = {"grid_template_columns": "repeat(auto-fit, minmax(310px, 1fr))", "grid_gap": "0 8px"}
         self.panel.children = [
-            ipywidgets.HTML(f"{STYLE}<b>{html.escape(name)}</b>"),
-            ipywidgets.GridBox(self.form.panels, layout=grid),
+            ipywidgets.HTML(f"{STYLE}<b class='minips-title'>{html.escape(name)}</b>"),
+            self.form.panel,
             ipywidgets.HBox(buttons, layout={"flex_flow": "row wrap", "align_items": "center"}),
             self.job.message,
             self.picture.panel,
@@ -343,12 +388,19 @@ class Panel(Interactive, Generic[Asked, Found]):
         """Compute the finding, in a thread: check ``self.job.stopping``, and call ``self.job.progress``."""
 
     @abstractmethod
-    def draw(self, found: Found, figure: Figure) -> None:
-        """Draw the finding in an empty figure."""
-
-    @abstractmethod
     def words(self, found: Found) -> str:
         """Describe the picture in a line or two, for readers who cannot see it."""
+
+    def chart(self, found: Found, width: float) -> Drawing | None:
+        """Return the finding as a drawing of this width in pixels, or None if only `draw` can draw it."""
+        return None
+
+    def draw(self, found: Found, figure: Figure) -> None:
+        """Draw the finding in an empty figure."""
+        drawing = self.chart(found, WIDE_PX)
+        if drawing is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither a method chart nor a method draw.")
+        paint(drawing, figure)
 
     @property
     def controls(self) -> dict[str, Any]:
@@ -360,6 +412,8 @@ class Panel(Interactive, Generic[Asked, Found]):
         self.job.start(self._find)
 
     def refresh(self) -> None:
+        with self.job.lock:
+            self._known.clear()  # a cell can change what a learner's stage does
         self.form.refresh()
         self._explain()
 
@@ -385,16 +439,47 @@ class Panel(Interactive, Generic[Asked, Found]):
         self.help.value = help_html(self.form)
 
     def _find(self) -> None:
-        found = self.find(self.form.value())
+        asked = self.form.value()
+        found = self._finding(asked)
         with self.job.lock:
             self.found = found
         self._show(found)
         self.job.message.value = ""
+        if self.repeats and self.instant:
+            self._look_ahead(self.form.other_stops(asked))
+
+    def _finding(self, asked: Any) -> Any:
+        """Return what `find` returns, or returned for equal values."""
+        if not self.repeats:
+            return self.find(asked)
+        with self.job.lock:
+            if asked in self._known:
+                return self._known[asked]
+        found = self.find(asked)
+        with self.job.lock:
+            if not self.job.stopping.is_set():  # then the finding is complete
+                self._known[asked] = found
+            while len(self._known) > KEPT:
+                del self._known[next(iter(self._known))]
+        return found
+
+    def _look_ahead(self, others: Iterable[Any]) -> None:
+        """Compute the findings at the other stops of the slider that was moved, until something else is asked for."""
+        for asked in others:
+            if self.job.wanted:
+                break
+            with suppress(Exception):  # its sentence is shown if the learner asks for it
+                self._finding(asked)
 
     def _show(self, found: Found) -> None:
         """Show the finding's picture and its words in the panel."""
+        words = self.words(found)
+        drawings = [drawn for width in (WIDE_PX, NARROW_PX) if (drawn := self.chart(found, width)) is not None]
+        if drawings:
+            self.picture.show_drawings(words, *drawings)
+            return
         wide, narrow = self.heights
-        self.picture.show(self.words(found), partial(self.draw, found), (self.width, wide), (NARROW_IN, narrow))
+        self.picture.show(words, partial(self.draw, found), (self.width, wide), (NARROW_IN, narrow))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
         if self.instant and self.found is None:

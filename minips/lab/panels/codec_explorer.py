@@ -5,14 +5,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from minips import datasets
 from minips.core.codec import Codec
 from minips.core.reduction import pack
-from minips.lab.panels.base import Panel, side_by_side
-from minips.lab.plots import LOOKS, legend_above
+from minips.lab.charts import LINE, PENS, Chart, Drawing, Scale, beside, half
+from minips.lab.panels.base import Panel
 from minips.problems import MLP
 from minips.results.trace import Trace
 from minips.stage import Array, Tensors, Value, option
@@ -59,9 +57,9 @@ class CodecExplorer(Panel[Sent, Arrived]):
     20
     """
 
-    title = "Codec"
+    title = "How much each worker sends"
     asks = Sent
-    heights = (3.6, 6.2)
+    repeats = True
 
     def find(self, asked: Sent) -> Arrived:
         quantizer, memory, rng = asked.quantizer, asked.memory, np.random.default_rng(0)
@@ -87,25 +85,22 @@ class CodecExplorer(Panel[Sent, Arrived]):
             asked,
         )
 
-    def draw(self, found: Arrived, figure: Figure) -> None:
-        left, right = side_by_side(figure)
+    def chart(self, found: Arrived, width: float) -> Drawing:
         reach = 1.05 * max(float(np.abs(both).max()) for both in (found.meant, found.arrived)) or 1.0
         bins = np.linspace(-reach, reach, BINS)
-        before, after = LOOKS[5], LOOKS[1]
-        left.hist(found.meant, bins, color=before.colour, label="meant")
-        counts, _ = np.histogram(found.arrived, bins)
-        middles, some = (bins[1:] + bins[:-1]) / 2, counts > 0  # with few levels, most bins stay empty
-        left.vlines(middles[some], 0.7, counts[some], color=after.colour, lw=1.2)
-        left.plot(middles[some], counts[some], after.marker, color=after.colour, ms=3.5, label="arrived")
-        left.set_yscale("log")
-        left.yaxis.set_major_formatter("{x:g}")
-        left.yaxis.set_minor_formatter(NullFormatter())
-        left.set(xlabel="gradient", ylabel="values in a bin", ylim=(0.7, None))
-        legend_above(left, 2)
-        right.axline((0, 0), slope=1, color="grey", lw=0.8, label="nothing lost")
-        right.plot(found.meant, found.arrived, after.marker, color=after.colour, ms=2.5, alpha=0.6, label="a value")
-        right.set(xlabel="gradient meant", ylabel="gradient arrived", xlim=(-reach, reach), ylim=(-reach, reach))
-        legend_above(right, 2)
+        before, after = (np.histogram(values, bins)[0] for values in (found.meant, found.arrived))
+        counts = Scale("values in a bin", 0.7, 1.5 * max(before.max(), after.max()), log=True)
+        bars = Chart(half(width), 300, Scale("gradient", -reach, reach), counts)
+        bars.areas((bins[:-1], bins[1:]), (0.7, before), "dim", "meant", pale=True)
+        some = after > 0  # with few levels, most bins stay empty
+        middles = ((bins[1:] + bins[:-1]) / 2)[some]
+        for middle, count in zip(middles, after[some], strict=True):
+            bars.line([middle] * 2, [0.7, count], PENS[1]._replace(dash=""), width=1.5)
+        bars.marks(np.column_stack([middles, after[some]]), PENS[1], "arrived")
+        both = Chart(half(width), 300, Scale("gradient meant", -reach, reach), Scale("gradient arrived", -reach, reach))
+        both.line([-reach, reach], [-reach, reach], LINE, "nothing lost", 1)
+        both.marks(np.column_stack([found.meant, found.arrived]), PENS[1], "a value", 2)
+        return beside(width, bars.drawing(), both.drawing())
 
     def words(self, found: Arrived) -> str:
         asked, size = found.asked, found.meant.size

@@ -6,18 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.traffic import FixedGradients
-from minips.lab.panels.base import Panel, side_by_side
-from minips.lab.plots import LOOKS, legend_above
+from minips.lab.charts import MARKS, WIDE_PX, Chart, Drawing, Lines, Scale, Text, beside, half, legend, moved, svg
+from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.lab.views import View, format_seconds
-from minips.lab.views.race import THICK, THIN, Ends, Lap, colour, loads, longest, places, race, role
+from minips.lab.views.race import HEIGHT, THICK, THIN, WIDTH, Ends, Lap, Load, loads, longest, pixel, places, race, role
 from minips.results.messages import Message
 from minips.stage import Value, names, option, stage_class
 from minips.stages.transports import Link
@@ -25,6 +24,8 @@ from minips.training.train import train
 
 WAYS = {"ps": "parameter server", "halvingdoubling": "halving-doubling", "twoshot": "two-shot"}
 """Maps an exchange's name here to its usual name, if the two differ."""
+NODES = {"worker": ("a", "circle", 10), "server": ("c", "square", 10), "switch": ("text", "diamond", 6)}
+"""Maps a node's role to its ink, its mark and its size."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,10 @@ class Collectives(Panel[Meeting, Met]):
     600000.0
     """
 
-    title = "Network"
+    title = "Race over a network"
     asks = Meeting
-    width = 8.4
-    heights = (4.0, 6.2)
+    labels = {"kilobytes": "gradient size", "busy": "other traffic"}
+    repeats = True
 
     def __init__(self, **asked: Any) -> None:
         self.view = View("race", {}, "", "")
@@ -94,44 +95,20 @@ class Collectives(Panel[Meeting, Met]):
         return Met(asked, laps, seconds)
 
     def _show(self, found: Met) -> None:
-        super()._show(found)
-        still = self.picture.image.value
-        ways = {WAYS.get(name, name): seconds for name, seconds in found.seconds.items()}
-        self.view.show(race(found.laps, ways), still, self.words(found))
+        words, ways = self.words(found), {WAYS.get(name, name): seconds for name, seconds in found.seconds.items()}
+        still = svg(self.chart(found, WIDE_PX), words)
+        self.view.show(race(found.laps, ways), still, words)
 
-    def draw(self, found: Met, figure: Figure) -> None:
-        left, right = side_by_side(figure, width_ratios=(5, 3))
-        graph, lap = found.graph, found.laps[0]
-        at = {node: (x, -y) for node, (x, y) in places(graph).items()}
-        most = max((load.nbytes for load in lap.loads), default=1)
-        busy = {frozenset(load.ends): load for load in reversed(lap.loads)}  # the direction that takes longer
-        for ends in graph.edges:
-            load = busy.get(frozenset(ends))
-            width, share = (load.nbytes / most, load.busy_s / lap.seconds) if load else (0.0, 0.0)
-            line = {"color": colour(share), "linewidth": THIN + THICK * width, "zorder": 1}
-            left.plot(*zip(*(at[end] for end in ends), strict=True), **line)
-        looks = {
-            "worker": ("o", LOOKS[0].colour, 260),
-            "server": ("s", LOOKS[2].colour, 260),
-            "switch": ("D", "white", 60),
-        }
-        for kind, (marker, fill, size) in looks.items():
-            who = [node for node in graph if role(node) == kind]
-            if who:
-                xy = np.array([at[node] for node in who])
-                left.scatter(*xy.T, s=size, marker=marker, c=fill, edgecolors="black", zorder=2, label=kind)
-            for node in who if kind != "switch" else ():
-                left.text(*at[node], node.split()[1], ha="center", va="center", color="white", fontsize=9)
-        left.axis("off")
-        left.margins(0.08)
-        legend_above(left, 3)
-        for name, took in found.seconds.items():
-            look = LOOKS[1] if name == found.asked.exchange.name else LOOKS[5]._replace(hatch="")
-            bar = right.barh(WAYS.get(name, name), took * 1e3, **look.area)
-            right.bar_label(bar, fmt="%.0f" if took > 0.1 else "%.3g", padding=3)
-        right.invert_yaxis()
-        right.margins(x=0.25)
-        right.set(xlabel="time of a step (ms)")
+    def chart(self, found: Met, width: float) -> Drawing:
+        took = {WAYS.get(name, name): 1e3 * seconds for name, seconds in found.seconds.items()}
+        rows = Scale("", len(took) - 0.5, -0.5, places=tuple(took))
+        times = Chart(
+            half(width), 40 + 34 * len(took), Scale("time of a step (ms)", 0, 1.3 * max(took.values()) or 1.0), rows
+        )
+        for row, (name, milliseconds) in enumerate(took.items()):
+            times.areas((0, milliseconds), (row - 0.3, row + 0.3), "b" if name == found.laps[0].name else "dim")
+            times.text(milliseconds, row, f"{milliseconds:.0f}" if milliseconds > 100 else f"{milliseconds:.3g}")
+        return beside(width, _network(found, half(width)), times.drawing())
 
     def words(self, found: Met) -> str:
         asked, took = found.asked, found.seconds[found.asked.exchange.name]
@@ -147,6 +124,31 @@ class Collectives(Panel[Meeting, Met]):
             f"{code(asked.exchange, package=False)} among {who} takes {format_seconds(took)} a step, in virtual "
             f"time, over links of {over}. {longest(found.laps[0])}{rivals} The fastest here: {WAYS.get(best, best)}."
         )
+
+
+def _network(found: Met, width: float) -> Drawing:
+    """Return the network of the first lap. The more bytes a link carries, the wider it is; the longer it is busy, the
+    more orange it is.
+    """
+    graph, lap = found.graph, found.laps[0]
+    at = {node: np.array(pixel(*xy)) * (width / WIDTH) for node, xy in places(graph).items()}
+    most = max((load.nbytes for load in lap.loads), default=1)
+    busy = {frozenset(load.ends): load for load in reversed(lap.loads)}  # the direction that takes longer
+    parts: list[Lines | Text] = []
+    for ends in graph.edges:
+        load = busy.get(frozenset(ends), Load(ends, 0, 0))
+        line = Lines([np.array([at[end] for end in ends])], "dim", THIN + THICK * load.nbytes / most)
+        parts += [line, line._replace(ink="b", opacity=load.busy_s and min(load.busy_s / lap.seconds, 1.0))]
+    samples: list[tuple[Lines, str]] = []
+    for kind, (ink, mark, size) in NODES.items():
+        nodes = [(at[node], str(node).split()[-1]) for node in graph if role(node) == kind]
+        parts.append(Lines([place + size * MARKS[mark] for place, _ in nodes], ink))
+        if kind != "switch":
+            parts += [Text(x, y + 4, number, "middle", "paper", bold=True) for (x, y), number in nodes]
+        samples += [(Lines([5 * MARKS[mark] + np.array((11, 0))], ink), kind)] if nodes else []
+    high = HEIGHT * width / WIDTH + 8
+    names, below = legend(samples, width)
+    return Drawing(width, high + below, parts + moved(names, 0, high))
 
 
 def _step(asked: Meeting) -> tuple[float, list[Message]]:

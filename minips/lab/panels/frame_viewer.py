@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from minips.lab.charts import MONO, NARROW_PX, ROW, Drawing, Lines, Text
 from minips.lab.panels.base import Panel
-from minips.lab.plots import LOOKS
 from minips.lab.source import code
-from minips.lab.style import NARROW_IN
 from minips.stage import Value, option
 from minips.stages.serializers import MsgPack, Packet, Serializer
 
@@ -50,9 +48,10 @@ class FrameViewer(Panel[OneArray, Frames]):
     73
     """
 
-    title = "Frames"
+    title = "Bytes of a message"
     asks = OneArray
-    heights = (3.6, 5.0)
+    labels = {"dtype": "type of a value"}
+    repeats = True
 
     def find(self, asked: OneArray) -> Frames:
         x = (100 * np.random.default_rng(0).random((asked.rows, asked.columns))).astype(asked.dtype)
@@ -60,29 +59,26 @@ class FrameViewer(Panel[OneArray, Frames]):
         views = [len(frame) > 0 and np.shares_memory(np.frombuffer(frame, np.uint8), x) for frame in frames]
         return Frames(asked, x.nbytes, [bytes(frame) for frame in frames], views)
 
-    def draw(self, found: Frames, figure: Figure) -> None:
-        ax = figure.add_subplot()
-        per_line = PER_LINE if figure.get_figwidth() > NARROW_IN else PER_NARROW_LINE
-        y = 0.0
+    def chart(self, found: Frames, width: float) -> Drawing:
+        per_line = PER_LINE if width > NARROW_PX else PER_NARROW_LINE
+        parts: list[Lines | Text] = []
+        y = ROW
         for number, (frame, view) in enumerate(zip(found.frames, found.views, strict=True)):
-            look = LOOKS[0] if view else LOOKS[1]
+            ink = "a" if view else "b"
             words = f"frame {number}: {_bytes(len(frame))}" + (", the array's own memory" if view else "")
-            ax.text(0, y, words, color=look.colour, weight="bold", va="center", fontsize=9.5)
+            parts.append(Text(0, y, words, ink=ink, bold=True))
             lines = [frame[start : start + per_line] for start in range(0, len(frame), per_line)]
             for line in lines[:LINES]:
-                y += 1
+                y += ROW
                 hexed = " ".join(f"{byte:02x}" for byte in line)
                 text = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in line)
-                for x, part in ((0.6, hexed), (0.6 + 1.5 * per_line, text)):
-                    ax.text(
-                        x, y, part, color=look.colour, family="monospace", va="center", fontsize=8.5, parse_math=False
-                    )
+                parts.append(Text(0, y, hexed, ink=ink, mono=True))
+                parts.append(Text(3 * MONO * per_line + 4, y, text, ink=ink, mono=True))
             if len(lines) > LINES:
-                y += 1
-                ax.text(0.6, y, f"… {_bytes(len(frame) - LINES * per_line)} more", va="center", fontsize=8.5)
-            y += 1.4
-        ax.set(xlim=(0, 2.1 * per_line), ylim=(max(y, 12), -1))
-        ax.axis("off")
+                y += ROW
+                parts.append(Text(0, y, f"… {_bytes(len(frame) - LINES * per_line)} more"))
+            y += 1.5 * ROW
+        return Drawing(width, y - ROW, parts)
 
     def words(self, found: Frames) -> str:
         made = code(found.asked.serializer, package=False)

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from minips import datasets
+from minips.lab.charts import LINE, Chart, Drawing, Scale
 from minips.lab.panels.base import Panel
-from minips.lab.plots import LOOKS, legend_above
-from minips.lab.style import NARROW_IN
 from minips.problems import LinearRegression
 from minips.stage import Array, Value, option
 
@@ -46,8 +44,9 @@ class GradientShards(Panel[Sharing, Gradients]):
     True
     """
 
-    title = "Shards"
+    title = "Gradients of shards"
     asks = Sharing
+    repeats = True
 
     def find(self, asked: Sharing) -> Gradients:
         data = datasets.diabetes(dtype="float64")
@@ -57,22 +56,22 @@ class GradientShards(Panel[Sharing, Gradients]):
         shards = np.stack([part.gradient(params)["w"] for part in parts])
         return Gradients([part.rows for part in parts], shards, problem.gradient(params)["w"])
 
-    def draw(self, found: Gradients, figure: Figure) -> None:
-        ax = figure.add_subplot()
+    def chart(self, found: Gradients, width: float) -> Drawing:
         d, bars = len(found.full), [*found.shards, found.shards.mean(axis=0)]
-        width = 0.84 / len(bars)
+        every = np.concatenate([*bars, [0.0]])
+        margin = 0.04 * np.ptp(every)
+        names = [f"w{j}" for j in range(d)]
+        y = Scale("gradient", every.min() - margin, every.max() + margin)
+        chart = Chart(width, 280, Scale("parameter", -0.5, d - 0.5, places=names), y)
+        wide = 0.84 / len(bars)
         for i, heights in enumerate(bars):
-            look = LOOKS[1] if i == len(bars) - 1 else LOOKS[5]._replace(hatch="")
-            label = {0: "a worker's shard", len(bars) - 1: "average of the shards"}.get(i)
-            at = np.arange(d) + (i - (len(bars) - 1) / 2) * width
-            ax.bar(at, heights, width, lw=0.3, label=label, **look.area)
+            last = i == len(bars) - 1
+            label = "average of the shards" if last else "a worker's shard" if i == 0 else ""
+            left = np.arange(d) - 0.42 + i * wide
+            chart.areas((left, left + 0.9 * wide), (0, heights), "b" if last else "dim", label)
         for j, height in enumerate(found.full):
-            ax.hlines(height, j - 0.48, j + 0.48, color="black", lw=1.5, label="" if j else "all the rows")
-        ax.axhline(0, color="grey", lw=0.5)
-        wide = figure.get_figwidth() > NARROW_IN
-        ax.set_xticks(range(d), [f"w{j}" if wide else str(j) for j in range(d)])
-        ax.set(xlabel="parameter", ylabel="gradient")
-        legend_above(ax, 3 if wide else 2)
+            chart.line([j - 0.46, j + 0.46], [height] * 2, LINE, "" if j else "all the rows", 2.5)
+        return chart.drawing()
 
     def words(self, found: Gradients) -> str:
         sizes = sorted(set(found.sizes))

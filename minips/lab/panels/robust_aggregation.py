@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from minips.lab.panels.base import Panel, side_by_side
-from minips.lab.plots import LOOKS, legend_above
+from minips.lab.charts import PENS, Chart, Drawing, Pen, Scale, beside, half
+from minips.lab.panels.base import Panel
 from minips.stage import Array, Value, option
 from minips.stages.aggregators import Aggregator, Contribution, Mean, Median
 
@@ -54,9 +53,10 @@ class RobustAggregation(Panel[Round, Landed]):
     True
     """
 
-    title = "Round"
+    title = "Lies among gradients"
     asks = Round
-    heights = (3.8, 6.2)
+    labels = {"lie": "kind of lie", "strength": "length of a lie", "draw": "random draw"}
+    repeats = True
 
     def find(self, asked: Round) -> Landed:
         if asked.liars >= asked.workers:
@@ -76,25 +76,27 @@ class RobustAggregation(Panel[Round, Landed]):
         """Return the distance from the mean of the honest gradients."""
         return float(np.linalg.norm(combined - honest.mean(axis=0)))
 
-    def draw(self, found: Landed, figure: Figure) -> None:
-        left, right = side_by_side(figure)
-        good, bad = LOOKS[0], LOOKS[1]
-        left.plot(*found.honest.T, good.marker, color=good.colour, alpha=0.6, label="honest")
-        left.plot(*found.lies.T, "X", color=bad.colour, ms=8, label="a lie")
-        left.plot(*found.honest.mean(axis=0), "+", color="black", ms=14, mew=2, label="honest mean")
-        left.plot(*found.combined, "*", mfc="none", ms=16, mec=LOOKS[2].colour, mew=1.6, label="combined")
-        left.plot(0, 0, ".", color="grey", ms=4)
-        left.set(xlabel="first coordinate", ylabel="second coordinate")
-        left.margins(0.12)
-        left.grid(alpha=0.3)
-        right.plot(found.strengths, found.mean_off, color=bad.colour, linestyle=bad.dash, label="mean")
+    def chart(self, found: Landed, width: float) -> Drawing:
+        good, bad, result = PENS[0], Pen("b", "cross", "7 4"), Pen("c", "star")
+        middle = found.honest.mean(axis=0)
+        every = np.vstack([found.honest, found.lies, found.combined, middle, np.zeros(2)])
+        (low_x, low_y), (high_x, high_y) = every.min(axis=0) - 0.5, every.max(axis=0) + 0.5
+        plane = Chart(
+            half(width), 300, Scale("first coordinate", low_x, high_x), Scale("second coordinate", low_y, high_y)
+        )
+        plane.marks((0, 0), Pen("dim", "circle"), "zero", 3)
+        plane.marks(found.honest, good, "honest")
+        plane.marks(found.lies, bad, "a lie", 5.5)
+        plane.marks(middle, Pen("text", "plus"), "honest mean", 6)
+        plane.marks(found.combined, result, "combined", 5)
+        most = max(found.mean_off.max(), found.off.max(), 0.1)
+        reach = Scale("distance from the honest mean", 0, 1.05 * most)
+        drift = Chart(half(width), 300, Scale("length of a lie", 0, STRONGEST), reach)
+        drift.line([found.asked.strength] * 2, [0, 1.05 * most], Pen("dim", "circle"), "the lie on the left", 1)
+        drift.line(found.strengths, found.mean_off, bad, "mean")
         if found.asked.aggregator != Mean():
-            right.plot(found.strengths, found.off, color=LOOKS[2].colour, label=found.asked.aggregator.name)
-        right.axvline(found.asked.strength, color="grey", lw=0.8)
-        right.set(xlabel="length of a lie", ylabel="distance from the honest mean", xlim=(0, STRONGEST), ylim=(0, None))
-        right.grid(alpha=0.3)
-        for ax in (left, right):
-            legend_above(ax, 2)
+            drift.line(found.strengths, found.off, result, found.asked.aggregator.name)
+        return beside(width, plane.drawing(), drift.drawing())
 
     def words(self, found: Landed) -> str:
         asked, off = found.asked, self.distance(found.honest, found.combined)

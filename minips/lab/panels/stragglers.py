@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
+import numpy as np
 
 from minips import datasets
 from minips.core.config import Config
 from minips.core.local import Delays
 from minips.engines import Threads
-from minips.lab import plots
+from minips.lab.charts import Chart, Drawing, Scale, beside
 from minips.lab.panels.base import Panel
+from minips.lab.plots import GROUPS
 from minips.lab.source import code
 from minips.problems import SoftmaxRegression
 from minips.results.run import Run
@@ -20,6 +21,15 @@ from minips.training.train import train
 WORKERS, STEPS, COMPUTE_S = 4, 20, 0.02
 SHOWN_S = 0.3
 """The seconds of the run that the timeline shows."""
+BARS = {
+    "compute": ("a", 0.36),
+    "encode": ("b", 0.28),
+    "transfer": ("c", 0.1),
+    "wait": ("d", 0.16),
+    "decode": ("dim", 0.28),
+    "update": ("text", 0.36),
+}
+"""Maps a group of spans to the ink and the height of its bars."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +48,10 @@ class Stragglers(Panel[Straggler, Run]):
     SSP(staleness=2)
     """
 
-    title = "Stragglers"
+    title = "Four workers, one slow"
     asks = Straggler
+    labels = {"slower": "worker 3 slower by", "comes_and_goes": "slowness comes and goes"}
     instant = False
-    heights = (5.2, 5.6)
 
     def find(self, asked: Straggler) -> Run:
         delays = Delays(COMPUTE_S, slow={WORKERS - 1: asked.slower}, exponential=asked.comes_and_goes)
@@ -53,11 +63,26 @@ class Stragglers(Panel[Straggler, Run]):
             stop=self.job.stopping,
         )
 
-    def draw(self, found: Run, figure: Figure) -> None:
-        top, below = figure.subplots(2, 1, height_ratios=(5, 3))
+    def chart(self, found: Run, width: float) -> Drawing:
         start = max((found.seconds - SHOWN_S) / 2, 0.0)
-        plots.timeline(found, seconds=(start, start + SHOWN_S), ax=top)
-        plots.staleness(found, ax=below)
+        stop = start + SHOWN_S
+        parties = sorted({span.who for span in found.trace})
+        spans = [span for span in found.trace if span.start + span.seconds > start and span.start < stop]
+        time = Scale("time since the start (ms)", 1e3 * start, 1e3 * stop)
+        lanes = Chart(width, 240, time, Scale("", len(parties) - 0.5, -0.5, places=parties))
+        for group, (ink, thick) in BARS.items():
+            mine = [span for span in spans if span.name in GROUPS[group]]
+            begin = 1e3 * np.array([span.start for span in mine])
+            row = np.array([parties.index(span.who) for span in mine])
+            end = begin + 1e3 * np.array([span.seconds for span in mine])
+            lanes.areas((begin, end), (row - thick, row + thick), ink, group)
+        versions, counts = np.array(sorted(found.staleness.items()) or [(0, 0)]).T
+        most = max(int(versions.max()), 3)
+        places = tuple(map(str, range(most + 1))) if most < 20 else ()
+        staleness = Scale("staleness (versions)", -0.6, most + 0.6, places=places)
+        ages = Chart(width, 170, staleness, Scale("gradients", 0, 1.1 * max(counts.max(), 1)))
+        ages.areas((versions - 0.4, versions + 0.4), (0, counts), "a")
+        return beside(width, lanes.drawing(), ages.drawing())
 
     def words(self, found: Run) -> str:
         versions = list(found.staleness.elements())

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
+import numpy as np
 
+from minips.lab.charts import PENS, Chart, Drawing, Scale
 from minips.lab.panels.base import Panel
-from minips.lab.plots import LOOKS
 from minips.lab.source import code
+from minips.lab.views import format_bytes
 from minips.stage import Buffer, Value, option
 from minips.stages.transports import Channel, Tcp, Transport
 
@@ -40,10 +41,10 @@ class TransportLadder(Panel[Climb, Rungs]):
     8
     """
 
-    title = "Ladder"
+    title = "Calls over a transport"
     asks = Climb
+    labels = {"at_once": "calls at once"}
     instant = False
-    heights = (3.8, 3.8)
 
     def find(self, asked: Climb) -> Rungs:
         name = code(asked.transport, package=False) + (f", {asked.at_once} at once" if asked.at_once > 1 else "")
@@ -56,17 +57,17 @@ class TransportLadder(Panel[Climb, Rungs]):
                 seconds.append(_call_s(channel, bytes(nbytes), asked.at_once))
         self.job.progress(len(SIZES), len(SIZES))
         before = [rung for rung in (self.found or {}).items() if rung[0] != name]
-        return dict([*before, (name, seconds)][-len(LOOKS) :])
+        return dict([*before, (name, seconds)][-len(PENS) :])
 
-    def draw(self, found: Rungs, figure: Figure) -> None:
-        ax = figure.add_subplot()
-        for look, (name, seconds) in zip(LOOKS, found.items(), strict=False):
-            ax.loglog(SIZES[: len(seconds)], [1e3 * each for each in seconds], label=name, **look.line)
-        ax.set(xlabel="bytes in the frame, each way", ylabel="time of a call (ms)")
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_formatter("")  # powers of ten would crowd the axis
-        ax.grid(alpha=0.3)
-        ax.legend()
+    def chart(self, found: Rungs, width: float) -> Drawing:
+        every = [1e3 * each for seconds in found.values() for each in seconds] or [1.0]
+        y = Scale("time of a call (ms)", 0.7 * min(every), 1.4 * max(every), log=True)
+        chart = Chart(width, 300, Scale("bytes in the frame, each way", SIZES[0], SIZES[-1], True, format_bytes), y)
+        for pen, (name, seconds) in zip(PENS, found.items(), strict=False):
+            sizes, times = SIZES[: len(seconds)], [1e3 * each for each in seconds]
+            chart.line(sizes, times, pen)
+            chart.marks(np.column_stack([sizes, times]), pen, name, 4.5)
+        return chart.drawing()
 
     def words(self, found: Rungs) -> str:
         name, seconds = list(found.items())[-1]

@@ -138,7 +138,7 @@ def race(laps: Sequence[Lap], seconds: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _side(lap: Lap, most: float) -> dict[str, Any]:
-    at = {node: _pixel(*xy) for node, xy in places(lap.graph).items()}
+    at = {node: pixel(*xy) for node, xy in places(lap.graph).items()}
     known = {load.ends: load for load in lap.loads}
     ways = [ends for edge in lap.graph.edges for ends in (edge, edge[::-1])]
     numbers = {ends: number for number, ends in enumerate(ways)}
@@ -159,7 +159,8 @@ def _side(lap: Lap, most: float) -> dict[str, Any]:
     }
 
 
-def _pixel(x: float, y: float) -> tuple[float, float]:
+def pixel(x: float, y: float) -> tuple[float, float]:
+    """Return a place, between −1 and 1 each way, in pixels."""
     return round(WIDTH / 2 + x * (WIDTH / 2 - MARGIN), 1), round(HEIGHT / 2 + y * (HEIGHT / 2 - MARGIN), 1)
 
 
