@@ -8,9 +8,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from minips.lab import moved
+from minips.lab import moved, pictures
 
 moved.install()
+pictures.follow_theme()
 
 
 def check_libraries() -> None:

@@ -1,6 +1,6 @@
-"""The style sheet that each panel contains.
+"""The style sheets of panels and pictures.
 
-It follows JupyterLab's theme. Pictures are drawn once, for the light theme; the dark theme inverts their lightness and
+They follow JupyterLab's theme. Pictures are drawn once, for the light theme; the dark theme inverts their lightness and
 keeps their hues. A panel without its kernel shows a sentence in place of its controls.
 """
 
@@ -21,6 +21,9 @@ WIDE_IN, NARROW_IN = 7.6, 3.7
 """A figure's width for wide pages and for narrow pages, on which a wide figure's letters would be too small."""
 NARROW_PX = 640
 """Narrower panels show the narrow form of their pictures."""
+
+FIGURE = f"<style>[data-jp-theme-light='false'] .minips-figure {{{_INVERTED}}}</style>"
+"""The style sheet of a picture that is a cell's output."""
 
 STYLE = f"""<style>
 .minips-panel .widget-label, .minips-panel .widget-label-basic {{
@@ -45,9 +48,9 @@ STYLE = f"""<style>
 .minips-panel .minips-row {{padding-top: 5px}}
 .minips-panel .minips-differs {{background: color-mix(in srgb, #f0b400 18%, transparent)}}
 .minips-panel .minips-alert {{
-    border-left: 4px solid #D55E00; padding: 4px 8px; overflow-wrap: anywhere; line-height: 1.35}}
+    border-left: 4px solid #C14F00; padding: 4px 8px; overflow-wrap: anywhere; line-height: 1.35}}
 .minips-panel .minips-wrong {{
-    display: block; border-left: 4px solid #D55E00; margin: 0 4px 4px; padding: 0 6px; font-size: 12px;
+    display: block; border-left: 4px solid #C14F00; margin: 0 4px 4px; padding: 0 6px; font-size: 12px;
     line-height: 1.25; overflow-wrap: anywhere}}
 .minips-panel .minips-table {{overflow-x: auto}}
 .minips-panel .minips-table :is(th, td) {{
