@@ -1,7 +1,7 @@
 """Pictures as output of a notebook's cell: with a text for readers who cannot see them, and right in a dark page.
 
-A page shows ``<img alt="…">``, which JupyterLab's dark theme inverts as it does a panel's pictures (`minips.lab.style`).
-An unattended run shows a PNG on white with the same text, for readers of the saved notebook.
+A page shows ``<img alt="…">``, which JupyterLab's dark theme inverts as it does a panel's pictures. An unattended run
+shows a PNG on white with the same text, for readers of the saved notebook.
 """
 
 import base64
@@ -71,8 +71,8 @@ def describe(figure: "Figure") -> str:
     """Return what a figure shows: its label (``figure.set_label``) or else, of each of its axes, the title, the names
     of both axes, the series and the rows.
     """
-    parts = [words for ax in figure.axes if (words := _describe(ax))]
-    return figure.get_label() or ". ".join([*filter(None, [figure.get_suptitle()]), *parts]) or "a picture without text"
+    parts = [figure.get_suptitle(), *map(_describe, figure.axes)]
+    return str(figure.get_label()) or ". ".join(filter(None, parts)) or "a picture without text"
 
 
 def _describe(ax: "Axes") -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
@@ -70,6 +70,9 @@ LOOKS = (
 """Colours that colour-blind readers can tell apart. Each has a contrast of at least 4.5 with white and, inverted as
 `minips.lab.style` inverts pictures, with a dark page.
 """
+
+SHADES = LinearSegmentedColormap.from_list("shades", ["white", "#8DB9DC"])
+"""The colours of a table's fields, on which black text is legible in both themes."""
 
 PREDICTED, MEASURED = LOOKS[3], LOOKS[2]
 """The looks of predicted and measured figures; the first two looks are for two runs, A and B."""
@@ -290,7 +293,9 @@ class PlainLog(LogFormatter):
     """Labels the same ticks of a logarithmic axis as matplotlib, with decimals: 0.6 instead of 6×10⁻¹."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        return np.format_float_positional(x, precision=6, fractional=False, trim="-") if super().__call__(x, pos) else ""
+        return (
+            np.format_float_positional(x, precision=6, fractional=False, trim="-") if super().__call__(x, pos) else ""
+        )
 
 
 def plain_logs(ax: Axes) -> None:
@@ -332,7 +337,7 @@ def _row_name(row: Mapping[str, Any]) -> str:
 def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
     """Draw the codec with the fastest step for each link bandwidth and gradient size: areas predicted, marks measured.
 
-    A mark has the look of the fastest measured codec, and a black edge if that is not the predicted one.
+    A mark has the look of the fastest measured codec, and a thick edge if that is not the predicted one.
     """
     ax = ax or _new(7.2, 4.6)
     x, y = (_edges(points) for points in (found.bandwidths_bps / 1e6, found.values * 4 / 1e3))
@@ -425,7 +430,9 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
     ax.text(9, 8.15, back, ha="center", va="top", fontsize=8.5)
     words = "Swap one stage, and the others stay as they are. A dashed box passes on what it gets."
     ax.text(9, -0.75, words, ha="center", va="top", fontsize=9)
-    parts = (f"{name}: {_stage(what)}" + ", which changes nothing" * (name in idle) for name, what in worker + server[::-1])
+    parts = (
+        f"{name}: {_stage(what)}" + ", which changes nothing" * (name in idle) for name, what in worker + server[::-1]
+    )
     _figure(ax).set_label(f"the way of a gradient through worker and server. {'; '.join(parts)}")
     return ax
 

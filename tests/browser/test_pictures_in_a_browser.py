@@ -33,7 +33,13 @@ set_matplotlib_formats("svg")
 plt.plot([1, 2])
 plt.show()""",
 )
-WORDS = ("loss against step: a line", "time since the start (ms): compute", "the way of a gradient", "4 shards of 24 rows", "on black")
+WORDS = (
+    "loss against step: a line",
+    "time since the start (ms): compute",
+    "the way of a gradient",
+    "4 shards of 24 rows",
+    "on black",
+)
 
 
 def pixels(shown: Locator) -> np.ndarray:

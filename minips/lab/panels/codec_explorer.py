@@ -102,7 +102,7 @@ class CodecExplorer(Panel[Sent, Arrived]):
         left.yaxis.set_minor_formatter(NullFormatter())
         left.set(xlabel="gradient", ylabel="values in a bin", ylim=(0.7, None))
         legend_above(left, 2)
-        right.axline((0, 0), slope=1, color="grey", lw=0.8, label="nothing lost")
+        right.axline((0, 0), slope=1, color="dimgrey", lw=0.8, label="nothing lost")
         right.plot(found.meant, found.arrived, after.marker, color=after.colour, ms=2.5, alpha=0.6, label="a value")
         right.set(xlabel="gradient meant", ylabel="gradient arrived", xlim=(-reach, reach), ylim=(-reach, reach))
         legend_above(right, 2)

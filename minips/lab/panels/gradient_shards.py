@@ -68,7 +68,7 @@ class GradientShards(Panel[Sharing, Gradients]):
             ax.bar(at, heights, width, lw=0.3, label=label, **look.area)
         for j, height in enumerate(found.full):
             ax.hlines(height, j - 0.48, j + 0.48, color="black", lw=1.5, label="" if j else "all the rows")
-        ax.axhline(0, color="grey", lw=0.5)
+        ax.axhline(0, color="dimgrey", lw=0.5)
         wide = figure.get_figwidth() > NARROW_IN
         ax.set_xticks(range(d), [f"w{j}" if wide else str(j) for j in range(d)])
         ax.set(xlabel="parameter", ylabel="gradient")

@@ -83,14 +83,14 @@ class RobustAggregation(Panel[Round, Landed]):
         left.plot(*found.lies.T, "X", color=bad.colour, ms=8, label="a lie")
         left.plot(*found.honest.mean(axis=0), "+", color="black", ms=14, mew=2, label="honest mean")
         left.plot(*found.combined, "*", mfc="none", ms=16, mec=LOOKS[2].colour, mew=1.6, label="combined")
-        left.plot(0, 0, ".", color="grey", ms=4)
+        left.plot(0, 0, ".", color="dimgrey", ms=4)
         left.set(xlabel="first coordinate", ylabel="second coordinate")
         left.margins(0.12)
         left.grid(alpha=0.3)
         right.plot(found.strengths, found.mean_off, color=bad.colour, linestyle=bad.dash, label="mean")
         if found.asked.aggregator != Mean():
             right.plot(found.strengths, found.off, color=LOOKS[2].colour, label=found.asked.aggregator.name)
-        right.axvline(found.asked.strength, color="grey", lw=0.8)
+        right.axvline(found.asked.strength, color="dimgrey", lw=0.8)
         right.set(xlabel="length of a lie", ylabel="distance from the honest mean", xlim=(0, STRONGEST), ylim=(0, None))
         right.grid(alpha=0.3)
         for ax in (left, right):
