@@ -22,8 +22,11 @@ WIDE_IN, NARROW_IN = 7.6, 3.7
 NARROW_PX = 640
 """Narrower panels show the narrow form of their pictures."""
 
-FIGURE = f"<style>[data-jp-theme-light='false'] .minips-figure {{{_INVERTED}}}</style>"
-"""The style sheet of a picture that is a cell's output."""
+_MARKS = ".minips-still :is([fill^='#'], [stroke^='#'])"
+FIGURE = f"<style>[data-jp-theme-light='false'] :is(.minips-figure, {_MARKS}) {{{_INVERTED}}}</style>"
+"""The style sheet of a picture that is a cell's output. Of a view's still, it inverts the marks: its texts have the
+colour of the page's text.
+"""
 
 STYLE = f"""<style>
 .minips-panel .widget-label, .minips-panel .widget-label-basic {{
