@@ -17,6 +17,7 @@ from PIL import Image
 import minips as ps
 from minips import lab
 from minips.lab import pictures, plots
+from minips.lab.panels.base import show_still
 from minips.lab.style import FIGURE
 
 WHITE, DARK = (1.0, 1.0, 1.0), (0x11 / 255,) * 3
@@ -63,9 +64,9 @@ def shown(monkeypatch: pytest.MonkeyPatch, draw: Any) -> tuple[dict[str, str], d
 
 def test_a_page_shows_an_img_with_a_text_and_an_unattended_run_a_png(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw() -> None:
-        lab.GradientShards().static()
+        show_still("a line", lambda figure: figure.subplots().plot([1, 2]), (3, 2), words)
 
-    words = "4 shards of 24 rows each: their average equals the gradient of all the rows."
+    words = "a line from 1 to 2"
     data, metadata = shown(monkeypatch, draw)
     assert sorted(data) == ["image/png", "text/plain"]
     assert metadata == {"image/png": {"alt": words}}
@@ -75,7 +76,7 @@ def test_a_page_shows_an_img_with_a_text_and_an_unattended_run_a_png(monkeypatch
     monkeypatch.delenv("MINIPS_AUTOPLAY")
     data, metadata = shown(monkeypatch, draw)
     assert (sorted(data), metadata) == (["text/html", "text/plain"], {})
-    assert data["text/plain"] == "<picture: Shards>"
+    assert data["text/plain"] == "<picture: a line>"
     found = re.fullmatch(
         rf"<style>.*</style><img class='minips-figure' alt='{words}' src='data:image/png;base64,(.*)'>",
         data["text/html"],

@@ -1,16 +1,20 @@
-"""Pictures of a lesson's cells in JupyterLab: right in both themes, and with a text for readers who cannot see them."""
+"""A lesson's cells in a browser: pictures are right in both themes and have a text, and imports are folded."""
 
+import importlib.util
 import io
 from pathlib import Path
 
 import numpy as np
 import pytest
-from jupyter_page import Lab
+from jupyter_page import LESSONS, Lab, newcomers
 from PIL import Image
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from minips.lab.course.lessons import blanked
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
+LESSON = next(LESSONS.glob("06_*.ipynb"))
 SHOWS = (
     """import matplotlib.pyplot as plt
 from minips import lab
@@ -24,7 +28,8 @@ lab.timeline(run)
 plt.show()""",
     """lab.plots.way(run.config)
 plt.show()""",
-    "lab.GradientShards().static()",
+    """from minips.lab.panels.base import show_still
+show_still("a still", lambda figure: figure.subplots().plot([1, 2]), (4, 2), "a line from 1 to 2")""",
     """plt.figure(facecolor="black", label="a picture on black")
 plt.plot([1, 2])
 plt.show()""",
@@ -37,7 +42,7 @@ WORDS = (
     "loss against step: a line",
     "time since the start (ms): compute",
     "the way of a gradient",
-    "4 shards of 24 rows",
+    "a line from 1 to 2",
     "on black",
 )
 
@@ -80,3 +85,28 @@ def test_they_have_the_ground_of_the_page_and_a_text(jupyter: Lab, tmp_path: Pat
 GROUND = """() => getComputedStyle(document.body).getPropertyValue('--jp-layout-color0').trim() === 'white'
     ? [255, 255, 255] : [17, 17, 17]"""
 """The colour of the page under a cell's output."""
+
+
+def folds(page: Page) -> None:
+    """The first code cell of a lesson is folded, the second is not, and a click unfolds the first."""
+    cells = page.locator(".jp-CodeCell")
+    expect(cells.nth(0).locator(".jp-InputArea-editor")).to_be_hidden()
+    expect(cells.nth(1).locator(".jp-InputArea-editor")).to_be_visible()
+    cells.nth(0).locator(".jp-Placeholder").click()
+    expect(cells.nth(0).locator(".jp-InputArea-editor")).to_contain_text("import minips as ps")
+
+
+def test_jupyterlab_folds_the_imports(jupyter: Lab) -> None:
+    (jupyter.folder / "mine.ipynb").write_bytes(blanked(LESSON))
+    jupyter.open("mine.ipynb")
+    folds(jupyter.page)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("notebook"), reason='pip install "minips[test]" brings Notebook 7')
+def test_notebook_7_folds_them_too(chromium: Browser, tmp_path: Path) -> None:
+    with newcomers(tmp_path / "home", "notebook") as address:
+        (tmp_path / "home" / "mine.ipynb").write_bytes(blanked(LESSON))
+        page = chromium.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(address.replace("/tree", "/notebooks/mine.ipynb"))
+        folds(page)
+        page.close()
