@@ -290,12 +290,17 @@ def rates(
 
 
 class PlainLog(LogFormatter):
-    """Labels the same ticks of a logarithmic axis as matplotlib, with decimals: 0.6 instead of 6×10⁻¹."""
+    """Labels the ticks of a logarithmic axis with decimals, 0.6 instead of 6×10⁻¹; below two decades, more than the
+    powers of ten.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(minor_thresholds=(2, 0.4))
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        return (
-            np.format_float_positional(x, precision=6, fractional=False, trim="-") if super().__call__(x, pos) else ""
-        )
+        if not super().__call__(x, pos):
+            return ""
+        return f"{x:,.0f}" if x >= 1000 else np.format_float_positional(x, precision=6, fractional=False, trim="-")
 
 
 def plain_logs(ax: Axes) -> None:
