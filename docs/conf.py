@@ -4,6 +4,7 @@ Its pages are the repository's own files, where they are. Lessons are shown as t
 """
 
 import dataclasses
+import json
 import re
 import shutil
 import tomllib
@@ -101,11 +102,20 @@ def setup(app: Sphinx) -> None:
 
 
 def source(app: Sphinx, page: str, text: list[str]) -> None:
-    """Contents for the first page; anchors as this site spells them in links that are written for JupyterLab."""
+    """Contents for the first page; anchors as this site spells them in links that are written for JupyterLab; the texts
+    of lessons' pictures where MyST-NB looks for them.
+    """
     if page == root_doc:
         text[0] += CONTENTS
     if page == "lessons/README":
         text[0] = re.sub(r"(?<=\.ipynb#)[^)]+", lambda anchor: slugify(unquote(anchor[0]).replace("-", " ")), text[0])
+    if app.env.doc2path(page, base=False).suffix == ".ipynb":
+        book = json.loads(text[0])
+        for cell in book["cells"]:
+            for output in cell.get("outputs", []):
+                if alt := output.get("metadata", {}).get("image/png", {}).get("alt"):
+                    cell["metadata"]["mystnb"] = {"image": {"alt": alt}}
+        text[0] = json.dumps(book)
 
 
 def signature(app: Sphinx, what: str, name: str, value: Any, *_: Any) -> tuple[str, str] | None:

@@ -41,7 +41,8 @@ def execute(path: Path) -> None:
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 output.data["image/png"] = smaller(output.data["image/png"])
-                output.metadata["image/png"] = {"alt": words_beside(book, number)}
+                own = output.metadata.get("image/png", {}).get("alt", "")
+                output.metadata["image/png"] = {"alt": words_beside(book, number) or own}
     nbformat.write(book, path)
 
 
@@ -55,12 +56,13 @@ def seconds(cell: Any) -> float:
 
 
 def words_beside(book: Any, number: int) -> str:
-    """The caption of a cell's pictures, in the cells next to it, without its marks: what a screen reader reads."""
+    """The caption of a cell's pictures, in the cells next to it, without marks and links, for screen readers."""
     near = [book.cells[i] for i in (number + 1, number - 1, number + 2) if 0 <= i < len(book.cells)]
     captions = [
         re.search(r"\*?(The (?:still )?picture[^*]*)", cell.source) for cell in near if cell.cell_type == "markdown"
     ]
-    return next((" ".join(found[1].split()) for found in captions if found), "")
+    words = next((" ".join(found[1].split()) for found in captions if found), "")
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", words).replace("`", "")
 
 
 def smaller(picture: str) -> str:

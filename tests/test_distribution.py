@@ -128,15 +128,17 @@ def test_the_site_is_built_without_a_warning_and_all_its_links_lead_somewhere(tm
     assert [path.name for path, page in pages.items() if page.downloads] == []  # a replay is opened, not saved
     loaded = {link for page in pages.values() for link in page.loads if urlsplit(link).netloc}
     assert loaded == set()  # nothing from elsewhere: it is read without a network
+    assert [f"{path.name}: {picture}" for path, page in pages.items() for picture in page.untold] == []
 
 
 class Page(HTMLParser):
-    """The anchors and the links of a page, and what a browser loads for it."""
+    """The anchors and the links of a page, what a browser loads for it, and its pictures without a text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.anchors, self.links, self.loads = set[str](), list[str](), list[str]()
         self.downloads = 0
+        self.untold = list[str]()
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -145,6 +147,7 @@ class Page(HTMLParser):
         self.links += [said[name] for name in ("href", "src") if said.get(name)]
         self.downloads += "download" in said
         self.loads += [said[name] for name in ("href", "src") if said.get(name) and tag != "a"]
+        self.untold += [said.get("src", tag)] * (tag == "img" and not said.get("alt"))
 
     def dead(self, here: Path, pages: dict[Path, "Page"]) -> Iterator[str]:
         for link in self.links:

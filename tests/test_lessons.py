@@ -19,6 +19,7 @@ from execute_lessons import MEASURED
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
+from plumbing import count_lines, is_plumbing
 
 from minips.lab.course import QUESTIONS
 from minips.lab.course.courses import chosen
@@ -77,6 +78,8 @@ def code_cells(book: Any) -> list[Any]:
 
 SHORT = ("06", "01")
 """The lessons that run in a few seconds; the others run as soak tests."""
+FOLDED, MOST_FOLDED = {"source_hidden": True}, 20
+"""What the metadata of a folded cell say to Jupyter, and the most lines that a lesson may fold."""
 LONG = ("12", "14", "16", "17", "20")
 """The lessons that compute most where no prediction is made; a learner of these runs by hand."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -125,6 +128,28 @@ def test_every_picture_has_words_beside_it(path: Path) -> None:
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
             near = [c.source for c in cells[max(number - 1, 0) : number + 2] if c.cell_type == "markdown"]
             assert any("icture" in words for words in near), f"no words beside the picture of: {cell.source}"
+
+
+@each_lesson
+def test_every_picture_has_a_text_for_readers_who_cannot_see_it(path: Path) -> None:
+    for cell in code_cells(lesson(path)):
+        for output in cell.outputs:
+            for kind, shown in output.get("data", {}).items():
+                if kind.startswith("image/"):
+                    assert len(output.metadata.get(kind, {}).get("alt", "")) > 20, cell.source
+                for tag in re.findall(r"<(?:img|svg)\b[^>]*>", shown if kind == "text/html" else ""):
+                    assert re.search(r"""(alt|aria-label)=(['"]).+?\2""", tag, re.DOTALL), tag[:200]
+
+
+@each_lesson
+def test_imports_and_drawing_alone_are_folded(path: Path) -> None:
+    """And still are in the copy that a learner gets."""
+    cells = [cell for cell in code_cells(lesson(path)) if "given" not in cell.metadata.get("tags", [])]
+    folded = [cell.source for cell in cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
+    assert folded == [cell.source for cell in cells if is_plumbing(cell.source)]
+    assert sum(map(count_lines, folded)) <= MOST_FOLDED
+    copied = [cell for cell in json.loads(blanked(path))["cells"] if cell["metadata"].get("jupyter") == FOLDED]
+    assert ["".join(cell["source"]) for cell in copied] == folded
 
 
 @each_lesson

@@ -428,7 +428,7 @@ def test_the_still_shows_every_lane_and_message_of_its_window():
         assert f">{words}</text>" in still
     start, stop = windows([Recording(run)])["eight"]
     shown = [one for one in run.messages if one.end >= start and one.start <= stop]
-    lines = re.findall(r'stroke="(?:#009E73|#0072B2)" stroke-width="1.2" d="(.*?)"', still)
+    lines = re.findall(r'stroke="(?:#007A59|#0072B2)" stroke-width="1.2" d="(.*?)"', still)
     assert sum(path.count("L") for path in lines) == len(shown)
 
 

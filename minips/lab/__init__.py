@@ -1,5 +1,7 @@
 """Widgets and pictures: the workbench, panels, predictions, exercises. No other package draws or shows anything.
 
+In a notebook that imports it, matplotlib's figures follow the page's theme (`minips.lab.pictures`).
+
 The names come from `minips.lab.face`. It is imported when a name is first used, since the processes of
 `minips.lab.measure` need neither widgets nor pictures.
 """
@@ -8,9 +10,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from minips.lab import moved
+from minips.lab import moved, pictures
 
 moved.install()
+pictures.follow_theme()
 
 
 def check_libraries() -> None:

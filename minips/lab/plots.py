@@ -1,7 +1,7 @@
 """Pictures of runs.
 
 Each function takes ``ax`` (None: a new pyplot figure) and returns the axes. Series differ in marker, dash or hatch as
-well as in colour (Okabe and Ito's palette, which colour-blind readers can tell apart), and every axis names its unit.
+well as in colour, and every axis names its unit.
 ``runs`` is a run, or several by name: ``{"exact": run, "top 1 %": other}``.
 """
 
@@ -14,12 +14,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import LogFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from minips import files
@@ -61,12 +61,18 @@ class Look(NamedTuple):
 
 LOOKS = (
     Look("#0072B2", "o", "-", ""),
-    Look("#D55E00", "s", "--", "//"),
-    Look("#009E73", "^", "-.", ".."),
-    Look("#CC79A7", "D", ":", "xx"),
-    Look("#E69F00", "v", "-", "\\\\"),
-    Look("#56B4E9", "P", "--", "++"),
+    Look("#C14F00", "s", "--", "//"),
+    Look("#007A59", "^", "-.", ".."),
+    Look("#A8527F", "D", ":", "xx"),
+    Look("#6B4E00", "v", "-", "\\\\"),
+    Look("#8A3FE0", "P", "--", "++"),
 )
+"""Colours that colour-blind readers can tell apart. Each has a contrast of at least 4.5 with white and, inverted as
+`minips.lab.style` inverts pictures, with a dark page.
+"""
+
+SHADES = LinearSegmentedColormap.from_list("shades", ["white", "#8DB9DC"])
+"""The colours of a table's fields, on which black text is legible in both themes."""
 
 PREDICTED, MEASURED = LOOKS[3], LOOKS[2]
 """The looks of predicted and measured figures; the first two looks are for two runs, A and B."""
@@ -201,6 +207,7 @@ def contenders(
         whiskers: dict[str, Any] = {"xerr": (middle - low, high - middle), "error_kw": {"lw": 0.8}}
         ax.barh(y, middle, height, label=group, **whiskers, **look.area)
     ax.set(xscale="log", xlabel=label)
+    plain_logs(ax)
     _rows(ax, names)
     legend_above(ax, len(series))
     return ax
@@ -242,6 +249,7 @@ def pareto(
         values = [value for row in table if is_number(value := row[column])]
         if min(values, default=0) > 0 and max(values) > WIDE * min(values):
             ax.set(**{f"{axis}scale": "log"})
+    plain_logs(ax)
     ax.margins(0.15)
     ax.grid(alpha=0.3)
     if ax.lines:
@@ -273,11 +281,34 @@ def rates(
     ax.set(xlabel="learning rate", ylabel=label)
     if any(np.size(line.get_xdata()) for line in ax.lines):  # without a point there is nothing to scale
         ax.set(xscale="log", yscale="linear" if percent else "log")
+        plain_logs(ax)
     if percent:
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.grid(alpha=0.3)
     legend_above(ax, 3, fontsize=8)
     return ax
+
+
+class PlainLog(LogFormatter):
+    """Labels the ticks of a logarithmic axis with decimals, 0.6 instead of 6×10⁻¹; below two decades, more than the
+    powers of ten.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(minor_thresholds=(2, 0.4))
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        if not super().__call__(x, pos):
+            return ""
+        return f"{x:,.0f}" if x >= 1000 else np.format_float_positional(x, precision=6, fractional=False, trim="-")
+
+
+def plain_logs(ax: Axes) -> None:
+    """Label the logarithmic axes with decimals."""
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(PlainLog())
+            axis.set_minor_formatter(PlainLog())
 
 
 _AXES: dict[str, tuple[str, float]] = {
@@ -311,7 +342,7 @@ def _row_name(row: Mapping[str, Any]) -> str:
 def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
     """Draw the codec with the fastest step for each link bandwidth and gradient size: areas predicted, marks measured.
 
-    A mark has the look of the fastest measured codec, and a black edge if that is not the predicted one.
+    A mark has the look of the fastest measured codec, and a thick edge if that is not the predicted one.
     """
     ax = ax or _new(7.2, 4.6)
     x, y = (_edges(points) for points in (found.bandwidths_bps / 1e6, found.values * 4 / 1e3))
@@ -329,6 +360,7 @@ def codec_map(found: CodecMap, *, ax: Axes | None = None) -> Axes:
             ax.plot(found.bandwidths_bps[sample.bandwidth] / 1e6, found.values[sample.size] * 4 / 1e3, **mark, **edge)
         handles[name] = (Patch(**style), Line2D([], [], **mark, mec="white")) if mine else (Patch(**style),)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    plain_logs(ax)
     ax.set(xlabel="link bandwidth (Mbit/s)", ylabel="gradient (kB of float32)")
     entries: dict[str, Any] = {"handles": list(handles.values()), "labels": list(handles), "handlelength": 3}
     legend_above(ax, len(handles), handler_map={tuple: HandlerTuple(ndivide=None)}, **entries)
@@ -373,6 +405,8 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
         ("quantizer⁻¹", "back to arrays"),
         ("serializer⁻¹, compressor⁻¹", "back to parts of arrays"),
     ]
+    idle = {name for name, stage in worker if getattr(stage, "name", "") in ("none", "exact")}
+    idle |= {f"{name}⁻¹" for name in idle}
     ax = ax or _new(9.0, 5.2)
     ax.set(xlim=(0, 18), ylim=(-1.4, 10.3))
     ax.axis("off")
@@ -384,8 +418,8 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
         ax.text(left + 3, 9.72, title, ha="center", va="bottom", fontsize=11, color=colour, weight="bold")
         for i, (name, what) in enumerate(boxes):
             y = 7.7 - 1.93 * i
-            idle = getattr(what, "name", "") in ("none", "exact")
-            ax.add_patch(_box(left + 0.4, y, 5.2, 1.4, colour, 0.0 if idle else 0.15))
+            look = (0.0, "--") if name in idle else (0.15, "-")
+            ax.add_patch(_box(left + 0.4, y, 5.2, 1.4, colour, *look))
             ax.text(left + 3, y + 0.95, name, ha="center", va="center", fontsize=10, weight="bold")
             ax.text(left + 3, y + 0.4, _stage(what), ha="center", va="center", fontsize=8.5)
             if i:
@@ -399,13 +433,17 @@ def way(config: Config | None = None, *, ax: Axes | None = None) -> Axes:
     ax.text(9, 8.65, "pull: the same way back", ha="center", va="bottom", fontsize=10)
     back = f"quantizer: {_stage(config.pull.quantizer)}\nwho waits: {_stage(config.consistency)}"
     ax.text(9, 8.15, back, ha="center", va="top", fontsize=8.5)
-    words = "Swap one stage, and the others stay as they are. A white box passes on what it gets."
+    words = "Swap one stage, and the others stay as they are. A dashed box passes on what it gets."
     ax.text(9, -0.75, words, ha="center", va="top", fontsize=9)
+    parts = (
+        f"{name}: {_stage(what)}" + ", which changes nothing" * (name in idle) for name, what in worker + server[::-1]
+    )
+    _figure(ax).set_label(f"the way of a gradient through worker and server. {'; '.join(parts)}")
     return ax
 
 
-def _box(x: float, y: float, width: float, height: float, colour: str, alpha: float) -> FancyBboxPatch:
-    look: dict[str, Any] = {"facecolor": to_rgba(colour, alpha), "edgecolor": colour, "linewidth": 1}
+def _box(x: float, y: float, width: float, height: float, colour: str, alpha: float, line: str = "-") -> FancyBboxPatch:
+    look: dict[str, Any] = {"facecolor": to_rgba(colour, alpha), "edgecolor": colour, "linewidth": 1, "linestyle": line}
     return FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.25", **look)
 
 

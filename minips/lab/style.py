@@ -1,6 +1,6 @@
-"""The style sheet that each panel contains.
+"""The style sheets of panels and pictures.
 
-It follows JupyterLab's theme. Charts have inks for both themes. Pictures by matplotlib are drawn once, for the light
+They follow JupyterLab's theme. Charts have inks for both themes. Pictures by matplotlib are drawn once, for the light
 theme; the dark theme inverts their lightness and keeps their hues. A panel without its kernel shows a sentence in place
 of its controls.
 """
@@ -39,6 +39,12 @@ WIDE_IN, NARROW_IN = 7.6, 3.7
 NARROW_PX = 640
 """Narrower panels show the narrow form of their pictures."""
 
+_MARKS = ".minips-still :is([fill^='#'], [stroke^='#'])"
+FIGURE = f"<style>[data-jp-theme-light='false'] :is(.minips-figure, {_MARKS}) {{{_INVERTED}}}</style>"
+"""The style sheet of a picture that is a cell's output. Of a view's still, it inverts the marks: its texts have the
+colour of the page's text.
+"""
+
 STYLE = f"""<style>
 .minips-panel .widget-label, .minips-panel .widget-label-basic {{
     white-space: normal; line-height: 1.05; align-content: center}}
@@ -68,9 +74,9 @@ STYLE = f"""<style>
 .minips-panel .minips-row {{padding-top: 5px}}
 .minips-panel .minips-differs {{background: color-mix(in srgb, #f0b400 18%, transparent)}}
 .minips-panel .minips-alert {{
-    border-left: 4px solid #D55E00; padding: 4px 8px; overflow-wrap: anywhere; line-height: 1.35}}
+    border-left: 4px solid #C14F00; padding: 4px 8px; overflow-wrap: anywhere; line-height: 1.35}}
 .minips-panel .minips-wrong {{
-    display: block; border-left: 4px solid #D55E00; margin: 0 4px 4px; padding: 0 6px; font-size: 12px;
+    display: block; border-left: 4px solid #C14F00; margin: 0 4px 4px; padding: 0 6px; font-size: 12px;
     line-height: 1.25; overflow-wrap: anywhere}}
 .minips-panel .minips-table {{overflow-x: auto}}
 .minips-panel .minips-table :is(th, td) {{

@@ -126,7 +126,7 @@ class Workbench(Interactive):
             plots.loss(runs, ax=seconds)
             plots.loss(runs, against="bytes", ax=megabytes)
 
-        show_still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0))
+        show_still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0), results.in_words(runs))
         display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
 
     def to_csv(self, path: str | Path) -> None:

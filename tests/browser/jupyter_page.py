@@ -64,10 +64,14 @@ CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel
             && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
             && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1
     }))
+    const scrolling = [...panel.querySelectorAll('*')].filter(one => one.offsetParent !== null
+        && !one.matches('.minips-table, select, input') && one.scrollWidth > one.clientWidth + 1
+        && ['auto', 'scroll'].includes(getComputedStyle(one).overflowX))
     return [...cut.map(one => 'cut: ' + one.outerHTML.slice(0, 200)),
+            ...scrolling.map(one => 'scrolls: ' + one.outerHTML.slice(0, 200)),
             ...overlapping.map(one => 'overlaps: ' + one.outerHTML.slice(0, 200))]
 })"""
-"""What is cut off or lies over something else in the panels, as pieces of HTML."""
+"""What is cut off, scrolls sideways or lies over something else in the panels, as pieces of HTML."""
 
 
 UNTOLD = """() => [...document.querySelectorAll('.minips-panel :is(select, input, button)')]

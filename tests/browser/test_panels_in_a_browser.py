@@ -155,9 +155,8 @@ def show_all(jupyter: Lab) -> Locator:
     return all_panels
 
 
-def test_every_panel_at_every_width_in_both_themes(jupyter_with_scrollbars: Lab) -> None:
+def test_every_panel_at_every_width_in_both_themes(jupyter: Lab) -> None:
     """Nothing scrolls sideways, is cut or lies over something else, axe finds nothing, and Tab reaches all controls."""
-    jupyter = jupyter_with_scrollbars
     page, all_panels = jupyter.page, show_all(jupyter)
     for run in all_panels.get_by_role("button", name="Run ").all():
         run.click()

@@ -145,8 +145,7 @@ def test_nothing_is_clipped_at_any_width(view_page: Page, tmp_path: Path, runs: 
     screenshots(view_page, tmp_path, "-".join(runs))
 
 
-def test_in_jupyterlab_it_plays_and_has_its_keys(jupyter_with_scrollbars: Lab) -> None:
-    jupyter = jupyter_with_scrollbars
+def test_in_jupyterlab_it_plays_and_has_its_keys(jupyter: Lab) -> None:
     setup = """import minips as ps
 problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=100, classes=3))
 config = ps.Config(workers=3, steps=20, link=ps.Link(10e6, 0.001))

@@ -131,8 +131,7 @@ def test_reduced_motion_steps_from_event_to_event(view_page: Page, tmp_path: Pat
     assert len(set(places)) == 3
 
 
-def test_jupyterlab_plays_a_view_and_hides_its_still(jupyter_with_scrollbars: Lab) -> None:
-    jupyter = jupyter_with_scrollbars
+def test_jupyterlab_plays_a_view_and_hides_its_still(jupyter: Lab) -> None:
     hosts = set()
     jupyter.page.on("request", lambda request: hosts.add(urlsplit(request.url).hostname))
     jupyter.write(SHOW)
@@ -157,8 +156,7 @@ def test_jupyterlab_plays_a_view_and_hides_its_still(jupyter_with_scrollbars: La
     assert jupyter.tracebacks() == 0
 
 
-def test_a_panel_in_jupyterlab_races_again_when_a_control_changes(jupyter_with_scrollbars: Lab) -> None:
-    jupyter = jupyter_with_scrollbars
+def test_a_panel_in_jupyterlab_races_again_when_a_control_changes(jupyter: Lab) -> None:
     jupyter.write("from minips import lab\nlab.Collectives(workers=4)")
     jupyter.run_all()
     view = jupyter.page.locator(".minips-panel .minips-view")
@@ -172,12 +170,12 @@ def test_a_panel_in_jupyterlab_races_again_when_a_control_changes(jupyter_with_s
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("notebook"), reason='pip install "minips[test]" brings Notebook 7')
-def test_notebook_7_plays_every_view_and_hides_its_still(chromium_with_scrollbars: Browser, tmp_path: Path) -> None:
+def test_notebook_7_plays_every_view_and_hides_its_still(chromium: Browser, tmp_path: Path) -> None:
     cells = [new_code_cell(cell) for cell in (SHOW, REPLAY, PLAYGROUND)]
     book = new_notebook(cells=cells, metadata={"kernelspec": KERNEL})
     with newcomers(tmp_path / "home", "notebook") as address:
         nbformat.write(book, tmp_path / "home" / "mine.ipynb")
-        page = chromium_with_scrollbars.new_page(viewport={"width": 1280, "height": 900})
+        page = chromium.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(PATIENCE_MS)
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -53,7 +53,7 @@ def draw_steps(rates: Sequence[float], ended: Mapping[str, Array], start: float)
     for (name, losses), look in zip(ended.items(), LOOKS, strict=False):
         ax.loglog(rates, np.median(losses, axis=1), label=name, markersize=5, **look.line)
         ax.fill_between(rates, losses.min(axis=1), losses.max(axis=1), color=look.colour, alpha=0.25)
-    ax.axhline(start, color="grey", linestyle=":", label="where training begins")
+    ax.axhline(start, color="dimgrey", linestyle=":", label="where training begins")
     ax.set(xlabel="learning rate", ylabel="loss of all the rows\nafter 40 steps", ylim=(0.2, 100))
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

@@ -49,7 +49,7 @@ def draw_until_90(rows: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -
         for place, row in enumerate(rows.values()):
             at = [number if np.isfinite(number) else never for number in row[side]]
             ax.plot(at, [place] * len(at), LOOKS[0].marker, color=HERE, ms=6, alpha=0.6)
-        ax.axvline(never, color="0.5", lw=0.8, ls=":")
+        ax.axvline(never, color="dimgrey", lw=0.8, ls=":")
         ax.set(xscale="log", xlabel=f"{what} until 90 % (dotted line: not there)")
         ax.grid(alpha=0.3)
         ax.minorticks_off()

@@ -72,7 +72,7 @@ def draw_comparison(comparison: Comparison) -> None:
     names = [*(name for name, _, _ in rows[:-1]), "whole step"]
     _, ax = pyplot.subplots(figsize=(7, 3.8), layout="constrained")
     for y, (_, predicted, measured) in enumerate(rows):
-        ax.plot([1e3 * predicted, 1e3 * measured], [y, y], color="grey", linewidth=2, zorder=1)
+        ax.plot([1e3 * predicted, 1e3 * measured], [y, y], color="dimgrey", linewidth=2, zorder=1)
     series = {"predicted": [row[1] for row in rows], "measured": [row[2] for row in rows]}
     for look, (label, seconds) in zip((PREDICTED, MEASURED), series.items(), strict=True):
         style: dict[str, Any] = {"marker": look.marker, "color": look.colour, "linestyle": "", "markersize": 8}

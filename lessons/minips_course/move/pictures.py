@@ -11,7 +11,7 @@ from minips.lab.plots import LOOKS, Look
 from minips_course.move.crowd import TRANSPORTS
 
 NAMES = (*TRANSPORTS, "aiohttp-json", "pyro-msgpack")
-ROWS = (*LOOKS, Look("black", "X", "-", ""), Look("#7F7F7F", "*", "--", ""), Look("#8C510A", "h", "-.", ""))
+ROWS = (*LOOKS, Look("black", "X", "-", ""), Look("#595959", "*", "--", ""), Look("#8C510A", "h", "-.", ""))
 """A look for each contender, the same in all pictures."""
 Calls = Mapping[int, Mapping[str, Mapping[int, float]]]
 """Maps a frame's bytes to seconds of a call, or a number of callers to calls per second, by contender and round."""

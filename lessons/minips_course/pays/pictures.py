@@ -15,7 +15,7 @@ MOST = 5.0
 
 def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[str, float]) -> None:
     """Draw a message's speed relative to exact values, for each codec and bandwidth. ``seconds`` maps each codec, and
-    ``exact``, to the time to encode and decode. On the black line, it equals the time saved on the wire.
+    ``exact``, to the time to encode and decode. On the upright line, it equals the time saved on the wire.
     """
     rates = np.geomspace(1e6, 400e9, 200)  # bit/s
     plain = seconds["exact"] + 8 * nbytes["exact"] / rates

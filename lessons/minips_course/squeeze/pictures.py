@@ -7,7 +7,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from minips.lab.plots import LOOKS, legend_above
+from minips.lab.plots import LOOKS, SHADES, legend_above
 from minips.results.run import Run
 
 Floats = NDArray[np.float64]
@@ -16,7 +16,7 @@ OF_A_FLOAT = ("byte 0\n(mantissa)", "byte 1\n(mantissa)", "byte 2\n(mostly\nmant
 
 
 def draw_bits(values: NDArray[np.float32]) -> None:
-    """Draw each value as a row of 32 bits, the highest bit first, black for 1."""
+    """Draw each value as a row of 32 bits, the highest bit first, filled for 1."""
     bits = np.unpackbits(values.byteswap().view(np.uint8)).reshape(len(values), 32)
     _, ax = pyplot.subplots(figsize=(7.2, 4), layout="constrained")
     ax.imshow(bits, cmap="gray_r", aspect="auto", interpolation="nearest")
@@ -101,10 +101,9 @@ def draw_steps(runs: Mapping[tuple[str, str], Run], times: Mapping[tuple[str, st
 
 
 def _table(ax: Axes, shade: Floats, texts: Sequence[str], rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Draw a table of texts whose cells are brighter where ``shade`` is larger."""
-    ax.imshow(shade, cmap="cividis", aspect="auto", vmin=0 if shade.min() >= 0 else None)
-    middle = (ax.images[0].norm.vmin + ax.images[0].norm.vmax) / 2  # type: ignore[operator]
-    for text, (place, value) in zip(texts, np.ndenumerate(shade), strict=True):
-        ax.text(place[1], place[0], text, ha="center", va="center", color="black" if value > middle else "white")
+    """Draw a table of texts whose cells are bluer where ``shade`` is larger."""
+    ax.imshow(shade, cmap=SHADES, aspect="auto", vmin=0 if shade.min() >= 0 else None)
+    for text, place in zip(texts, np.ndindex(shade.shape), strict=True):
+        ax.text(place[1], place[0], text, ha="center", va="center")
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(rows)), rows)

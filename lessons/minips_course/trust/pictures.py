@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import pyplot
 
-from minips.lab.plots import LOOKS
+from minips.lab.plots import LOOKS, SHADES
 from minips.stage import Array
 
 RULES = ("Mean", "Median", "TrimmedMean", "Krum")
@@ -32,11 +32,10 @@ def draw_table(rows: Mapping[str, Sequence[float]], cases: Sequence[str]) -> Non
     """Draw a table of accuracies, with a row for each rule and a column for each case."""
     _, ax = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
     table = np.array([*rows.values()])
-    picture = ax.imshow(table, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    picture = ax.imshow(table, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     pyplot.colorbar(picture, ax=ax, label="accuracy")
     for (row, column), value in np.ndenumerate(table):
-        colour = "white" if value < 0.6 else "black"
-        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour)
+        ax.text(column, row, f"{value:.2f}", ha="center", va="center")
     ax.set_xticks(range(len(cases)), list(cases))
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set(title="accuracy on held-out digits, each rule at its best rate in each case, mean of five seeds")

@@ -255,16 +255,17 @@ class Best(Table):
         """Show a picture of the metric against the learning rate, and the table."""
         from IPython.display import display
 
-        from minips.lab.panels.base import png
+        from minips.lab.panels.base import show_still
         from minips.lab.plots import rates
 
         curves = {name: {rate: sweep.values(rate) for rate in sweep.rates} for name, sweep in self.sweeps.items()}
         label, percent = str(self.metric), self.metric.name == "accuracy"
-        picture = png(
-            lambda figure: rates(curves, self.rates, label=label, percent=percent, ax=figure.subplots()), (6.4, 3.8)
+        show_still(
+            f"{self.metric} against the learning rate",
+            lambda figure: rates(curves, self.rates, label=label, percent=percent, ax=figure.subplots()),
+            (6.4, 3.8),
+            self.words,
         )
-        shown = {"text/plain": f"<picture: {self.metric} against the learning rate>", "image/png": picture}
-        display(shown, raw=True, metadata={"image/png": {"alt": self.words}})  # type: ignore[no-untyped-call]
         display(self)  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:

@@ -49,7 +49,7 @@ class Answer:
         self.text = ipywidgets.Textarea(
             value=before,
             description="Your two sentences",
-            layout={"width": "100%", "height": "6em"},
+            layout={"width": "auto", "height": "6em"},
             style=WIDE["style"],
         )
         self.button = ipywidgets.Button(

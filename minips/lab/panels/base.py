@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import comm
 import ipywidgets
 from IPython.core.getipython import get_ipython
-from IPython.display import display
 from matplotlib.figure import Figure
 
+from minips.lab import pictures
 from minips.lab.charts import NARROW_PX, WIDE_PX, Drawing, paint, svg
 from minips.lab.controls import Form, close, help_html, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
@@ -119,22 +119,9 @@ def status(words: str) -> str:
     return f"<span role='status'>{html.escape(words)}</span>"
 
 
-class _Still(NamedTuple):
-    """A picture as plain output of a cell."""
-
-    title: str
-    image: bytes
-
-    def __repr__(self) -> str:
-        return f"<picture: {self.title}>"
-
-    def _repr_png_(self) -> bytes:
-        return self.image
-
-
-def show_still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
-    """Show a picture as plain output of a cell."""
-    display(_Still(title, png(draw, size)))  # type: ignore[no-untyped-call]
+def show_still(title: str, draw: Callable[[Figure], Any], size: Size, words: str = "") -> None:
+    """Show a picture as output of a cell, with ``words``, or else the title, for readers who cannot see it."""
+    pictures.show(png(draw, size, alpha=float(pictures.unattended())), words or title, f"<picture: {title}>")
 
 
 class Work:
@@ -426,8 +413,9 @@ class Panel(Interactive, Generic[Asked, Found]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        show_still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
-        print(line or self.words(self.found))
+        words = line or self.words(self.found)
+        show_still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]), words)
+        print(words)
 
     def _on_change(self) -> None:
         self.job.forget_failure()

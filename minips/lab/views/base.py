@@ -22,6 +22,8 @@ import ipywidgets
 import traitlets
 from IPython.display import publish_display_data
 
+from minips.lab.style import FIGURE
+
 FOLDER = Path(__file__).parent
 MISSING = 'This picture moves if anywidget is installed: pip install "minips[lab]".'
 """The sentence under a still whose view cannot move."""
@@ -198,7 +200,7 @@ class View:
     def _repr_html_(self) -> str:
         note = "" if self.moves else f"<p>{html.escape(MISSING)}</p>"
         words = f"{self._still}<p>{html.escape(self._sentence)}</p>{note}"
-        return f"<div class='minips-still' data-view='{self._mark()}'>{words}</div>"
+        return f"{FIGURE}<div class='minips-still' data-view='{self._mark()}'>{words}</div>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         still = {"text/html": self._repr_html_(), "text/plain": repr(self)}

@@ -23,7 +23,7 @@ STUB = 8
 COLOURS = {group: look.colour for group, look in zip(GROUPS, LOOKS, strict=True)}
 HEIGHTS = {"compute": 14, "encode": 10, "transfer": 4, "wait": 6, "decode": 10, "update": 14}
 """The heights of the bars of each group."""
-SENT, ANSWERED = "#009E73", "#0072B2"
+SENT, ANSWERED = LOOKS[2].colour, LOOKS[0].colour
 """The colours of the messages of workers and of servers."""
 
 
