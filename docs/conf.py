@@ -15,6 +15,7 @@ from docutils import nodes
 from latex2mathml.converter import convert
 from mdit_py_plugins.anchors.index import slugify
 from pygments.lexers.special import TextLexer
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
@@ -92,6 +93,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-process-docstring", docstring)
     app.connect("missing-reference", elsewhere)
+    app.connect("doctree-resolved", opened)
     app.connect("build-finished", index)
     app.add_html_math_renderer("mathml", (math, None), (math, None))
     for language in ("arrays", "session", "words", "words3", "weighed", "mermaid"):  # not known to Pygments
@@ -138,6 +140,14 @@ def elsewhere(app: Sphinx, env: Any, node: Any, text: nodes.Element) -> nodes.El
         return None
     name = f"{value.__module__}.{value.__name__}"
     return env.domains.python_domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, text)
+
+
+def opened(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """A link to a page of the repository opens it; Sphinx would download it."""
+    for node in list(tree.findall(addnodes.download_reference)):
+        if "filename" in node:
+            there = f"{'../' * page.count('/')}_downloads/{node['filename']}"
+            node.replace_self(nodes.reference("", "", *node.children, refuri=there, internal=True))
 
 
 def math(writer: HTML5Translator, node: nodes.Element) -> None:

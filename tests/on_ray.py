@@ -52,11 +52,25 @@ def same(one, other):
     return all(np.array_equal(x, other.params[name]) for name, x in one.params.items())
 
 
+def whole(run):
+    """Every message has both ends, in this order but for the error of the clocks; the bytes are the run's; it plays."""
+    messages, slack = run.messages, 2 * run.clock_error_s
+    sent = sum(one.nbytes for one in messages if one.sender.startswith("worker"))
+    received = sum(one.nbytes for one in messages if one.receiver.startswith("worker"))
+    return {
+        "ends": all(None not in (one.start, one.end) and one.start <= one.end + slack for one in messages),
+        "bytes": (sent, received) == (run.bytes_sent, run.bytes_received),
+        "waits": all(wait.partners for wait in run.waits),
+        "played": sum(map(len, ps.lab.replay(run).data["runs"][0]["messages"].values())) > 0,
+    }
+
+
 def on_two_hosts(address):
     """The same bits as on one machine, and the bytes between the two."""
     run = ps.train(DIGITS, CONFIG, engine=ps.Ray())  # finds what was started here
     found = {"same": same(ps.train(DIGITS, CONFIG), run), "events": [text for _, text in run.events]}
     found["spans"] = [min(s.start for s in run.trace), max(s.start + s.seconds for s in run.trace), run.seconds]
+    found["messages"], found["clock error"] = whole(run), run.clock_error_s
     million = ps.MLP(*ps.datasets.digits(), hidden=13_500)
     for tls in (True, False):
         before = travelled()
@@ -184,6 +198,7 @@ def on_one_machine():
         found["same"], found["bytes"] = same(reference, run), reference.bytes_sent == run.bytes_sent
         found["spans"] = sorted({span.who for span in run.trace})
         least = min(span.start for span in run.trace)
+        found["messages"] = whole(run)
         found["spans within the run"] = least > -1 and max(s.start + s.seconds for s in run.trace) < run.seconds + 1
         own = ps.Config(workers=3, steps=5, exchange="ring", push=ps.Codec(Halves()))
         found["own stage"] = same(ps.train(DIGITS, own), ps.train(DIGITS, own, engine=engine))

@@ -125,6 +125,7 @@ def test_the_site_is_built_without_a_warning_and_all_its_links_lead_somewhere(tm
     sources = {path.stem for path in (ROOT / "lessons").iterdir() if path.suffix in (".ipynb", ".md")}
     assert {path.stem for path in pages if path.parent.name == "lessons"} == sources
     assert [f"{path.name}: {link}" for path, page in pages.items() for link in page.dead(path, pages)] == []
+    assert [path.name for path, page in pages.items() if page.downloads] == []  # a replay is opened, not saved
     loaded = {link for page in pages.values() for link in page.loads if urlsplit(link).netloc}
     assert loaded == set()  # nothing from elsewhere: it is read without a network
 
@@ -135,12 +136,14 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.anchors, self.links, self.loads = set[str](), list[str](), list[str]()
+        self.downloads = 0
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         said = dict(attributes)
         self.anchors |= {said[name] for name in ("id", "name") if said.get(name)}
         self.links += [said[name] for name in ("href", "src") if said.get(name)]
+        self.downloads += "download" in said
         self.loads += [said[name] for name in ("href", "src") if said.get(name) and tag != "a"]
 
     def dead(self, here: Path, pages: dict[Path, "Page"]) -> Iterator[str]:
@@ -210,7 +213,9 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_folder(tmp_path):
         assert {name for name in names if name.startswith("minips_course/notebooks/")} == kept
         assert "minips/lab/course/settings/labconfig/default_setting_overrides.json" in package.namelist()
         (metadata,) = (name for name in package.namelist() if name.endswith(".dist-info/METADATA"))
-        assert f"]({HOME}/raw/main/lessons/workbench.png)" in package.read(metadata).decode()
+        readme = package.read(metadata).decode()
+        for picture in ("lessons/workbench.png", "docs/replay.svg"):
+            assert f"]({HOME}/raw/main/{picture})" in readme
     ran(sys.executable, "-m", "venv", place)
     python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
     ran(python, "-m", "pip", "install", "--quiet", wheel)

@@ -25,6 +25,7 @@ needs_hosts = pytest.mark.skipif(
     bool(sys.platform != "linux" or hosts.lacking()), reason="no namespaces can be made here"
 )
 needs_cables = pytest.mark.skipif(not shutil.which("ip"), reason="there is no ip, of iproute2")
+MESSAGES = {"ends": True, "bytes": True, "waits": True, "played": True}
 DIGITS = ps.SoftmaxRegression(*ps.datasets.digits())
 
 
@@ -117,6 +118,7 @@ def test_a_cluster_on_one_machine():
     assert found["bytes"], "a worker's report was lost"
     assert found["spans"] == ["server 0", "server 1", *(f"worker {worker}" for worker in range(4))]
     assert found["spans within the run"]
+    assert found["messages"] == MESSAGES
     assert found["own stage"]
     assert found["stopped"]
     assert found["failed"].endswith("ArithmeticError: the third law is broken")
@@ -155,6 +157,8 @@ def test_a_cluster_of_two_hosts(cluster):
     )
     begin, end, seconds = found["spans"]
     assert -1 < begin < end < seconds + 1
+    assert found["messages"] == MESSAGES
+    assert 0 < found["clock error"] < 0.1
     for tls in (True, False):
         counted, due = found[f"tls={tls}"]
         print(f"{tls=}: {counted / 1e6:.1f} MB at the cable, {due / 1e6:.1f} MB due")

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 
 import hosts
+import make_replay
 import numpy as np
 import pytest
 
@@ -452,6 +453,11 @@ def test_to_html_writes_one_file_without_addresses(tmp_path):
 
 
 @pytest.mark.soak
+def test_the_replay_of_the_readme_and_the_docs_is_what_a_replay_writes_today():
+    for path, text in make_replay.files().items():
+        assert path.read_text(encoding="utf-8") == text, f"Run {make_replay.__file__}: {path.name} is old."
+
+
 def test_without_anywidget_a_page_is_written_all_the_same(tmp_path):
     played("simulated", "bsp").save(tmp_path / "run.npz")
     program = """import sys

@@ -32,6 +32,13 @@ panel = lab.Collectives(workers=4)
 panel.run()
 assert panel.wait(60)
 panel.view"""
+REPLAY = """import minips as ps
+problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=100, classes=3))
+config = ps.Config(workers=3, steps=20, link=ps.Link(10e6, 0.001))
+lab.replay(ps.train(problem, config, engine=ps.Simulated(compute_s=0.01)))"""
+PLAYGROUND = "lab.playground()"
+RACING = ".race-there[visibility=visible], .race-back[visibility=visible]"
+"""The dots of a race that are on their way."""
 
 
 def race(name: str = "two racks") -> View:
@@ -47,16 +54,16 @@ def time_of(page: Page) -> float:
     return float(page.get_by_label("time", exact=True).input_value())
 
 
-def plays(page: Page, view: Locator) -> None:
+def plays(page: Page, view: Locator, moving: str = RACING) -> None:
     """One click moves the dots, and another one stops them."""
-    button = view.get_by_role("button", name="Play")
-    button.click()
-    page.wait_for_function("() => Number(document.querySelector('.minips-player input').value) > 0.1")
-    expect(view.locator(".race-there[visibility=visible], .race-back[visibility=visible]").first).to_be_attached()
+    view.get_by_role("button", name="Play").click()
+    slider = view.get_by_label("time", exact=True)
+    page.wait_for_function("slider => Number(slider.value) > 0.1", arg=slider.element_handle())
+    expect(view.locator(moving).first).to_be_attached()
     view.get_by_role("button", name="Pause").click()
-    stopped = time_of(page)
+    stopped = slider.input_value()
     page.wait_for_timeout(200)
-    assert time_of(page) == stopped
+    assert slider.input_value() == stopped
 
 
 def test_a_page_without_a_network_shows_its_data_as_text(view_page: Page, tmp_path: Path) -> None:
@@ -165,8 +172,9 @@ def test_a_panel_in_jupyterlab_races_again_when_a_control_changes(jupyter_with_s
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("notebook"), reason='pip install "minips[test]" brings Notebook 7')
-def test_notebook_7_plays_a_view_and_hides_its_still(chromium_with_scrollbars: Browser, tmp_path: Path) -> None:
-    book = new_notebook(cells=[new_code_cell(SHOW)], metadata={"kernelspec": KERNEL})
+def test_notebook_7_plays_every_view_and_hides_its_still(chromium_with_scrollbars: Browser, tmp_path: Path) -> None:
+    cells = [new_code_cell(cell) for cell in (SHOW, REPLAY, PLAYGROUND)]
+    book = new_notebook(cells=cells, metadata={"kernelspec": KERNEL})
     with newcomers(tmp_path / "home", "notebook") as address:
         nbformat.write(book, tmp_path / "home" / "mine.ipynb")
         page = chromium_with_scrollbars.new_page(viewport={"width": 1280, "height": 900})
@@ -176,13 +184,15 @@ def test_notebook_7_plays_a_view_and_hides_its_still(chromium_with_scrollbars: B
         page.goto(address.replace("/tree", "/notebooks/mine.ipynb"))
         page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
         page.wait_for_timeout(1e3 * RESTING_S)
-        page.locator(".jp-Cell .cm-content").first.click()
         errors.clear()  # those of Notebook's own start
-        page.keyboard.press("Shift+Enter")
-        view = page.locator(".minips-view")
-        expect(view).to_have_count(1)
-        plays(page, view)
-        expect(page.locator(".minips-still")).to_be_hidden()
-        assert faults_here(page) == []
+        for number, moving in enumerate((RACING, "circle", "circle")):
+            cell = page.locator(".jp-CodeCell").nth(number)
+            cell.locator(".cm-content").click()
+            page.keyboard.press("Shift+Enter")
+            view = cell.locator(".minips-view")
+            expect(view).to_have_count(1)
+            expect(cell.locator(".minips-still")).to_be_hidden()
+            plays(page, view, moving)
+            assert faults_here(page) == [], number
         page.close()
         assert errors == []

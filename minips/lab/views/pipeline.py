@@ -44,7 +44,7 @@ FIELDS = {"workers": ("workers", "compute", "straggler"), "transport": ("bandwid
 """The controls of a box that are not fields of its stage."""
 BACK = "pull quantizer"
 """The one control of the way back."""
-SHORT = {"bandwidth": "link", "straggler": "last one", "compute": "computes"}
+SHORT = {"bandwidth": "link", "straggler": "last worker", "compute": "computes"}
 """Names of controls on the page, if they differ."""
 MOST_FIELDS = 2
 """The most sliders of a stage."""

@@ -285,8 +285,10 @@ function render({ model, el }) {
     if (before === now) return move(clock.time());
     const starts = data.sides.flatMap((side) => data.moves[side]?.start ?? []);
     clock.set({ duration: data.duration || 1, marks: [...new Set(starts)].sort((a, b) => a - b) });
-    const asked = data.duration > 0 && (before !== null || model.get("mark"));
-    if (asked && !matchMedia("(prefers-reduced-motion: reduce)").matches) clock.play();
+    const asked = before !== null || (model.get("mark") && data.duration > 0);
+    const plays = asked && !matchMedia("(prefers-reduced-motion: reduce)").matches;
+    clock.seek(plays ? 0 : data.duration);
+    if (plays) clock.play();
   }
 
   function showTabs() {
@@ -314,18 +316,18 @@ function render({ model, el }) {
     place(backWords, words, data.back.map(control));
   }
 
-  /* Everything that changes with time. At time 0 the whole run is shown. */
+  /* Everything that changes with time. At its end the whole run is shown. */
   function move(time) {
-    const until = time || data.duration;
+    const over = time >= data.duration;
     const runs = data.sides.filter((side) => data.moves[side]);
-    const seen = runs.map((side) => (time ? dotsAt(data.moves[side], time, data.duration, most) : []));
+    const seen = runs.map((side) => (over ? [] : dotsAt(data.moves[side], time, data.duration, most)));
     drawLanes(link, runs, seen, false);
     drawLanes(back, runs, seen, true);
-    drawDoing(runs, time);
+    drawDoing(runs, time, over);
     const window = chart.querySelector(".play-until");
-    window?.setAttribute("width", (data.plot * until) / (data.duration || 1));
+    window?.setAttribute("width", (data.plot * Math.min(time, data.duration)) / (data.duration || 1));
     for (const { row, fill } of bars.flat()) {
-      const filled = row.grows && !data.busy ? sentBy(data.moves[row.side], until) : 1;
+      const filled = row.grows && !data.busy ? sentBy(data.moves[row.side], time) : 1;
       fill.style.width = `${row.share * filled * 100}%`;
     }
   }
@@ -349,11 +351,11 @@ function render({ model, el }) {
     place(letters, runs.length > 1 ? runs.map(letter) : []);
   }
 
-  function drawDoing(runs, time) {
+  function drawDoing(runs, time, over) {
     const columns = runs.map((side) => {
       const rows = data.activity[side].map((one) => {
         const row = keep(`doing ${side} ${one.who}`, workerRow);
-        const { words, shares } = time ? doingAt(one, time) : one;
+        const { words, shares } = over ? one : doingAt(one, time);
         row.fills.forEach((fill, i) => (fill.style.width = `${shares[i] * 100}%`));
         row.name.textContent = one.who;
         row.words.textContent = words;
