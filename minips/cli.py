@@ -115,17 +115,19 @@ class Terminal(Console):
         raise BrokenPipeError
 
 
-def _say(text: str, file: TextIO | None = None) -> None:
-    """Print a text. Lines wider than the terminal are folded at spaces, and go on below their second column, if they have
+def _say(text: object, file: TextIO | None = None) -> None:
+    """Print a text. A line wider than the terminal is folded at spaces, and goes on below its second column, if it has
     columns. In a pipe or a file, lines stay whole.
     """
     file = file or sys.stdout
     width = _width(file)
-    for line in text.splitlines():
+    for line in str(text).splitlines():
         column = re.match(r" *\S+(?: \S+)*  +", line)
         indent = column.end() if column and column.end() < width / 2 else 4
-        options = {"break_long_words": False, "break_on_hyphens": False}
-        print("\n".join(textwrap.wrap(line, width, subsequent_indent=indent * " ", **options)), file=file)
+        folded = textwrap.wrap(
+            line, width, subsequent_indent=indent * " ", break_long_words=False, break_on_hyphens=False
+        )
+        print("\n".join(folded), file=file)
 
 
 def _width(file: TextIO) -> int:

@@ -70,8 +70,8 @@ class Course:
         words = [*map(str, self.lessons)]
         if not words or len({*words}) < len(words) or not all(map(str.isidentifier, words)):
             raise ValueError(f"A course's lessons are different words, each its folder's name; got {self.lessons!r}.")
-        if self.parts and [word for part in self.parts.values() for word in part] != words:
-            raise ValueError(f"A course's parts contain its lessons, in their order; got {self.parts!r}.")
+        if self.parts and sorted(word for part in self.parts.values() for word in part) != sorted(words):
+            raise ValueError(f"A course's parts contain each of its lessons once; got {self.parts!r}.")
         if strange := {word for way in self.ways.values() for word in way} - {*words}:
             raise ValueError(f"A course's ways lead through its lessons; got {join_names(sorted(strange))}.")
 

@@ -72,9 +72,9 @@ def start(folder: Path, page: str, port: int | None, options: Sequence[str]) -> 
 
     OSError as in `free_port`; RuntimeError if this user is root, which JupyterLab does not allow without an option.
     """
-    if is_root() and not allows_root(options):
-        raise RuntimeError("You are root. JupyterLab starts as root only with this option: minips lab --allow-root")
     port = free_port(port)
+    if is_root() and not allows_root(options):
+        raise RuntimeError("You are root. JupyterLab starts as root only with --allow-root.")
     os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
     command = [sys.executable, "-P", str(PROGRAM), "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
     command += [

@@ -29,6 +29,8 @@ ABOUT = (
     "In each lesson you predict a result, measure it, and solve an exercise that is checked at once. A lesson is done "
     "when its predictions, its exercise and its quiz are; homework is extra."
 )
+BAR = r"\|"
+"""A bar in a cell of a table in Markdown."""
 COVER = "<style>.minips-path {display: none}</style>"
 """Hides the page's text where its cell shows the same with today's ticks."""
 
@@ -91,15 +93,16 @@ class CoursePath:
 
     def next(self) -> str:
         """Return a sentence about what comes next, as Markdown."""
-        todo = [one for one in self.standings.values() if one.lesson.core and not one.finished]
-        finished = sum(one.finished for one in self.standings.values())
+        every = [*self.standings.values()]
+        finished = sum(one.finished for one in every)
+        todo = [one for one in every if one.lesson.core and not one.finished] or every[: not finished]
         if not todo:
             return (
                 "You have finished the course. In a lesson, `lab.report()` writes your predictions, measurements and "
                 "answers to one page. The homework and the playground are still open."
             )
         first = todo[0]
-        so_far = f"You have finished {finished} of {len(self.standings)} lessons. " if finished else ""
+        so_far = f"You have finished {finished} of {len(every)} lessons. " if finished else ""
         begin = "Go on with" if finished or first.done else "Begin with"
         minutes = f", {first.lesson.minutes[0]} minutes" if first.lesson.minutes else ""
         return f"{so_far}{begin} {link(first.lesson)}{minutes}."
@@ -123,7 +126,8 @@ class CoursePath:
             if title:
                 yield f"| | **{title}** | | |"
             for one in map(self.standings.__getitem__, words):
-                yield f"| {one.tick} | {link(one.lesson)} | {one.lesson.question} | {one.minutes} |"
+                cells = (one.tick, link(one.lesson), one.lesson.question, one.minutes)
+                yield f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
 
     def __repr__(self) -> str:
         rows = [("done", "lesson", "minutes, and homework")]
