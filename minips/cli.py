@@ -14,7 +14,6 @@ import platform
 import re
 import reprlib
 import secrets
-import shutil
 import signal
 import sys
 import textwrap
@@ -26,7 +25,7 @@ from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from rich.console import Console
 
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str] | None = None, parser: argparse.ArgumentParser
     except OSError as error:  # from a stream
         closed = isinstance(error, BrokenPipeError)
         if not closed:
-            print(f"{prog}: {error}", file=sys.stderr)
+            _say(f"{prog}: {error}", file=sys.stderr)
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in filter(None, (sys.stdout, sys.stderr)):
             os.dup2(null, stream.fileno())  # Python flushes the stream at exit, and would report an error
@@ -100,12 +99,12 @@ def _run(parser: argparse.ArgumentParser | None, prog: str, arguments: Sequence[
             return int(options.command(options) or 0)
     except KeyboardInterrupt as end:
         what, status = ("SIGTERM", 143) if isinstance(end, Terminated) else ("Ctrl-C", 130)
-        print(f"Stopped by {what}; everything that was started has ended.", file=sys.stderr)
+        _say(f"Stopped by {what}; everything that was started has ended.", file=sys.stderr)
         return status
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError, RuntimeError, TypeError, MemoryError) as error:
-        print(f"{prog}: {message_of(error)}", file=sys.stderr)
+        _say(f"{prog}: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
 
 
@@ -114,6 +113,40 @@ class Terminal(Console):
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+
+def _say(text: object, file: TextIO | None = None) -> None:
+    """Print a text. A line wider than the terminal is folded at spaces, and goes on below its second column, if it has
+    columns. In a pipe or a file, lines stay whole.
+    """
+    file = file or sys.stdout
+    width = _width(file)
+    for line in str(text).splitlines():
+        column = re.match(r" *\S+(?: \S+)*  +", line)
+        indent = column.end() if column and column.end() < width / 2 else 4
+        folded = textwrap.wrap(
+            line, width, subsequent_indent=indent * " ", break_long_words=False, break_on_hyphens=False
+        )
+        print("\n".join(folded), file=file)
+
+
+def _width(file: TextIO) -> int:
+    """The columns of a terminal; a pipe or a file has no edge."""
+    if (columns := os.environ.get("COLUMNS", "")).isdecimal():
+        return max(int(columns), 10)
+    try:
+        return os.get_terminal_size(file.fileno()).columns or sys.maxsize
+    except (OSError, ValueError, AttributeError):
+        return sys.maxsize
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose error is folded at the terminal's width, as its help is."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        if message:
+            _say(message, file=sys.stderr)
+        super().exit(status)
 
 
 @wrong_values()
@@ -268,16 +301,16 @@ def _end(run: Run, options: argparse.Namespace) -> int:
         write_json(options.json, run.to_dict())
         _write(options.trace, run.trace.to_chrome)
     finally:
-        print(run.summary(), file=text_stream(options))
+        _say(run.summary(), file=text_stream(options))
     updates = run.config.workers * run.config.clocks
     early = run.updates + run.missing < updates and not run.diverged
     if run.missing:
-        print(f"Workers that had left did not make {run.missing} of {updates} updates.", file=sys.stderr)
+        _say(f"Workers that had left did not make {run.missing} of {updates} updates.", file=sys.stderr)
     if early:
-        print(f"The run was stopped after {run.updates} of {updates} updates.", file=sys.stderr)
+        _say(f"The run was stopped after {run.updates} of {updates} updates.", file=sys.stderr)
     if options.save:
         on = f"; --resume {options.save} continues it" if early else ""
-        print(f"The run is saved in {options.save}{on}.", file=sys.stderr)
+        _say(f"The run is saved in {options.save}{on}.", file=sys.stderr)
     return 3 if run.diverged else 1 if run.stopped else 0
 
 
@@ -334,15 +367,15 @@ def work(options: argparse.Namespace) -> int:
     problem, token = _problem(options), _token(options.token_file)
 
     def met(client: Any) -> None:
-        print(f"Worker {client.worker} of {client.config.workers} is connected to {options.connect}.", file=sys.stderr)
+        _say(f"Worker {client.worker} of {client.config.workers} is connected to {options.connect}.", file=sys.stderr)
 
     how = {"token": token, "transport": transport, "session": options.session}
     how |= {"own_rows": options.own_rows, "start_timeout_s": options.start_timeout_s}
     result = byhand.work(problem, addresses, rank=options.rank, met=met, **how)
     traffic = f"{result.bytes_sent / 1e6:.3f} MB sent, {result.bytes_received / 1e6:.3f} received"
-    print(f"Worker {result.worker}: the run is over, after {result.pushes} pushes; {traffic}.")
+    _say(f"Worker {result.worker}: the run is over, after {result.pushes} pushes; {traffic}.")
     if result.diverged:
-        print(f"minips: The run has diverged. {result.diverged}", file=sys.stderr)
+        _say(f"minips: The run has diverged. {result.diverged}", file=sys.stderr)
     return 3 if result.diverged else 0
 
 
@@ -353,7 +386,7 @@ def status(options: argparse.Namespace) -> None:
     addresses, transport = _reach(options, options.address)
     token = _token(options.token_file)
     for address in addresses:
-        print(ask_status(address, token, transport=transport, over_s=1.0))
+        _say(ask_status(address, token, transport=transport, over_s=1.0))
 
 
 @wrong_values()
@@ -399,24 +432,17 @@ def _token(file: str | None, fresh: bool = False) -> str:
         check_files(file)
         with suppress(FileExistsError):  # if another server has just written the file, both use its token
             files.write(file, secrets.token_hex(16) + "\n", 0o600, fresh=True)
-            print(f"A fresh token is in {file}, which only you can read. Workers need a copy of it.", file=sys.stderr)
+            _say(f"A fresh token is in {file}, which only you can read. Workers need a copy of it.", file=sys.stderr)
     with _file_errors(f"The token file {file} cannot be read", "minips serve writes it if it is missing."):
         mode, data = path.stat().st_mode, path.read_bytes()
     token = data.decode(errors="replace").strip()
     if os.name == "posix" and mode & 0o077:
-        print(f"Users other than its owner can read the token file {file}. Use: chmod 600 {file}", file=sys.stderr)
+        _say(f"Users other than its owner can read the token file {file}. Use: chmod 600 {file}", file=sys.stderr)
     if not token:
         raise ValueError(f"The token file {file} is empty. Delete it: minips serve then writes a fresh one.")
     if "\N{REPLACEMENT CHARACTER}" in token:
         raise ValueError(f"The token file {file} is not text in UTF-8. Delete it, or name another.")
     return token
-
-
-def _say(line: str, indent: int = 4) -> None:
-    """Print a line. If a terminal is too narrow, the line is folded at spaces; in a pipe it stays one line."""
-    width = shutil.get_terminal_size((sys.maxsize, 0)).columns
-    folded = textwrap.wrap(line, width, subsequent_indent=indent * " ", break_long_words=False, break_on_hyphens=False)
-    print("\n".join(folded))
 
 
 def _describe(kind: str, name: str) -> dict[str, Any]:
@@ -435,7 +461,7 @@ def stages(options: argparse.Namespace) -> None:
     for row in rows:
         fields = ", ".join(f"{name}={default!r}" for name, default in row["fields"].items())
         absent = f' [needs: pip install "minips[{row["extra"]}]"]' if row["missing"] else ""
-        _say(f"{row['kind']:12} {row['name']:19} {row['class']}({fields}): {row['help']}{absent}", 13)
+        _say(f"{row['kind']:12} {row['name']:19} {row['class']}({fields}): {row['help']}{absent}")
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -514,7 +540,7 @@ def lab(options: argparse.Namespace) -> None:
     """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options,
     such as --no-browser, --allow-root (required if you are root) or --option=value, are passed to JupyterLab.
     """
-    from minips.lab.course import courses, jupyter, lessons
+    from minips.lab.course import courses, jupyter, lessons, start
 
     named = courses.named(options.course) if options.course else None
     if options.reset:
@@ -524,14 +550,19 @@ def lab(options: argparse.Namespace) -> None:
     rest = jupyter.checked(options.rest)
     course = named or courses.chosen()
     folder = Path(options.folder or f"{course.name}-lessons")
+    address = jupyter.running(folder)
     with _file_errors(f"The lessons cannot be copied to the folder {folder}", "Name another folder."):
         copied = lessons.copy_to(folder, course, outputs=options.outputs)
-    print(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
+        if not address and not start.write(folder, course):
+            copied.kept.append(start.NAME)
+    _say(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
     groups = ("New", "Updated, as you had not changed them", "Kept with your changes; rename one to get a fresh copy")
     for what, names_of in zip(groups, copied, strict=True):
         if names_of:
-            print(f"{what}: {', '.join(names_of)}", file=sys.stderr)
-    jupyter.start(folder, lessons.lessons(course)[0].path.name, options.port, rest)
+            _say(f"{what}: {', '.join(names_of)}", file=sys.stderr)
+    if address:
+        return jupyter.open_again(address, rest)
+    jupyter.start(folder, start.page(folder, course), options.port, rest)
 
 
 def _reset(sure: bool, course: "Course | None") -> None:
@@ -541,7 +572,7 @@ def _reset(sure: bool, course: "Course | None") -> None:
     file = state.state_file()
     what = f"progress in the course {course.name!r}" if course else "progress"
     if not file.is_file():
-        return print(f"Nothing to forget: {file} does not exist.")
+        return _say(f"Nothing to forget: {file} does not exist.")
     if not sure:
         if not (sys.stdin and sys.stdin.isatty()):
             raise ValueError(f"--reset forgets your {what} in {file}, but cannot ask you here. Add --yes to do it.")
@@ -549,7 +580,7 @@ def _reset(sure: bool, course: "Course | None") -> None:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return print("Nothing was forgotten.")
     with _file_errors(f"{file} cannot be renamed", "Make its folder writable."):
-        print(f"Your {what} begins anew. Your old notes are kept in {state.reset(course)}.")
+        _say(f"Your {what} begins anew. Your old notes are kept in {state.reset(course)}.")
 
 
 def check(options: argparse.Namespace) -> int:
@@ -568,9 +599,9 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
         with wrong_values(), _file_errors(f"{file} cannot be read", "Name your copy of the lesson."):
             verdict = grade(exercise, Path(file))
     except (ValueError, RuntimeError) as error:
-        print(f"minips: {message_of(error)}", file=sys.stderr)
+        _say(f"minips: {message_of(error)}", file=sys.stderr)
         return 2 if isinstance(error, WrongValueError) else 1
-    print(f"{file}: {verdict}" if named else verdict)
+    _say(f"{file}: {verdict}" if named else verdict)
     return 0 if verdict else 1
 
 
@@ -658,7 +689,7 @@ _PROBLEM, _FILES = ("--data", "--problem", "--features"), ("--resume", "--save",
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="minips",
         description="A parameter server to learn from, and to use.",
         epilog="Exit status: 0 done, 1 failed, 2 a wrong option or value, 3 diverged, 130 and 143 interrupted (SIGINT, "

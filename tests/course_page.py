@@ -4,72 +4,59 @@ Each row says what the lesson's own first cell says, so that the page and the no
 """
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
-import nbformat
 from minutes import LESSONS
 
+from minips.lab.course import start
+from minips.lab.course.lessons import Lesson, read, source
+from minips_course import course
+
 PAGE = LESSONS / "README.md"
-PARTS = {
-    "I. A parameter server": range(5),
-    "II. Fewer bytes": range(5, 12),
-    "III. Waiting and trust": range(12, 17),
-    "IV. Cost": range(17, 21),
-}
-WAYS = {
-    "an afternoon": [0, 1, 3, 8, 14, 17],
-    "a week": [*range(17)],
-    "all of it": [*range(21)],
-}
 BEGIN, END = "<!-- tests/course_page.py writes what follows -->", "<!-- and it ends here -->"
-FIRST = re.compile(
-    r"# (?P<title>.+)\n\n\*\*The question\.\*\* (?P<question>.+)\n(?s:.+)"
-    r"\*\*What you need\.\*\* (?P<needs>.+)\n\n\*\*How long\.\*\* About (?P<core>\d+) minutes, and (?P<homework>\d+) "
-)
+NEEDS = re.compile(r"\*\*What you need\.\*\* (.+)\n")
 
 
 class Row(NamedTuple):
     """A lesson's row."""
 
-    path: Path
-    title: str
-    question: str
+    lesson: Lesson
     needs: list[str]
-    core: int
-    homework: int
 
     @property
-    def number(self) -> int:
-        return int(self.path.name[:2])
+    def core(self) -> int:
+        assert self.lesson.minutes, self.lesson.path.name
+        return self.lesson.minutes[0]
+
+    @property
+    def homework(self) -> int:
+        assert self.lesson.minutes, self.lesson.path.name
+        return self.lesson.minutes[1]
 
     def __str__(self) -> str:
+        assert self.lesson.question, self.lesson.path.name
         needs = ", ".join(self.needs) or "nothing"
-        link = f"[{self.path.name[:2]} {self.title}]({self.path.name})"
-        return f"| {link} | {self.question} | {self.core} + {self.homework} | {needs} |"
+        return f"| {start.link(self.lesson)} | {self.lesson.question} | {self.core} + {self.homework} | {needs} |"
 
 
-def row(path: Path) -> Row:
-    """What the first cell of a lesson says."""
-    found = FIRST.match(nbformat.read(path, as_version=4).cells[0].source)
-    assert found, path.name
-    needs = sorted({*re.findall(r"\b\d\d\b", found["needs"])})
-    return Row(path, found["title"], found["question"], needs, int(found["core"]), int(found["homework"]))
+def rows() -> dict[str, Row]:
+    """What the first cell of each lesson says, by the lesson's word."""
+    found = {}
+    for word, standing in start.path().standings.items():
+        needs = NEEDS.search(source(read(standing.lesson.path)["cells"][0]))
+        assert needs, word
+        found[word] = Row(standing.lesson, sorted({*re.findall(r"\b\d\d\b", needs[1])}))
+    return found
 
 
 def tables() -> str:
     """All tables of the page."""
-    rows = {one.number: one for one in map(row, sorted(LESSONS.glob("[0-9]*.ipynb")))}
+    every = rows()
     lines = ["| way | lessons | hours, without homework |", "|---|---|---|"]
-    for way, numbers in WAYS.items():
-        hours = sum(rows[number].core for number in numbers) / 60
-        listed = f"{numbers[0]:02} to {numbers[-1]:02}"
-        if numbers != [*range(numbers[0], numbers[-1] + 1)]:
-            listed = ", ".join(f"{number:02}" for number in numbers)
-        lines.append(f"| {way} | {listed} | {hours:.1f} |")
-    for part, numbers in PARTS.items():
+    lines += [f"| {way.name} | {way.lessons} | {way.hours:.1f} |" for way in start.path().ways()]
+    for part, words in course.parts.items():
         lines += ["", f"### {part}", "", "| lesson | its question | minutes, and homework | builds on |"]
-        lines += ["|---|---|---|---|", *(str(rows[number]) for number in numbers)]
+        lines += ["|---|---|---|---|", *(str(every[word]) for word in words)]
     return "\n".join(lines)
 
 

@@ -483,9 +483,19 @@ def test_lab_names_the_options_of_jupyterlab_that_are_asked_for(capsys):
     assert "--no-browser" in said
 
 
-@pytest.mark.parametrize(("user", "option", "told"), [(0, (), True), (0, ("--allow-root",), False), (1, (), False)])
-def test_root_is_told_how_jupyterlab_starts_and_no_address_that_never_answers(
-    user, option, told, monkeypatch, capsys, tmp_path
+@pytest.mark.parametrize(
+    ("user", "options", "setting", "starts"),
+    [
+        (0, (), "", False),
+        (0, (), "c.ServerApp.allow_root = True", True),
+        (0, ("--allow-root",), "", True),
+        (0, ("--ServerApp.allow_root=True",), "", True),
+        (0, ("--ServerApp.allow_root=False",), "c.ServerApp.allow_root = True", False),
+        (1, (), "", True),
+    ],
+)
+def test_root_is_told_how_jupyterlab_starts_and_no_server_is_started_that_fails(
+    user, options, setting, starts, monkeypatch, capsys, tmp_path
 ):
     started = []
     monkeypatch.setattr(os, "geteuid", lambda: user, raising=False)
@@ -493,8 +503,12 @@ def test_root_is_told_how_jupyterlab_starts_and_no_address_that_never_answers(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(jupyter, "running", lambda folder: None)
     monkeypatch.setenv("JUPYTER_TOKEN", "secret")
-    assert cli.main(["lab", str(tmp_path / "mine"), *option]) == 0
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "")
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "jupyter_server_config.py").write_text(setting)
+    assert cli.main(["lab", str(tmp_path / "mine"), *options]) == (0 if starts else 1)
     said = capsys.readouterr().err
-    assert ("minips lab --allow-root" in said) == told
-    assert ("token=secret" in said) != told
-    assert len(started) == 1
+    assert len(started) == starts
+    assert said.endswith("JupyterLab starts. Ctrl-C ends it.\n" if starts else "only with --allow-root.\n")
+    assert ("minips: You are root. " in said) != starts

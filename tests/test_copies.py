@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minips.lab import panels
-from minips.lab.course import courses, lessons
+from minips.lab.course import courses, lessons, start
 
 ROOT = Path(__file__).parents[1]
 NAMES = [lesson.path.name for lesson in lessons.lessons()]
@@ -103,10 +103,17 @@ def test_a_plain_install_of_the_wheel_carries_the_lessons(tmp_path: Path) -> Non
     subprocess.run([sys.executable, "-m", "pip", *install], check=True, capture_output=True, timeout=120)
     views = {path.name for path in (ROOT / "minips/lab/views").iterdir() if path.suffix in (".js", ".css")}
     assert views <= {path.name for path in (tmp_path / "site/minips/lab/views").iterdir()}
+    for path in (ROOT / "minips/lab/course/settings").rglob("*.*"):
+        assert (tmp_path / "site" / path.relative_to(ROOT)).is_file(), path
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    words = "from pathlib import Path; from minips.lab.course import lessons; print(*lessons.copy_to(Path('mine')).new)"
+    words = """
+from pathlib import Path
+from minips.lab.course import courses, lessons, start
+print(*lessons.copy_to(Path("mine")).new)
+assert start.write(Path("mine"), courses.chosen())
+"""
     done = subprocess.run(
         [sys.executable, "-c", words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.stdout.split() == FILES, done.stderr
-    assert sorted(path.name for path in (tmp_path / "mine").glob("*.ipynb")) == NAMES
+    assert sorted(path.name for path in (tmp_path / "mine").glob("*.ipynb")) == [*NAMES, start.NAME]

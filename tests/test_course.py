@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from claims import KNOWN, Claim, Decider, Run, claims_of, column, deciders, numbers, rows
-from course_page import FIRST, WAYS
+from course_page import NEEDS
 from plain_questions import plain
 from test_lessons import LESSONS, lesson, remembered
 
@@ -504,7 +504,9 @@ def test_a_prompt_that_compares_takes_a_sweep_as_its_table() -> None:
 
 
 def test_each_way_through_the_course_contains_what_its_lessons_build_on() -> None:
-    for way, listed in WAYS.items():
-        for path in [path for path in LESSONS if int(path.name[:2]) in listed]:
-            needs = FIRST.match(lesson(path).cells[0].source)["needs"].partition("omework")[0]
-            assert {int(number) for number in re.findall(r"\b\d\d\b", needs)} <= {*listed}, (way, path.name)
+    paths = chosen().paths()
+    for way, words in chosen().ways.items():
+        listed = {int(paths[word].name[:2]) for word in words}
+        for word in words:
+            needs = NEEDS.search(lesson(paths[word]).cells[0].source)[1].partition("omework")[0]
+            assert {int(number) for number in re.findall(r"\b\d\d\b", needs)} <= listed, (way, word)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pages
 import pytest
-from course_page import PAGE, PARTS, with_tables
+from course_page import PAGE, with_tables
 from minutes import CORE_MIN, HOMEWORK_MIN, Minutes, filled, minutes, pieces
 from test_lessons import LESSONS, headings, lesson
 
@@ -181,7 +181,9 @@ def test_the_courses_page_calls_it_by_its_title(path: Path) -> None:
 
 
 def test_the_readme_has_a_line_for_each_part_of_the_course() -> None:
-    assert re.findall(r"^\| \[(.+?)\]\(lessons/README\.md#", pages.text("README.md"), re.MULTILINE) == [*PARTS]
+    assert re.findall(r"^\| \[(.+?)\]\(lessons/README\.md#", pages.text("README.md"), re.MULTILINE) == [
+        *minips_course.PARTS
+    ]
 
 
 def test_what_the_page_says_is_not_here_no_lesson_runs() -> None:

@@ -22,11 +22,12 @@ SOLVED = "def majority(votes):\n    return np.sign(votes.sum(axis=0))"
 LEARNER = """
 import os, signal
 from minips import cli, lab
-from minips.lab.course import jupyter
+from minips.lab.course import jupyter, start
 
 os.execv, signal.signal, jupyter.running = lambda *command: print(command[1]), lambda *_: None, lambda folder: None
 print(cli.main(["lab", "--course", "mine", "--no-browser", "--allow-root"]))
 print(lab.progress())
+print(start.path("mine"))
 guess = lab.predict("mine:votes.1")
 guess.choice.value = "about as often"
 guess.button.click()
@@ -36,6 +37,7 @@ print(lab.check("mine:votes.1", lambda votes: votes[0]))
 lab.hint("mine:votes.1")
 print(lab.check("mine:votes.1", lambda votes: votes.sum(axis=0) // abs(votes.sum(axis=0))))
 print(lab.progress())
+print(start.path("mine").markdown())
 print(lab.report())
 for wrong in ABSENT:
     print(f"exit {cli.main(wrong)}")
@@ -108,11 +110,14 @@ def test_a_learner_opens_it_predicts_answers_and_reports(site: Path, tmp_path: P
     environment = {"MINIPS_AUTOPLAY": "", "JUPYTER_TOKEN": "secret"}
     said = ran(site, tmp_path, "-W", "error", "-c", f"ABSENT = {[*ABSENT]!r}\n{LEARNER}", **environment)
     assert f"The lessons are in {tmp_path / 'mine-lessons'}." in said
-    assert "/lab/tree/00_votes.ipynb" in said
+    assert "/lab/tree/START.ipynb" in said
+    page = nbformat.read(tmp_path / "mine-lessons" / "START.ipynb", as_version=4)
+    assert 'start.path("mine")' in page.cells[0].source
+    assert "# Who is right?\n\n**Begin with [00 Ask five](00_votes.ipynb).**" in page.cells[1].source
     copy = nbformat.read(tmp_path / "mine-lessons" / "00_votes.ipynb", as_version=4)
     assert [cell.source for cell in copy.cells] == [cell.source for cell in the_lesson().cells]
     for words in (
-        "'-m', 'jupyterlab', '--notebook-dir', 'mine-lessons'",
+        "serve.py', '--notebook-dir', 'mine-lessons'",
         "The majority is right in 68% of the votes.",
         "✗ mine:votes.1: not yet. Of 3 voters: the majority is another.",
         "Hint 1 of 2 for mine:votes.1: Votes are numbers: add them.",
@@ -122,6 +127,9 @@ def test_a_learner_opens_it_predicts_answers_and_reports(site: Path, tmp_path: P
         assert words in said, said
     before, after = said.split("Hint 1 of 2")
     assert re.search(r"^A parameter server, taken apart", before, flags=re.MULTILINE)
+    assert re.search(r"^ +00 Ask five$", before, flags=re.MULTILINE)
+    assert "# Who is right?\n\n**You have finished the course." in after
+    assert "| ✓ | [00 Ask five](00_votes.ipynb) |  |  |" in after
     assert re.search(r"^Who is right\? *\n00 Ask five +0 of 1 +0 of 1", before, flags=re.MULTILINE)
     assert re.search(r"^00 Ask five +1 of 1 \(mine:votes.1\) +1 of 1, 0 came true$", after, flags=re.MULTILINE)
     assert "taken apart" not in after

@@ -8,30 +8,23 @@ from pathlib import Path
 
 from minips.lab.course.courses import Course
 
-LESSONS = (
-    "train",
-    "split",
-    "batch",
-    "server",
-    "lecture",
-    "wire",
-    "stranger",
-    "squeeze",
-    "bits",
-    "rounding",
-    "remember",
-    "spend",
-    "move",
-    "hide",
-    "wait",
-    "stale",
-    "trust",
-    "cost",
-    "pays",
-    "allreduce",
-    "ddp",
-)
+PARTS = {
+    "I. A parameter server": ("train", "split", "batch", "server", "lecture"),
+    "II. Fewer bytes": ("wire", "stranger", "squeeze", "bits", "rounding", "remember", "spend"),
+    "III. Waiting and trust": ("move", "hide", "wait", "stale", "trust"),
+    "IV. Cost": ("cost", "pays", "allreduce", "ddp"),
+}
+"""Maps the title of each part to its lessons."""
+
+LESSONS = tuple(word for part in PARTS.values() for word in part)
 """The name of each lesson, in the order of the notebooks."""
+
+WAYS = {
+    "an afternoon": ("train", "split", "server", "bits", "wait", "cost"),
+    "a week": LESSONS[: LESSONS.index("cost")],
+    "all of it": LESSONS,
+}
+"""Maps the name of each way through the course to its lessons."""
 
 SECOND_EDITION = {
     "00_train_in_a_minute.ipynb": "train",
@@ -79,5 +72,5 @@ MOVED = {
 
 _INSTALLED = Path(__file__).with_name("notebooks")
 _FOLDER = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[1]
-course = Course("minips", "A parameter server, taken apart", _FOLDER, LESSONS, SECOND_EDITION)
+course = Course("minips", "A parameter server, taken apart", _FOLDER, LESSONS, SECOND_EDITION, PARTS, WAYS)
 """The course of minips. An installed package contains its notebooks; in a checkout they are in the folder above."""

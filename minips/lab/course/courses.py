@@ -52,6 +52,10 @@ class Course:
     """Maps notebooks' file names in an earlier edition to lessons. That edition's keys began with a notebook's number:
     14.1 is still found, and a learner's progress under it still counts. Only minips' own course had such an edition.
     """
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Maps the title of each part of the course to its lessons; empty for a course in one part."""
+    ways: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Maps the name of each way through the course, such as "an afternoon", to the lessons on it."""
 
     def __post_init__(self) -> None:
         for taker, value, kind, what in (
@@ -66,6 +70,10 @@ class Course:
         words = [*map(str, self.lessons)]
         if not words or len({*words}) < len(words) or not all(map(str.isidentifier, words)):
             raise ValueError(f"A course's lessons are different words, each its folder's name; got {self.lessons!r}.")
+        if self.parts and sorted(word for part in self.parts.values() for word in part) != sorted(words):
+            raise ValueError(f"A course's parts contain each of its lessons once; got {self.parts!r}.")
+        if strange := {word for way in self.ways.values() for word in way} - {*words}:
+            raise ValueError(f"A course's ways lead through its lessons; got {join_names(sorted(strange))}.")
 
     @property
     def prefix(self) -> str:

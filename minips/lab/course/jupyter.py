@@ -15,8 +15,11 @@ FIRST_PORT, PORTS = 8888, 50
 """The first port that is tried, and the number of ports that are tried."""
 SETTINGS = Path(__file__).with_name("settings")
 """A folder of JupyterLab's settings. They answer no to its question whether to fetch news, unless the user has answered
-it. The question would cover the lesson, and JupyterLab asks it even if ``LabApp.news_url`` is None.
+it. The question would cover the lesson, and JupyterLab asks it even if ``LabApp.news_url`` is None. They also leave
+the sidebar's width to the names of the lessons.
 """
+PROGRAM = Path(__file__).with_name("serve.py")
+"""The program that becomes JupyterLab."""
 
 
 def checked(options: Sequence[str]) -> list[str]:
@@ -57,29 +60,49 @@ def running(folder: Path) -> str | None:
     return None
 
 
-def start(folder: Path, first: str, port: int | None, options: Sequence[str]) -> None:
-    """Turn this process into JupyterLab on the folder and the lesson ``first``, or name a server that already runs."""
-    browser = "--no-browser" not in options
-    if address := running(folder):
-        print(f"JupyterLab runs on this folder already: {address}", file=sys.stderr)
-        if browser:
-            webbrowser.open(address)
-        return
+def open_again(address: str, options: Sequence[str]) -> None:
+    """Name a server that already runs, and open it in a browser."""
+    print(f"JupyterLab runs on this folder already: {address}", file=sys.stderr)
+    if "--no-browser" not in options:
+        webbrowser.open(address)
+
+
+def start(folder: Path, page: str, port: int | None, options: Sequence[str]) -> None:
+    """Turn this process into JupyterLab on the folder and one of its pages.
+
+    OSError as in `free_port`; RuntimeError if this user is root, which JupyterLab does not allow without an option.
+    """
     port = free_port(port)
-    token = os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
-    if getattr(os, "geteuid", lambda: 1)() == 0 and "--allow-root" not in options:
-        print("You are root. JupyterLab starts as root only with this option: minips lab --allow-root", file=sys.stderr)
-    else:
-        print(f"The first lesson: http://localhost:{port}/lab/tree/{first}?token={token}", file=sys.stderr)
-        print("Open this address in a browser, if none opens by itself. Ctrl-C ends JupyterLab.", file=sys.stderr)
-    command = [sys.executable, "-m", "jupyterlab", "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
+    if is_root() and not allows_root(options):
+        raise RuntimeError("You are root. JupyterLab starts as root only with --allow-root.")
+    os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(16))
+    command = [sys.executable, "-P", str(PROGRAM), "--notebook-dir", str(folder), f"--ServerApp.port={port}"]
     command += [
         "--ServerApp.port_retries=0",
         "--ServerApp.answer_yes=True",  # otherwise Ctrl-C asks first, and JupyterLab goes on without an answer
-        f"--LabApp.default_url=/lab/tree/{first}",
+        f"--LabApp.default_url=/lab/tree/{page}",
+        "--LabApp.custom_css=True",
     ]
+    if "--debug" not in options:
+        command += ["--log-level=WARN", "--LabApp.log_level=WARN"]
     others = os.environ.get("JUPYTER_CONFIG_PATH")
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([str(SETTINGS), *([others] if others else [])])
+    print("JupyterLab starts. Ctrl-C ends it.", file=sys.stderr)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stderr.flush()
     os.execv(sys.executable, [*command, *options])
+
+
+def is_root() -> bool:
+    """Return True if this process may do everything."""
+    return getattr(os, "geteuid", lambda: 1)() == 0
+
+
+def allows_root(options: Sequence[str]) -> bool:
+    """Return True if JupyterLab starts as root with these options, or because of the user's own settings."""
+    from jupyter_server.serverapp import ServerApp
+
+    server = ServerApp()
+    server.load_config_file()
+    server.parse_command_line([*options])
+    return bool(server.allow_root)

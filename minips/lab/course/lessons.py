@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,18 +42,45 @@ class Lesson(NamedTuple):
     """The keys of its predictions."""
     exercises: list[str]
     """The keys of its exercises."""
+    core: list[tuple[str, str]]
+    """The kind and the key of the note that each task leaves: its predictions, and the exercises and the quiz that are
+    not homework.
+    """
+    question: str
+    """What the lesson asks, from its first cell; empty if it does not say so there."""
+    minutes: tuple[int, int] | None
+    """How long the lesson and its homework take; None if its first cell does not say so."""
+
+
+TASKS = {"question": "predict", "exercise": "check", "quiz": "quiz"}
+"""Maps the kind of a note to the function of `minips.lab` that leaves it."""
+QUESTION = re.compile(r"\*\*The question\.\*\* (.+)")
+MINUTES = re.compile(r"\*\*How long\.\*\* About (\d+) minutes(?:, and (\d+) )?")
+"""The lines of a lesson's first cell that state its question and how long it takes."""
 
 
 def lessons(course: Course | None = None) -> list[Lesson]:
     """Return the lessons of a course, in order. If no course is given, use the default one, see `chosen`."""
-    found = []
-    for word, path in (course or chosen()).paths().items():
-        cells = read(path)["cells"]
-        title = source(cells[0]).strip().partition("\n")[0].lstrip("# ")
-        questions = [key for cell in cells for key in arguments(cell, "predict")]
-        keys = [key for key in EXERCISES if lesson_of(key) == word]
-        found.append(Lesson(path, word, path.name[:2], title, questions, keys))
-    return found
+    course = course or chosen()
+    return [_lesson(course, word, path) for word, path in course.paths().items()]
+
+
+def _lesson(course: Course, word: str, path: Path) -> Lesson:
+    cells = read(path)["cells"]
+    first = source(cells[0]).strip()
+    title = first.partition("\n")[0].lstrip("# ")
+    questions = [key for cell in cells for key in arguments(cell, "predict")]
+    keys = [key for key in EXERCISES if lesson_of(key) == word]
+    said, took = QUESTION.search(first), MINUTES.search(first)
+    minutes = (int(took[1]), int(took[2] or 0)) if took else None
+    return Lesson(path, word, path.name[:2], title, questions, keys, _core(cells), said[1] if said else "", minutes)
+
+
+def _core(cells: list[Any]) -> list[tuple[str, str]]:
+    """Return the tasks of the cells before the homework."""
+    homework = (i for i, cell in enumerate(cells) if re.match(r"## Homework\b", source(cell)))
+    core = cells[: next(homework, len(cells))]
+    return [(kind, key) for kind, function in TASKS.items() for cell in core for key in arguments(cell, function)]
 
 
 class Copied(NamedTuple):

@@ -277,14 +277,16 @@ function render({ model, el }) {
     setClock();
   }
 
-  /* A new run plays from its beginning; other data are drawn at the time that is shown. */
+  /* A new run plays from its beginning; other data are drawn at the time that is shown. A page without a kernel, in
+     which nobody has run a cell, waits for a click. */
   function setClock() {
     const [before, now] = [turn, data.turn];
     turn = now;
     if (before === now) return move(clock.time());
     const starts = data.sides.flatMap((side) => data.moves[side]?.start ?? []);
     clock.set({ duration: data.duration || 1, marks: [...new Set(starts)].sort((a, b) => a - b) });
-    const plays = before !== null && !matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const asked = before !== null || (model.get("mark") && data.duration > 0);
+    const plays = asked && !matchMedia("(prefers-reduced-motion: reduce)").matches;
     clock.seek(plays ? 0 : data.duration);
     if (plays) clock.play();
   }
