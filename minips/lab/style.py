@@ -73,5 +73,6 @@ STYLE = f"""<style>
 {_DARK} :is(.minips-picture img, .minips-look) {{{_INVERTED}}}
 .minips-panel.jupyter-widgets-disconnected > *, .minips-panel .jupyter-widgets-disconnected::before {{display: none}}
 .minips-panel.jupyter-widgets-disconnected::before {{
-    content: "The kernel was restarted or ended: run this cell again."; font: inherit; color: inherit; padding: 4px}}
+    content: "The kernel was restarted or ended. Run the cells above, then this one.";
+    font: inherit; color: inherit; padding: 4px}}
 </style>"""

@@ -29,11 +29,18 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from minips.lab.controls import Form, close, help_html, sentence
+from minips.lab.course import state
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
 STATIC_S = 60.0
 """The most seconds that a still picture waits for unfinished work."""
+
+_CHILD = ".jp-OutputArea-child"
+_ALIVE = f"{_CHILD} .minips-cover:not(.jupyter-widgets-disconnected)"
+COVER = f"""<style>{_CHILD}:has(+ {_ALIVE}), {_CHILD}:has(+ {_CHILD} + {_ALIVE}), {_CHILD}:has(.minips-cover) {{
+    display: none}}</style>"""
+"""The style of a widget that hides the two outputs before it, while its kernel is running."""
 
 _cells: dict[str, list[str]] = {}
 """Maps a panel's name to the cells that have made a panel of this name."""
@@ -118,6 +125,15 @@ class _Still(NamedTuple):
 def show_still(title: str, draw: Callable[[Figure], Any], size: Size) -> None:
     """Show a picture as plain output of a cell."""
     display(_Still(title, png(draw, size)))  # type: ignore[no-untyped-call]
+
+
+def cover() -> None:
+    """Hide the two outputs before this one, a still picture and its text, from a learner whose kernel is running: the
+    panel itself is there. An exported page shows them.
+    """
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is not None and not state.autoplay():
+        display({**ipywidgets.HTML(COVER).add_class("minips-cover")._repr_mimebundle_(), "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
 
 
 class Work:
@@ -374,6 +390,7 @@ class Panel(Interactive, Generic[Asked, Found]):
             self._find()
         show_still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]))
         print(line or self.words(self.found))
+        cover()
 
     def _on_change(self) -> None:
         self.job.forget_failure()
