@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from minips import lab
-from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES, pictures, predictions, state
+from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state, verdicts
 from minips.lab.course.cells import Answer, Quiz
 from minips.lab.course.courses import lesson_of
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence, full_key
@@ -220,32 +220,32 @@ class TestPicture:
     """The guess, drawn into what was measured."""
 
     def result(self, asked: Question | Estimate, guess: str, **values: Any) -> str:
-        measured = {name: pictures.Measured.of(value) for name, value in values.items()}
+        measured = {name: verdicts.Measured.of(value) for name, value in values.items()}
         outcome = asked.outcome(**{name: value.value for name, value in measured.items()})
-        return pictures.result(asked, guess, outcome.measured, measured)
+        return verdicts.result(asked, guess, outcome.measured, measured)
 
     def test_an_option_is_drawn_as_the_range_in_which_its_rule_holds(self) -> None:
         picture = self.result(WHICH, "that", share=1.6)
-        axis = pictures.Axis.around([1.0, 1.6])
+        axis = verdicts.Axis.around([1.0, 1.6])
         ((start, wide),) = ends(picture, "guess")
         assert (start, start + wide) == pytest.approx((axis.place(0.0), axis.place(1.0)), abs=0.02)
         assert {*ends(picture, "right")} == {(axis.place(1.6), axis.place(1.6))}
-        assert f"{pictures.mark('wrong')}that<b class='wrong'>your guess, wrong</b>" in picture
-        assert f"{pictures.mark('right')}this<b class='right'>came true</b>" in picture
-        assert f"{pictures.mark('right')}this<b class='right'>your guess, right</b>" in self.result(
+        assert f"{verdicts.mark('wrong')}that<b class='wrong'>your guess, wrong</b>" in picture
+        assert f"{verdicts.mark('right')}this<b class='right'>came true</b>" in picture
+        assert f"{verdicts.mark('right')}this<b class='right'>your guess, right</b>" in self.result(
             WHICH, "this", share=1.6
         )
 
     @pytest.mark.parametrize(("guess", "verdict"), [("16", "right"), ("30", "near"), ("9000", "wrong")])
     def test_a_number_is_a_bar_with_a_line_for_the_guess(self, guess: str, verdict: str) -> None:
         picture = self.result(HOW_LONG, guess, took_ms=20.0)
-        axis = pictures.Axis.around([float(guess), 16.0, 25.0])
+        axis = verdicts.Axis.around([float(guess), 16.0, 25.0])
         assert axis.log == (guess == "9000")
         (bar, near), (line,) = ends(picture, "right"), ends(picture, "guess")
         assert bar == pytest.approx((1.0, axis.place(20.0) - 1), abs=0.02)
         assert near == pytest.approx((axis.place(16.0), axis.place(25.0) - axis.place(16.0)), abs=0.02)
         assert line == (axis.place(float(guess)),) * 2
-        assert f"{pictures.mark(verdict)}<b class='{verdict}'>your guess, {verdict}</b>" in picture
+        assert f"{verdicts.mark(verdict)}<b class='{verdict}'>your guess, {verdict}</b>" in picture
         assert f"which is {verdict}. Measured: 20 ms." in picture
 
     def test_an_interval_is_measured_by_its_mean_and_drawn_as_a_line(self) -> None:
@@ -263,7 +263,7 @@ class TestPicture:
         )
         shown = {"a": "a: {:.1f} s", "b": "b: {:.1f} s"}
         picture = self.result(Question("train.94", "Which?", choices, "a", "", shown=shown), "b", a=2.0, b=1.0)
-        axis = pictures.Axis.around([2.0])
+        axis = verdicts.Axis.around([2.0])
         lengths = [1 + wide for _, wide in ends(picture, "right")]
         assert sorted(lengths) == pytest.approx([axis.place(1.0), axis.place(2.0)], abs=0.02)
         assert (lengths[0] > lengths[1]) == (picture.find("</svg>a<") < picture.find("</svg>b<"))
@@ -293,11 +293,11 @@ class TestPicture:
         else:
             outcomes = import_module(f"minips_course.{lesson_of(key)}.cases").OUTCOMES[key]
         for values in outcomes.values():
-            noted = pictures.to_note({name: pictures.Measured.of(value) for name, value in values.items()})
+            noted = verdicts.to_note({name: verdicts.Measured.of(value) for name, value in values.items()})
             for guess in getattr(asked, "options", ["3"]):
                 picture = self.result(asked, guess, **values)
                 assert picture.count("your guess, ") == 1
-                again = {name: value.value for name, value in pictures.from_note(noted).items()}
+                again = {name: value.value for name, value in verdicts.from_note(noted).items()}
                 assert asked.outcome(**again) == asked.outcome(**values)
                 assert "class='band'" in picture or "fill-opacity" in picture or len(asked.shown) == len(values)
 
@@ -368,7 +368,7 @@ class TestQuiz:
         quiz = Quiz("train", QUIZ)
         for number, choice in enumerate(quiz.choices):
             choice.value = "no" if number == 2 else "yes"
-        right, wrong = pictures.mark("right"), pictures.mark("wrong")
+        right, wrong = verdicts.mark("right"), verdicts.mark("wrong")
         assert f"{wrong} <b class='wrong'>No.</b> No, not 2.<" in quiz.notes[2].value
         assert f"{right} <b class='right'>Right.</b> Yes, 0.<" in quiz.notes[0].value
         assert all("role='status'" in note.value for note in (*quiz.notes, quiz.result))

@@ -10,8 +10,8 @@ from minips.lab.views import View
 
 WIDTHS = (1024, 1280, 1440, 1920)
 THEMES = ("light", "dark")
-FAULTS = """() => {
-    const all = [document.documentElement, ...document.querySelectorAll('.minips-view, .minips-view *')]
+FAULTS = """inside => {
+    const all = [document.documentElement, ...document.querySelectorAll(`:is(${inside}), :is(${inside}) *`)]
     const apart = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) <= 1
         || Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) <= 3
     const outside = (a, b) => a.left < b.left - 1 || a.right > b.right + 1
@@ -53,9 +53,9 @@ def looks(page: Page) -> Iterator[tuple[str, int]]:
             yield theme, width
 
 
-def faults_here(page: Page) -> list[str]:
+def faults_here(page: Page, inside: str = ".minips-view") -> list[str]:
     """The boxes that scroll sideways and the texts that are clipped, tiny or over one another, in the page as it is."""
-    found: list[str] = page.evaluate(FAULTS)
+    found: list[str] = page.evaluate(FAULTS, inside)
     return found
 
 

@@ -29,7 +29,6 @@ from IPython import get_ipython
 from IPython.display import display
 
 from minips.lab.course import state
-from minips.lab.course.pictures import CSS, Measured, result, to_note
 from minips.lab.course.questions import (
     QUESTIONS,
     Estimate,
@@ -41,6 +40,7 @@ from minips.lab.course.questions import (
     show_line,
     status,
 )
+from minips.lab.course.verdicts import CSS, Measured, result, to_note
 from minips.lab.style import STYLE, WIDE
 from minips.results.tables import html_rows
 

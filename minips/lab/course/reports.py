@@ -14,9 +14,9 @@ from minips import files
 from minips.lab.course import state
 from minips.lab.course.courses import lesson_of
 from minips.lab.course.lessons import Lesson, lessons
-from minips.lab.course.pictures import CSS as PICTURES
-from minips.lab.course.pictures import from_note, result
 from minips.lab.course.questions import NONE, QUESTIONS
+from minips.lab.course.verdicts import CSS as PICTURES
+from minips.lab.course.verdicts import from_note, result
 from minips.results.tables import align, html_rows
 
 FILE = "report.html"
@@ -26,7 +26,7 @@ body {font: 15px/1.5 system-ui, sans-serif; max-width: 50em; margin: 2em auto; p
     background: light-dark(#fff, #16181c); color: light-dark(#1b1f24, #e3e6ea)}
 h2 {margin-top: 1.6em} h3 {margin: 2em 0 .6em; padding-top: .6em; border-top: 1px solid light-dark(#d0d5db, #3a3f46)}
 .minips-result {margin: 0 0 1.4em}
-.minips-result.minips-result {max-width: none; font-size: 14px}
+.minips-result.minips-result {max-width: none}
 pre {overflow-x: auto; padding: .6em; background: light-dark(#f3f5f7, #22262c)}
 blockquote {margin: .5em 0 1.5em; padding-left: 1em; border-left: 4px solid light-dark(#0072b2, #56b4e9)}
 small {color: light-dark(#57606a, #9aa4ae)}

@@ -36,11 +36,14 @@ from minips.stage import Value
 STATIC_S = 60.0
 """The most seconds that a still picture waits for unfinished work."""
 
-_CHILD = ".jp-OutputArea-child"
-_ALIVE = f"{_CHILD} .minips-cover:not(.jupyter-widgets-disconnected)"
-COVER = f"""<style>{_CHILD}:has(+ {_ALIVE}), {_CHILD}:has(+ {_CHILD} + {_ALIVE}), {_CHILD}:has(.minips-cover) {{
-    display: none}}</style>"""
-"""The style of a widget that hides the two outputs before it, while its kernel is running."""
+_CHILD, _ALIVE = ".jp-OutputArea-child", ".minips-cover:not(.jupyter-widgets-disconnected)"
+COVER = f"""<style>
+{_CHILD}:has(.minips-cover), {_CHILD}:has(+ {_CHILD} {_ALIVE}), {_CHILD}:has(+ {_CHILD} + {_CHILD} {_ALIVE}),
+.jp-CodeCell:has({_CHILD}:nth-last-child(-n + 2) {_ALIVE}) > .jp-Cell-inputWrapper {{display: none}}
+</style>"""
+"""The style of a widget that hides the two outputs before it while its kernel is running, and the code, too, unless it
+shows something else afterwards. (JupyterLab's last child of outputs is a button to collapse them.)
+"""
 
 _cells: dict[str, list[str]] = {}
 """Maps a panel's name to the cells that have made a panel of this name."""

@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from minips.lab.course.intervals import Interval
 from minips.lab.course.questions import RIGHT, Estimate, Form, Question, as_html
 
-WIDE = 20
+WIDE = 50
 """The ratio of the largest number to the smallest above which an axis is logarithmic."""
 GRID = np.geomspace(1e-18, 1e9, 541).tolist()
 """Numbers for which rules are tried, 20 in each power of ten; their negatives and zero are tried, too."""
@@ -34,7 +34,7 @@ MARKS = {
 CSS = """
 .minips-result {
     --right: light-dark(#00704f, #4cc9a4); --wrong: light-dark(#b04400, #eba56a); --guess: light-dark(#0068a3, #56b4e9);
-    max-width: 760px; font: 13px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); break-inside: avoid}
+    max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); break-inside: avoid}
 [data-jp-theme-light='true'] .minips-result {color-scheme: light}
 [data-jp-theme-light='false'] .minips-result {color-scheme: dark}
 .minips-result p {margin: 0 0 6px}
@@ -348,7 +348,7 @@ def _label(axis: Axis, value: float, words: str, look: str) -> str:
 
 
 def _tick(tick: float, form: Form) -> str:
-    sign = "+" if "+" in form.figure else ""
+    sign = "+" if "+" in form.figure and tick else ""
     return f"{100 * tick:{sign},g}%" if form.figure.endswith("%}") else f"{tick:{sign},g}"
 
 
