@@ -5,6 +5,8 @@ import contextlib
 import html
 import io
 import json
+import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import numpy as np
 import pytest
 
 from minips import lab
-from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state
+from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, SENTENCES, predictions, state, verdicts
 from minips.lab.course.cells import Answer, Quiz
+from minips.lab.course.courses import lesson_of
 from minips.lab.course.questions import NONE, Disagreement, Estimate, Item, Option, Prompt, Question, Sentence, full_key
 
 pytestmark = pytest.mark.usefixtures("somebody_is_there")
@@ -206,6 +209,99 @@ class TestPrediction:
         assert places == [one.options.index("c") for one in asked]
 
 
+def ends(picture: str, look: str) -> list[tuple[float, float]]:
+    """Where the rectangles and lines of a look begin and end, in percent."""
+    inside = re.findall(rf"<g class='{look}'>(.*?)</g>", picture)
+    shapes = re.findall(r"<(?:rect|line) [^>]*?x1?='([-\d.]+)%' (?:width|x2)='([-\d.]+)%", "".join(inside))
+    return [(float(start), float(stop)) for start, stop in shapes]
+
+
+class TestPicture:
+    """The guess, drawn into what was measured."""
+
+    def result(self, asked: Question | Estimate, guess: str, **values: Any) -> str:
+        measured = {name: verdicts.Measured.of(value) for name, value in values.items()}
+        outcome = asked.outcome(**{name: value.value for name, value in measured.items()})
+        return verdicts.result(asked, guess, outcome.measured, measured)
+
+    def test_an_option_is_drawn_as_the_range_in_which_its_rule_holds(self) -> None:
+        picture = self.result(WHICH, "that", share=1.6)
+        axis = verdicts.Axis.around([1.0, 1.6])
+        ((start, wide),) = ends(picture, "guess")
+        assert (start, start + wide) == pytest.approx((axis.place(0.0), axis.place(1.0)), abs=0.02)
+        assert {*ends(picture, "right")} == {(axis.place(1.6), axis.place(1.6))}
+        assert f"{verdicts.mark('wrong')}that<b class='wrong'>your guess, wrong</b>" in picture
+        assert f"{verdicts.mark('right')}this<b class='right'>came true</b>" in picture
+        assert f"{verdicts.mark('right')}this<b class='right'>your guess, right</b>" in self.result(
+            WHICH, "this", share=1.6
+        )
+
+    @pytest.mark.parametrize(("guess", "verdict"), [("16", "right"), ("30", "near"), ("9000", "wrong")])
+    def test_a_number_is_a_bar_with_a_line_for_the_guess(self, guess: str, verdict: str) -> None:
+        picture = self.result(HOW_LONG, guess, took_ms=20.0)
+        axis = verdicts.Axis.around([float(guess), 16.0, 25.0])
+        assert axis.log == (guess == "9000")
+        (bar, near), (line,) = ends(picture, "right"), ends(picture, "guess")
+        assert bar == pytest.approx((1.0, axis.place(20.0) - 1), abs=0.02)
+        assert near == pytest.approx((axis.place(16.0), axis.place(25.0) - axis.place(16.0)), abs=0.02)
+        assert line == (axis.place(float(guess)),) * 2
+        assert f"{verdicts.mark(verdict)}<b class='{verdict}'>your guess, {verdict}</b>" in picture
+        assert f"which is {verdict}. Measured: 20 ms." in picture
+
+    def test_an_interval_is_measured_by_its_mean_and_drawn_as_a_line(self) -> None:
+        guess = lab.predict("train.92")
+        guess.choice.value = "20"
+        guess.commit()
+        found = guess.compare(took_ms=lab.interval([19.0, 20.0, 24.0]))
+        assert "Measured: 21 ms" in repr(found)
+        assert "21 ± 6.57 ms</text>" in found._repr_html_()
+        assert state.noted("question")["train.92"]["values"] == "took_ms = 21 ± 6.6"
+
+    def test_numbers_in_one_unit_are_bars_in_the_rows_of_their_options(self) -> None:
+        choices = tuple(
+            Option(name, lambda name=name, **took: max(took, key=took.get) == name, "It is.") for name in ("a", "b")
+        )
+        shown = {"a": "a: {:.1f} s", "b": "b: {:.1f} s"}
+        picture = self.result(Question("train.94", "Which?", choices, "a", "", shown=shown), "b", a=2.0, b=1.0)
+        axis = verdicts.Axis.around([2.0])
+        lengths = [1 + wide for _, wide in ends(picture, "right")]
+        assert sorted(lengths) == pytest.approx([axis.place(1.0), axis.place(2.0)], abs=0.02)
+        assert (lengths[0] > lengths[1]) == (picture.find("</svg>a<") < picture.find("</svg>b<"))
+        assert picture.count("class='words'") == 3  # two options, each with its bar, and the axis
+        with pytest.raises(ValueError, match="Expected the form of a measured value"):
+            Question("train.94", "Which?", choices, "a", "", shown={"a": "seconds"})
+
+    def test_other_values_are_told_in_words(self) -> None:
+        choices = (Option("yes", lambda ran, n: ran, "It ran."), Option("no", lambda ran, n: not ran, "It did not."))
+        shown = {"ran": "the command has run: {}"}
+        picture = self.result(Question("train.95", "Did it?", choices, "yes", "", shown=shown), "no", ran=True, n=3)
+        assert ">the command has run: yes</div>" in picture
+        assert ">n: 3</div>" in picture
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, -3.0, 1e-30, 1e30])
+    @pytest.mark.parametrize("guess", ["1e-300", "20", "1e300"])
+    def test_no_number_breaks_it(self, value: float, guess: str) -> None:
+        for picture in (self.result(HOW_LONG, guess, took_ms=value), self.result(WHICH, "that", share=value)):
+            assert all(-1 <= start <= 100 for start, _ in ends(picture, ".*?"))
+            assert not re.search(r"'(nan|inf)", picture)
+
+    @pytest.mark.parametrize("key", sorted({*QUESTIONS}))
+    def test_each_question_of_the_lessons_draws_each_of_its_outcomes(self, key: str) -> None:
+        asked = QUESTIONS[key]
+        if isinstance(asked, Estimate):
+            outcomes: dict[str, Any] = {"": {"x": sum(asked.expected) / 2}}
+        else:
+            outcomes = import_module(f"minips_course.{lesson_of(key)}.cases").OUTCOMES[key]
+        for values in outcomes.values():
+            noted = verdicts.to_note({name: verdicts.Measured.of(value) for name, value in values.items()})
+            for guess in getattr(asked, "options", ["3"]):
+                picture = self.result(asked, guess, **values)
+                assert picture.count("your guess, ") == 1
+                again = {name: value.value for name, value in verdicts.from_note(noted).items()}
+                assert asked.outcome(**again) == asked.outcome(**values)
+                assert "class='band'" in picture or "fill-opacity" in picture or len(asked.shown) == len(values)
+
+
 class TestSay:
     def test_a_sentence_has_its_numbers_from_the_run(self, capsys: pytest.CaptureFixture[str]) -> None:
         lab.say("0.91", share=0.152)
@@ -242,13 +338,13 @@ class TestAnswer:
     def test_two_sentences_are_kept_and_can_be_changed(self) -> None:
         box = self.box()
         box.keep()
-        assert box.note.value == "There is nothing to keep yet."
+        assert box.note.value == "<div role='status'>There is nothing to keep yet.</div>"
         box.text.value = "B sends less"
         box.button.click()
         assert "Two sentences were asked for." in box.note.value
         box.text.value = "B sends less. The table shows 4 bytes, not 100."
         box.button.click()
-        assert box.note.value == "It is kept, and goes into the report."
+        assert box.note.value == "<div role='status'>It is kept, and goes into the report.</div>"
         assert self.box().text.value == box.text.value
 
     def test_a_cell_shows_the_table_and_the_box(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -272,11 +368,13 @@ class TestQuiz:
         quiz = Quiz("train", QUIZ)
         for number, choice in enumerate(quiz.choices):
             choice.value = "no" if number == 2 else "yes"
-        assert quiz.notes[2].value == "✗ No. No, not 2."
-        assert quiz.notes[0].value == "✓ Right. Yes, 0."
-        assert quiz.result.value == "Your first answers: 4 of 5 right."
+        right, wrong = verdicts.mark("right"), verdicts.mark("wrong")
+        assert f"{wrong} <b class='wrong'>No.</b> No, not 2.<" in quiz.notes[2].value
+        assert f"{right} <b class='right'>Right.</b> Yes, 0.<" in quiz.notes[0].value
+        assert all("role='status'" in note.value for note in (*quiz.notes, quiz.result))
+        assert "Your first answers: 4 of 5 right." in quiz.result.value
         quiz.choices[2].value = "yes"
-        assert quiz.notes[2].value == "✓ Right. Yes, 2."
+        assert f"{right} <b class='right'>Right.</b> Yes, 2.<" in quiz.notes[2].value
         assert quiz.right == 4
         assert state.noted("quiz")["train"]["right"] == "4 of 5"
 
@@ -318,7 +416,9 @@ class TestReport:
         assert repr(written) == f"Your report is in {tmp_path / 'report.html'}."
         for words in (
             "00 Train in a minute",
-            "<td>Which is heavier?</td><td>this</td><td>that</td><td>share = 0.25</td><td>They differ.</td>",
+            "<b>Which is heavier?</b>",
+            "<b class='wrong'>Wrong.</b> You predicted: this. Measured: that.",
+            "aria-label='You predicted: this, which is wrong. Measured: that. share: 0.25.'",
             "What sends less, and how do you know?",
             "a &lt;table&gt;",
             "It is &lt;b&gt;so&lt;/b&gt;. I saw it.",

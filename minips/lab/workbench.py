@@ -22,7 +22,7 @@ from minips.engines.hosts import Hosts
 from minips.lab import plots, results
 from minips.lab.columns import FIRST, Column, row_label
 from minips.lab.controls import WithTooltip, help_html
-from minips.lab.panels.base import Interactive, Job, Picture, numbered_name, show_still, side_by_side
+from minips.lab.panels.base import Interactive, Job, Picture, cover, numbered_name, show_still, side_by_side
 from minips.lab.source import read_line
 from minips.lab.style import NARROW_IN, STYLE, WIDE, WIDE_IN
 from minips.problems import Problem, SoftmaxRegression
@@ -128,6 +128,7 @@ class Workbench(Interactive):
 
         show_still(f"training loss of {' and '.join(runs)}", draw, (WIDE_IN, 3.0), results.in_words(runs))
         display(HTML(results.table(runs)))  # type: ignore[no-untyped-call]
+        cover()
 
     def to_csv(self, path: str | Path) -> None:
         """Write the history as CSV, a line for each run: seconds, bytes, loss, the config as JSON."""

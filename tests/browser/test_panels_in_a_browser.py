@@ -371,7 +371,7 @@ def test_the_kernel_restarted_says_what_to_do(jupyter: Lab) -> None:
     panel = jupyter.page.locator(".minips-panel")
     expect(panel).to_contain_class("jupyter-widgets-disconnected")
     said = panel.evaluate("one => getComputedStyle(one, '::before').content")
-    assert said == '"The kernel was restarted or ended: run this cell again."'
+    assert said == '"The kernel was restarted or ended. Run the cells above, then this one."'
     expect(panel.locator("button:visible, select:visible, img:visible")).to_have_count(0)
     gone(jupyter)
     works_again(jupyter)

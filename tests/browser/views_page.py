@@ -11,7 +11,7 @@ from minips.lab.views import View
 WIDTHS = (1024, 1280, 1440, 1920)
 THEMES = ("light", "dark")
 FAULTS = """inside => {
-    const all = [document.documentElement, ...document.querySelectorAll(`${inside}, ${inside} *`)]
+    const all = [document.documentElement, ...document.querySelectorAll(`:is(${inside}), :is(${inside}) *`)]
     const apart = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) <= 1
         || Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) <= 3
     const outside = (a, b) => a.left < b.left - 1 || a.right > b.right + 1

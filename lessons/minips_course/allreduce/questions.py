@@ -34,6 +34,7 @@ timed_question(
         "The ring's six hops follow each other. The fixed time of each hop outweighed the bytes that the ring saves.",
     ),
     otherwise="One of the two runs has no time of a step, so there is nothing to compare.",
+    shown={"share": "a step by ring: {:.2f} of the time over one server"},
 )
 
 timed_question(
@@ -56,6 +57,11 @@ timed_question(
         "four, a server has two. With few bytes only the latencies count.",
     ),
     otherwise="Two of the ways took the same time, or one of them has no time.",
+    shown={
+        "server": "the way over a server: {:.3f} s",
+        "tree": "the way up and down the tree: {:.3f} s",
+        "ring": "the way round the ring: {:.3f} s",
+    },
 )
 
 sentence(

@@ -33,6 +33,7 @@ question(
     ),
     otherwise="The ratio lies between two of the options: the error fell, but by another rule.",
     kind="identity",
+    shown={"ratio": "smaller by a factor: {:.2f}"},
 )
 
 question(
@@ -56,6 +57,7 @@ question(
     ),
     otherwise="Eight rows allowed a step more than ten times as long, or less than half as long.",
     kind="single",
+    shown={"ratio": "the step: {:.2f} times as long"},
 )
 
 sentence(

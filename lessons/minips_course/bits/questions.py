@@ -50,6 +50,7 @@ question(
     ),
     otherwise="One of the two numbers of steps is missing.",
     kind="comparison",
+    shown={"times": "steps with one bit: {:.2f} times as many"},
 )
 
 sentence(

@@ -35,6 +35,7 @@ timed_question(
         "the same effect.",
     ),
     otherwise="One of the sizes has no time to compare.",
+    shown={"factor": "the worst prediction: {:.2f} times off"},
 )
 
 timed_estimate(

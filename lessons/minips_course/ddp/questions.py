@@ -33,6 +33,11 @@ timed_question(
         "this net together are 0.15 MB. So all of them are in one bucket, and the last one fills it.",
     ),
     otherwise="No all-reduce was seen.",
+    shown={
+        "first": "the first gradient is ready: {:.2f} ms",
+        "begin": "the first all-reduce begins: {:.2f} ms",
+        "last": "the last gradient is ready: {:.2f} ms",
+    },
 )
 
 estimate(

@@ -40,6 +40,10 @@ timed_question(
         "Each call waited for the answer to the call before it.",
     ),
     otherwise="Either this machine was busy with something else, or the link did not hold the messages back.",
+    shown={
+        "tiny": "ten calls, 1 byte each: {:.2f} times as long as one",
+        "large": "ten calls, 10 MB each: {:.2f} times as long as one",
+    },
 )
 
 question(
@@ -70,6 +74,10 @@ question(
     ),
     otherwise="Hardly anybody was answered, not even those first in the queue.",
     kind="count",
+    shown={
+        "answered": "answered within ten seconds: {:.0f} callers",
+        "last": "the last answer, after the start: {:.2g} s",
+    },
 )
 
 timed_sentence(

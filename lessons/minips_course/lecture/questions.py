@@ -39,6 +39,11 @@ question(
     ),
     otherwise="The call neither changed parameters nor raised an error, or it did both.",
     kind="identity",
+    shown={
+        "stopped": "the call ended with an error: {}",
+        "server": "sum of the server's parameters: {:.3g}",
+        "worker": "sum of the worker's parameters: {:.3g}",
+    },
 )
 
 timed_question(
@@ -62,6 +67,7 @@ timed_question(
         "push_pull knows what it carries. This run does not say how much each part takes.",
     ),
     otherwise="The times cannot be compared: one of them is zero, or missing.",
+    shown={"ratio": "torch's call: {:.2f} times as long"},
 )
 
 sentence(

@@ -33,6 +33,7 @@ timed_question(
         "The share of each part is not measured here.",
     ),
     otherwise="One of the two could not be measured.",
+    shown={"times": "a frame over Http: {:.2f} times as long"},
 )
 
 timed_question(
@@ -58,6 +59,7 @@ timed_question(
         "The server answered many calls at once, and a call took hardly longer in the crowd than alone.",
     ),
     otherwise="One of the two could not be measured.",
+    shown={"times": "16 callers: {:.2f} times as many calls a second"},
 )
 
 timed_sentence(

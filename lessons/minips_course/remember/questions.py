@@ -40,6 +40,7 @@ question(
     ),
     otherwise="The ratio lies between two of the options, or without a memory no value of W has moved.",
     kind="count",
+    shown={"times": "values moved with the memory: {:.2f} times as many"},
 )
 
 question(
@@ -70,6 +71,10 @@ question(
     ),
     otherwise="Without a memory w did not stay within the threshold, or it came nearer than with error feedback.",
     kind="single",
+    shown={
+        "plain": "without a memory: {:.2f} t",
+        "fed": "with error feedback: {:.2f} t",
+    },
 )
 
 sentence(

@@ -42,6 +42,7 @@ question(
     ),
     otherwise="There was no number of workers to compare.",
     kind="single",
+    shown={"workers": "random rounding is nearer from so many on: {:.0f} workers"},
 )
 
 question(
@@ -68,6 +69,7 @@ question(
     ),
     otherwise="The two distances differed, but by less than a factor of two.",
     kind="single",
+    shown={"ratio": "nearest rounding: {:.2f} times as far"},
 )
 
 sentence(

@@ -36,6 +36,10 @@ timed_question(
         "happen if the machine has enough cores for four workers but not for eight.",
     ),
     otherwise="The ratio lies between two of the options, or with four workers no gradient was stale at all.",
+    shown={
+        "four": "mean staleness, four workers: {:.1f} versions",
+        "eight": "mean staleness, eight workers: {:.1f} versions",
+    },
 )
 
 timed_question(
@@ -59,6 +63,10 @@ timed_question(
         "order anew in each run.",
     ),
     otherwise="Some of the five pairs differ by more than rounding, and some do not.",
+    shown={
+        "least": "the nearest of five pairs: {:.1g} of the largest parameter",
+        "most": "the farthest of five pairs: {:.1g} of the largest parameter",
+    },
 )
 
 sentence(

@@ -33,6 +33,7 @@ question(
     ),
     otherwise="There was no harm to compare.",
     kind="comparison",
+    shown={"left": "harm that is left: {:.0%}"},
 )
 
 question(
@@ -57,6 +58,10 @@ question(
     ),
     otherwise="There was no harm to compare.",
     kind="comparison",
+    shown={
+        "more": "loss with a sparse U, minus that with a sparse W: {:+.2g}",
+        "half": "half of its 95 % interval: {:.2g}",
+    },
 )
 
 sentence(

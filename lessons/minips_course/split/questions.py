@@ -33,6 +33,7 @@ question(
     ),
     otherwise="The two differ by more than rounding explains, but by less than different images would explain.",
     kind="identity",
+    shown={"mean": "distance from the gradient, relative: {:.1g}"},
 )
 
 question(
@@ -56,6 +57,11 @@ question(
     ),
     otherwise="The plain mean is off, but not because the images of one of the shards count more.",
     kind="identity",
+    shown={
+        "off": "distance from the gradient, relative: {:.2g}",
+        "large": "an image of the large shard counts: {:.2f} times as much as it should",
+        "small": "an image of a small shard counts: {:.2f} times as much as it should",
+    },
 )
 
 sentence(

@@ -36,6 +36,7 @@ question(
     ),
     otherwise="The share that LZ4 leaves lies between the options, or below them.",
     kind="count",
+    shown={"left": "bytes left: {:.1%}"},
 )
 
 timed_estimate(
@@ -75,6 +76,10 @@ timed_question(
         "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes took hardly any time.",
     ),
     otherwise="One of the runs gave no time to compare.",
+    shown={
+        "dense": "dense: {:.2f} of the time without LZ4",
+        "yes": "yes or no: {:.2f} of the time without LZ4",
+    },
 )
 
 sentence("squeeze.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99", kind="count")

@@ -41,6 +41,10 @@ question(
     ),
     otherwise="Under BSP none of them was read, so there is nothing to compare.",
     kind="comparison",
+    shown={
+        "backup": "with one backup: {:.2f} of the 8s and 9s that BSP reads",
+        "asp": "under ASP: {:.2f} of the 8s and 9s that BSP reads",
+    },
 )
 
 question(
@@ -70,6 +74,7 @@ question(
     ),
     otherwise="ASP's border is between a tenth and three tenths of BSP's.",
     kind="identity",
+    shown={"ratio": "the border of ASP: {:.2g} of that of BSP"},
 )
 
 timed_sentence(

@@ -32,6 +32,10 @@ question(
     ),
     otherwise="The message was accepted, and no command has run.",
     kind="single",
+    shown={
+        "accepted": "the message was accepted: {}",
+        "ran": "the command has run: {}",
+    },
 )
 
 question(
@@ -54,6 +58,10 @@ question(
     ),
     otherwise="A command ran, and an array was dropped: the filter does the opposite of its purpose.",
     kind="single",
+    shown={
+        "honest": "an array was accepted: {}",
+        "ran": "commands that have run: {:.0f}",
+    },
 )
 
 sentence(

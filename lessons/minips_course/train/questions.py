@@ -33,6 +33,7 @@ question(
     ),
     otherwise="The accuracy lies between the options.",
     kind="single",
+    shown={"accuracy": "accuracy: {:.1%}"},
 )
 
 question(
@@ -57,6 +58,10 @@ question(
     ),
     otherwise="The accuracy rose, or it fell by an amount between the options.",
     kind="comparison",
+    shown={
+        "change": "change of the accuracy: {:+.1f} percentage points",
+        "accuracy": "accuracy: {:.1f}%",
+    },
 )
 
 sentence(

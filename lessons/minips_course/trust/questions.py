@@ -36,6 +36,7 @@ question(
     ),
     otherwise="One of the two runs has no accuracy, so there is nothing to compare.",
     kind="comparison",
+    shown={"share": "digits read: {:.0%} of those with five honest workers"},
 )
 
 
@@ -78,6 +79,12 @@ question(
     ),
     otherwise="One of the runs has no accuracy, so there is nothing to compare.",
     kind="comparison",
+    shown={
+        "Mean": "the mean: {:.0%} of the digits",
+        "Median": "the median: {:.0%} of the digits",
+        "TrimmedMean": "the trimmed mean, trim = 1: {:.0%} of the digits",
+        "Krum": "Krum, bad = 1: {:.0%} of the digits",
+    },
 )
 
 sentence(

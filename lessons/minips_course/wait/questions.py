@@ -43,6 +43,11 @@ timed_question(
         "Nobody waits under ASP, so computing and messages took this time: the machine was busy with something else.",
     ),
     otherwise="Two of them took equally long, or a time is missing.",
+    shown={
+        "backup": "BSP with one backup worker: {:.2f} of BSP's time",
+        "ssp": "SSP, two clocks ahead: {:.2f} of BSP's time",
+        "asp": "ASP, which never waits: {:.2f} of BSP's time",
+    },
 )
 
 question(
@@ -65,6 +70,7 @@ question(
     ),
     otherwise="The slowest step of four took less than three quarters of a mean time, or more than six mean times.",
     kind="identity",
+    shown={"ratio": "a round of BSP: {:.2f} mean times of a step"},
 )
 
 timed_sentence(

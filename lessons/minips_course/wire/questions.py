@@ -35,6 +35,7 @@ question(
     ),
     otherwise="The length lies between two of the options.",
     kind="count",
+    shown={"ratio": "the JSON text: {:.2f} times as long"},
 )
 
 timed_question(
@@ -57,6 +58,7 @@ timed_question(
         "array over the bytes that came. Neither looks at the values, so their number hardly matters.",
     ),
     otherwise="The ratio lies between two of the options, or the two times give none.",
+    shown={"times": "the two calls: {:.2f} times as long"},
 )
 
 sentence(

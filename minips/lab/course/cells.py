@@ -18,7 +18,8 @@ from IPython.display import display
 from minips import seeds
 from minips.lab.course import state
 from minips.lab.course.best import Best
-from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, as_html, completed, find, full_key
+from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, as_html, completed, find, full_key, status
+from minips.lab.course.verdicts import CSS, mark
 from minips.lab.style import STYLE, WIDE
 
 
@@ -65,11 +66,11 @@ class Answer:
         """Store the text. A text of fewer than two sentences is stored too, but the box says that it is short."""
         text = self.text.value.strip()
         if not text:
-            self.note.value = "There is nothing to keep yet."
+            self.note.value = status("There is nothing to keep yet.")
             return
         unkept = state.note("answer", self.prompt.key, task=self.prompt.task, table=self.table, text=text)
         short = "" if len(re.findall(r"[.!?](?=\s|$)", text)) >= 2 else "Two sentences were asked for."
-        self.note.value = as_html(" ".join(filter(None, ["It is kept, and goes into the report.", short, unkept])))
+        self.note.value = status(" ".join(filter(None, ["It is kept, and goes into the report.", short, unkept])))
 
 
 def answer(key: str, table: Any) -> None:
@@ -111,7 +112,8 @@ class Quiz:
             self.choices.append(choice)
             self.notes.append(note)
         self.result = ipywidgets.HTML()
-        self.panel = ipywidgets.VBox([ipywidgets.HTML(f"{STYLE}<b>Five questions.</b>"), *rows, self.result])
+        title = ipywidgets.HTML(f"{STYLE}<style>{CSS}</style><b>Five questions.</b>")
+        self.panel = ipywidgets.VBox([title, *rows, self.result])
         self.panel.add_class("minips-panel")
 
     @property
@@ -124,12 +126,13 @@ class Quiz:
             return
         item = self.items[number]
         self.first.setdefault(number, answer)
-        mark = "✓ Right." if answer == item.right else "✗ No."
-        self.notes[number].value = as_html(f"{mark} {item.explained[answer]}")
+        verdict, word = ("right", "Right.") if answer == item.right else ("wrong", "No.")
+        words = f"{mark(verdict)} <b class='{verdict}'>{word}</b> {as_html(item.explained[answer])}"
+        self.notes[number].value = f"<div class='minips-result' role='status'>{words}</div>"
         if len(self.first) == len(self.items):
             score = f"{self.right} of {len(self.items)}"
             unkept = state.note("quiz", self.lesson, right=score)
-            self.result.value = as_html(f"Your first answers: {score} right. {unkept}".strip())
+            self.result.value = status(f"Your first answers: {score} right. {unkept}".strip())
 
 
 def quiz(lesson: str) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 import minips as ps
 from minips.lab.course import state
 from minips.lab.course.courses import add, folders, installed
-from minips.lab.course.questions import find
+from minips.lab.course.questions import find, show_line
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
 from minips.testing.base import described, same_bits
@@ -167,13 +167,13 @@ def _ours() -> tuple[str, ...]:
 
 
 def hint(key: str) -> None:
-    """Print the next hint of an exercise; after the last hint, start again with the first."""
+    """Show the next hint of an exercise; after the last hint, start again with the first."""
     asked = exercise(key)
     if not asked.hints:
-        return print(f"There is no hint for {asked.key}.")
+        return show_line(f"There is no hint for {asked.key}.")
     turn = _hinted.get(asked.key, 0) % len(asked.hints)
     _hinted[asked.key] = turn + 1
-    print(f"Hint {turn + 1} of {len(asked.hints)} for {asked.key}: {asked.hints[turn]}")
+    show_line(f"Hint {turn + 1} of {len(asked.hints)} for {asked.key}: {asked.hints[turn]}")
 
 
 def exercise(key: str) -> Exercise:

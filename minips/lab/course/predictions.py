@@ -17,7 +17,8 @@ With ``MINIPS_AUTOPLAY=1`` in the environment (unattended runs), no cell waits, 
 import ast
 import dis
 import html
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType
@@ -28,10 +29,29 @@ from IPython import get_ipython
 from IPython.display import display
 
 from minips.lab.course import state
-from minips.lab.course.questions import QUESTIONS, Estimate, Outcome, Question, as_html, find, settled
+from minips.lab.course.questions import (
+    QUESTIONS,
+    Estimate,
+    Outcome,
+    Question,
+    as_html,
+    find,
+    settled,
+    show_line,
+    status,
+)
+from minips.lab.course.verdicts import CSS, Measured, result, to_note
 from minips.lab.style import STYLE, WIDE
 from minips.results.tables import html_rows
 
+TWICE = """<style>
+.jp-MarkdownCell:has(+ .jp-CodeCell .minips-{key}:not(.jupyter-widgets-disconnected)) .jp-RenderedMarkdown:has(
+    > p:first-child > strong:first-child):has(> p + ul:last-child > li:nth-child({count}):last-child) {{display: none}}
+.minips-panel.minips-{key}.jupyter-widgets-disconnected::before {{content: "The kernel was restarted or ended. Run the \
+cells that import lab, then this cell. A prediction that is made stays made."}}
+</style>"""
+"""Hides the question in the Markdown cell above, for readers without a kernel, while the panel is alive: a paragraph
+that begins in bold, and a list of as many items as there are options."""
 MAKE, MADE = "This is my prediction", "It is made"
 """The button's text before and after the prediction."""
 _kept: dict[str, str] = {}
@@ -52,7 +72,7 @@ class Guess:
         self.question = question
         self.unattended = state.autoplay()
         noted = state.noted("question").get(question.key, {})
-        if question.key not in _kept and self._fits(before := noted.get("predicted", "")):
+        if question.key not in _kept and question.fits(before := noted.get("predicted", "")):
             _kept[question.key] = before
         # The Tab key stops at each option, since JupyterLab does not pass on the arrow keys.
         if isinstance(question, Question):
@@ -67,16 +87,18 @@ class Guess:
         self.note = ipywidgets.HTML()
         self.choice.observe(lambda _: self._changed(), "value")
         self.button.on_click(lambda _: self.commit())
-        title = ipywidgets.HTML(f"{STYLE}<b>Predict first.</b> {html.escape(question.text)}")
+        key = re.sub(r"\W", "-", question.key)
+        style = STYLE + TWICE.format(key=key, count=len(getattr(question, "options", "?")))
+        title = ipywidgets.HTML(f"{style}<b>Predict first.</b> {html.escape(question.text)}")
         self.panel = ipywidgets.VBox([title, self.choice, self.button, self.note])
-        self.panel.add_class("minips-panel")
+        self.panel.add_class("minips-panel").add_class(f"minips-{key}")
         self._show()
 
     @property
     def value(self) -> str | None:
         """The prediction; None if there is none yet."""
         kept = _kept.get(self.question.key, "")
-        return kept if self._fits(kept) else None
+        return kept if self.question.fits(kept) else None
 
     @property
     def open(self) -> bool:
@@ -91,7 +113,7 @@ class Guess:
     def commit(self) -> None:
         """Make the chosen answer the final prediction. ValueError if none is chosen."""
         if self.value is None:
-            if not self._fits(chosen := self._chosen()):
+            if not self.question.fits(chosen := self._chosen()):
                 choose = "Choose one of the options" if isinstance(self.question, Question) else "Type a number above 0"
                 raise ValueError(f"{choose} first.")
             _kept[self.question.key] = chosen
@@ -106,26 +128,18 @@ class Guess:
             raise PredictFirstError(f"{self.asks} Choose an answer above, then run this cell again.")
 
     def compare(self, **values: Any) -> "GuessedAndMeasured":
-        """Return the prediction, the outcome of the measured ``values``, and the reason. Raises like `settled`."""
+        """Return the prediction, the outcome of the measured ``values``, and the reason. A value may be a
+        `minips.lab.interval`: its mean decides. Raises like `settled`.
+        """
         self.require()
         predicted = None if self.unattended else self.value
-        result = GuessedAndMeasured(self.question, predicted, settled(self.question, **values))
+        measured = {name: Measured.of(value) for name, value in values.items()}
+        outcome = settled(self.question, **{name: one.value for name, one in measured.items()})
+        result = GuessedAndMeasured(self.question, predicted, outcome, measured)
         if self.value is not None:
-            measured = {
-                name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in values.items()
-            }
-            said = "; ".join(f"{name} = {value}" for name, value in measured.items())
-            facts = {"predicted": self.value, "measured": result.outcome.measured, "values": said}
+            facts = {"predicted": self.value, "measured": outcome.measured, "values": to_note(measured)}
             state.note("question", self.question.key, **facts, verdict=result.verdict)
         return result
-
-    def _fits(self, answer: str) -> bool:
-        """Return True for an option of the question, or for a number above 0."""
-        if isinstance(self.question, Question):
-            return answer in self.question.options
-        with suppress(ValueError):
-            return 0 < float(answer) < float("inf")
-        return False
 
     def _chosen(self) -> str:
         """The answer in the control now; a number may have a decimal comma."""
@@ -133,7 +147,7 @@ class Guess:
         return answer if isinstance(self.question, Question) else answer.strip().replace(",", ".")
 
     def _changed(self) -> None:
-        self.button.disabled = self.value is not None or not self._fits(self._chosen())
+        self.button.disabled = self.value is not None or not self.question.fits(self._chosen())
 
     def _show(self, unkept: str = "") -> None:
         done = self.value is not None
@@ -141,7 +155,7 @@ class Guess:
         self.choice.disabled = done
         self.button.disabled = True
         words = "It is noted. Run the next cell." if done else "The cells that show the result wait for it."
-        self.note.value = html.escape(f"{words} {unkept}".strip())
+        self.note.value = status(f"{words} {unkept}".strip())
 
     def __repr__(self) -> str:
         return f"<Prediction: {self.value or 'none yet'}>"
@@ -154,6 +168,7 @@ class GuessedAndMeasured:
     question: Question | Estimate
     predicted: str | None
     outcome: Outcome
+    measured: Mapping[str, Measured]
 
     @property
     def verdict(self) -> str:
@@ -162,10 +177,9 @@ class GuessedAndMeasured:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return a row each for the question, the prediction, the measurement and the conclusion."""
-        unit = "" if isinstance(self.question, Question) else f" {self.question.unit}"
         rows = [("Question", self.question.text)]
         if self.predicted is not None:
-            rows.append(("You predicted", f"{self.predicted}{unit}"))
+            rows.append(("You predicted", f"{self.predicted} {self.question.unit}".strip()))
         if self.outcome.expected is None:
             rows.append(("Measured", self.outcome.measured))
         else:
@@ -181,11 +195,16 @@ class GuessedAndMeasured:
         return "\n".join(f"{name}: {value}" if name else value for name, value in self.rows())
 
     def _repr_html_(self) -> str:
-        return f"<table>{html_rows(self.rows(), style='text-align:left', cell=as_html)}</table>"
+        if self.predicted is None:
+            return f"<table>{html_rows(self.rows(), style='text-align:left', cell=as_html)}</table>"
+        rows = dict(self.rows())
+        reasons = [f"{name}: {rows[name]}" for name in ("Expected", "Because") if name in rows]
+        drawn = result(self.question, self.predicted, self.outcome.measured, self.measured, rows["Measured"], reasons)
+        return f"<style>{CSS}</style>{drawn}"
 
 
 class _Lock(ast.NodeTransformer):
-    """Transforms cells before IPython compiles them: a cell that must wait becomes one that prints the reason.
+    """Transforms cells before IPython compiles them: a cell that must wait becomes one that shows the reason.
 
     A cell must wait if it calls ``require`` or ``compare`` of a question without a prediction, or uses a name that a
     waiting cell would have defined.
@@ -204,7 +223,7 @@ class _Lock(ast.NodeTransformer):
                 self._waiting.pop(name, None)
             return cell
         self._waiting |= dict.fromkeys(defined, missing)
-        return ast.parse(f"print({missing.asks!r})")
+        return ast.parse(f"__import__({show_line.__module__!r}, fromlist=['any']).show_line({missing.asks!r})")
 
 
 _LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}

@@ -8,8 +8,10 @@ times depend on the machine.
 """
 
 import html
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -49,6 +51,31 @@ class Outcome(NamedTuple):
     expected: str | None = None
 
 
+class Form(NamedTuple):
+    """The words, the format and the unit of a measured value, such as ``"time: {:.2f} s"``."""
+
+    label: str
+    figure: str = "{:,g}"
+    unit: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> "Form":
+        """Return the form that a text describes. ValueError for a text without one field in braces after a colon.
+
+        >>> Form.of("change: {:+.1f} percentage points").text(-2.04, 0.61)
+        '-2.0 ± 0.6 percentage points'
+        """
+        if not (parts := re.fullmatch(r"(.+): ({[^{}]*})([^{}]*)", text)):
+            raise ValueError(f"Expected the form of a measured value, such as 'time: {{:.2f}} s'; got {text!r}.")
+        return cls(*parts.groups())
+
+    def text(self, value: float, half: float = 0.0) -> str:
+        """Return a value, with half of its interval and its unit."""
+        digits = _rounded if self.figure == "{:,g}" else float
+        interval = f" ± {self.figure.replace('+', '').format(digits(half))}" if half else ""
+        return f"{self.figure.format(digits(value))}{interval}{self.unit}"
+
+
 class Option(NamedTuple):
     """A possible answer, the rule that decides from the measured values whether it came true, and the reason for it."""
 
@@ -63,7 +90,9 @@ class Expected(Option):
 
 @dataclass(frozen=True)
 class Question:
-    """A question with options. The text ``otherwise`` is shown if none of them comes true."""
+    """A question with options. The text ``otherwise`` is shown if none of them comes true. ``shown`` gives measured
+    values by name in the words and the unit of a learner, see `Form`.
+    """
 
     key: str
     text: str
@@ -72,8 +101,11 @@ class Question:
     otherwise: str
     timed: bool = False
     kind: str = ""
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for text in self.shown.values():
+            Form.of(text)
         texts = [choice.text for choice in self.choices]
         if len(set(texts)) < max(2, len(texts)) or self.expected not in texts:
             raise ValueError(f"{self.key}: expected at least two options, all different, including {self.expected!r}.")
@@ -91,9 +123,26 @@ class Question:
         measured, because = (true[0].text, true[0].because) if true else (NONE, self.otherwise)
         return Outcome(measured, because, None if measured == self.expected else self.expected)
 
+    @property
+    def unit(self) -> str:
+        """The unit of an answer: none."""
+        return ""
+
+    def fits(self, answer: str) -> bool:
+        """Return True for an option of the question."""
+        return answer in self.options
+
+    def form(self, name: str) -> Form:
+        """Return the words, the format and the unit of a measured value."""
+        return Form.of(self.shown[name]) if name in self.shown else Form(name)
+
     def agrees(self, predicted: str, measured: str) -> bool:
         """Return True if the prediction came true."""
         return predicted == measured
+
+    def judge(self, predicted: str, measured: str) -> str:
+        """Return the verdict on a prediction in one word: right or wrong."""
+        return "right" if self.agrees(predicted, measured) else "wrong"
 
     def score(self, predicted: str, measured: str) -> str:
         """Return the verdict on a prediction, in words."""
@@ -127,17 +176,33 @@ class Estimate:
             return Outcome(measured, self.because)
         return Outcome(measured, self.otherwise, f"{least:g} to {largest:g} {self.unit}")
 
+    def fits(self, answer: str) -> bool:
+        """Return True for a number above 0."""
+        with suppress(ValueError):
+            return 0 < float(answer) < np.inf
+        return False
+
+    def form(self, name: str) -> Form:
+        """Return the format and the unit of the measured value."""
+        return Form("measured", unit=f" {self.unit}")
+
     def agrees(self, predicted: str, measured: str) -> bool:
         """Return True if the prediction's ratio to the measured number makes it right."""
         return measured != NONE and _ratio(predicted, measured) <= RIGHT
+
+    def judge(self, predicted: str, measured: str) -> str:
+        """Return the verdict in one word: right, near, wrong, or open if nothing was measured."""
+        if measured == NONE:
+            return "open"
+        ratio = _ratio(predicted, measured)
+        return "right" if ratio <= RIGHT else "near" if ratio <= NEAR else "wrong"
 
     def score(self, predicted: str, measured: str) -> str:
         """Return the verdict in words. It depends on the larger of the two numbers divided by the smaller."""
         if measured == NONE:
             return "They cannot be compared."
-        ratio = _ratio(predicted, measured)
-        verdict = "They agree" if ratio <= RIGHT else "They are near each other" if ratio <= NEAR else "They differ"
-        return f"{verdict}: a factor of {ratio:.3g}."
+        words = {"right": "They agree", "near": "They are near each other", "wrong": "They differ"}
+        return f"{words[self.judge(predicted, measured)]}: a factor of {_ratio(predicted, measured):.3g}."
 
 
 class Sentence(NamedTuple):
@@ -201,15 +266,24 @@ def _kind_of(key: str, kind: str, timed: bool = False) -> str:
     return kind or ("time" if timed else "")
 
 
-def question(key: str, text: str, *choices: Option, otherwise: str, timed: bool = False, kind: str = "") -> None:
+def question(
+    key: str,
+    text: str,
+    *choices: Option,
+    otherwise: str,
+    timed: bool = False,
+    kind: str = "",
+    shown: Mapping[str, str] | None = None,
+) -> None:
     """Add a question with options, one of which is `Expected`; ``otherwise`` is shown if none comes true. ``kind`` is
-    one of `KINDS`; the values of a "comparison" must come from a `minips.lab.Best`.
+    one of `KINDS`; the values of a "comparison" must come from a `minips.lab.Best`. ``shown`` maps the name of a
+    measured value to its words, format and unit: ``"time: {:.2f} s"``.
     """
     expected = [choice.text for choice in choices if isinstance(choice, Expected)]
     if len(expected) != 1:
         raise ValueError(f"{key}: expected one option that is Expected(…), got {len(expected)}.")
     kind = _kind_of(key, kind, timed)
-    add("question", QUESTIONS, key, Question(key, text, choices, expected[0], otherwise, timed, kind))
+    add("question", QUESTIONS, key, Question(key, text, choices, expected[0], otherwise, timed, kind, shown or {}))
 
 
 def estimate(
@@ -316,9 +390,39 @@ def check_compared(asked: Question | Estimate | Sentence, values: Mapping[str, A
         )
 
 
+class Line:
+    """A line of text. In a notebook it is HTML, which breaks between words only, and which screen readers read out."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return status(self.text)
+
+
+def show_line(text: str) -> None:
+    """Show a line of text."""
+    from IPython.display import display  # a test of an exercise needs no notebook
+
+    display(Line(text))  # type: ignore[no-untyped-call]
+
+
+def status(text: str) -> str:
+    """Return a text as HTML that screen readers read out when it changes."""
+    return f"<div role='status'>{as_html(text)}</div>"
+
+
 def as_html(text: str) -> str:
     """Return a text as HTML that keeps its line breaks."""
     return html.escape(text).replace("\n", "<br>")
+
+
+def _rounded(value: float) -> float:
+    """Return a number with three digits."""
+    return float(f"{value:.3g}")
 
 
 def _ratio(predicted: str, measured: str) -> float:

@@ -14,20 +14,27 @@ from minips import files
 from minips.lab.course import state
 from minips.lab.course.courses import lesson_of
 from minips.lab.course.lessons import Lesson, lessons
-from minips.lab.course.questions import NONE, QUESTIONS, Estimate
+from minips.lab.course.questions import NONE, QUESTIONS
+from minips.lab.course.verdicts import CSS as PICTURES
+from minips.lab.course.verdicts import from_note, result
 from minips.results.tables import align, html_rows
 
 FILE = "report.html"
 CSS = """
 :root {color-scheme: light dark}
-body {font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em;
+body {font: 15px/1.5 system-ui, sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em;
     background: light-dark(#fff, #16181c); color: light-dark(#1b1f24, #e3e6ea)}
-table {border-collapse: collapse; width: 100%; margin: .5em 0 1.5em}
-th, td {text-align: left; vertical-align: top; padding: .35em .8em .35em 0;
-    border-bottom: 1px solid light-dark(#d0d5db, #3a3f46)}
+h2 {margin-top: 1.6em} h3 {margin: 2em 0 .6em; padding-top: .6em; border-top: 1px solid light-dark(#d0d5db, #3a3f46)}
+.minips-result {margin: 0 0 1.4em}
+.minips-result.minips-result {max-width: none}
 pre {overflow-x: auto; padding: .6em; background: light-dark(#f3f5f7, #22262c)}
 blockquote {margin: .5em 0 1.5em; padding-left: 1em; border-left: 4px solid light-dark(#0072b2, #56b4e9)}
 small {color: light-dark(#57606a, #9aa4ae)}
+input {font: inherit; color: inherit; width: 20em; max-width: 70%; padding: .2em 0; border: 0; background: none;
+    border-bottom: 1px solid light-dark(#6b747e, #8b95a0)}
+h2, h3, small {break-after: avoid}
+@media print {
+    :root {color-scheme: light} body {margin: 0; max-width: none; font-size: 11pt} pre {white-space: pre-wrap}}
 """
 
 
@@ -45,17 +52,20 @@ class Written:
         return f"<p>Your report is in <a href='{way}' target='_blank'>{html.escape(str(self.path))}</a>.</p>"
 
 
-def report(folder: str | Path = ".") -> Written:
-    """Write ``report.html``, a page of all predictions, measurements and answers so far, into a folder."""
+def report(folder: str | Path = ".", *, name: str = "") -> Written:
+    """Write ``report.html``, a page of all predictions, measurements and answers so far, into a folder. ``name`` is the
+    learner's; the page has a field for it, which is printed as it is filled in.
+    """
     path = Path(folder) / FILE
-    files.write(path, "\n".join(_page()))
+    files.write(path, "\n".join(_page(name)))
     return Written(path)
 
 
-def _page() -> Iterator[str]:
+def _page(name: str) -> Iterator[str]:
     yield "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>minips: my report</title>"
-    yield f"<meta name='viewport' content='width=device-width'><style>{CSS}</style></head><body>"
-    yield f"<h1>My report</h1><p><small>{datetime.date.today():%d %B %Y}</small></p>"
+    yield f"<meta name='viewport' content='width=device-width'><style>{PICTURES}{CSS}</style></head><body><main>"
+    yield f"<h1>My report</h1><p><label>Name: <input value='{html.escape(name, quote=True)}'></label></p>"
+    yield f"<p><small>{datetime.date.today():%d %B %Y}</small></p>"
     kinds = {kind: state.noted(kind) for kind in state.KINDS}
     begun = state.begun() if any(kinds.values()) else []
     if not begun:
@@ -71,7 +81,7 @@ def _page() -> Iterator[str]:
                 yield f"<h3>{lesson.number} {html.escape(lesson.title)}</h3>"
                 yield from _lesson(lesson.exercises, own)
     yield from (f"<p><small>{words}</small></p>" for words in _aside())
-    yield "</body></html>"
+    yield "</main></body></html>"
 
 
 def _aside() -> list[str]:
@@ -82,18 +92,13 @@ def _aside() -> list[str]:
 
 
 def _lesson(exercises: list[str], own: dict[str, dict[str, dict[str, str]]]) -> Iterator[str]:
-    rows = []
     for key, fact in own["question"].items():
         if asked := QUESTIONS.get(key):
-            unit = f" {asked.unit}" if isinstance(asked, Estimate) else ""
-            predicted = f"{fact.get('predicted', '')}{unit}"
-            measured = fact.get("measured", "not yet")
-            rows.append((asked.text, predicted, measured, fact.get("values", ""), fact.get("verdict", "")))
-    if rows:
-        head = ("Question", "I predicted", "Measured", "Values", "Verdict")
-        yield f"<table>{html_rows([head], len(head))}{html_rows(rows, 0)}</table>"
+            predicted, measured = fact.get("predicted", ""), fact.get("measured", "")
+            yield result(asked, predicted, measured, from_note(fact.get("values", "")))
     for fact in own["answer"].values():
-        yield f"<p><b>{html.escape(fact.get('task', ''))}</b></p><pre>{html.escape(fact.get('table', ''))}</pre>"
+        yield f"<p><b>{html.escape(fact.get('task', ''))}</b></p>"
+        yield f"<pre tabindex='0'>{html.escape(fact.get('table', ''))}</pre>"
         yield f"<blockquote>{html.escape(fact.get('text', ''))}</blockquote>"
     done = [key for key in exercises if key in own["exercise"]]
     yield f"<p>Exercises: {', '.join(done) or 'none'} done, of {len(exercises)}.</p>"

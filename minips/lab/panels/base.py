@@ -25,11 +25,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 import comm
 import ipywidgets
 from IPython.core.getipython import get_ipython
+from IPython.display import display
 from matplotlib.figure import Figure
 
 from minips.lab import pictures
 from minips.lab.charts import NARROW_PX, WIDE_PX, Drawing, paint, svg
 from minips.lab.controls import Form, close, help_html, sentence
+from minips.lab.course import state
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
 from minips.stage import Value
 
@@ -38,6 +40,14 @@ STATIC_S = 60.0
 
 KEPT = 256
 """The most findings that a panel keeps."""
+_CHILD, _ALIVE = ".jp-OutputArea-child", ".minips-cover:not(.jupyter-widgets-disconnected)"
+COVER = f"""<style>
+{_CHILD}:has(.minips-cover), {_CHILD}:has(+ {_CHILD} {_ALIVE}), {_CHILD}:has(+ {_CHILD} + {_CHILD} {_ALIVE}),
+.jp-CodeCell:has({_CHILD}:nth-last-child(-n + 2) {_ALIVE}) > .jp-Cell-inputWrapper {{display: none}}
+</style>"""
+"""The style of a widget that hides the two outputs before it while its kernel is running, and the code, too, unless it
+shows something else afterwards. (JupyterLab's last child of outputs is a button to collapse them.)
+"""
 
 _cells: dict[str, list[str]] = {}
 """Maps a panel's name to the cells that have made a panel of this name."""
@@ -122,6 +132,15 @@ def status(words: str) -> str:
 def show_still(title: str, draw: Callable[[Figure], Any], size: Size, words: str = "") -> None:
     """Show a picture as output of a cell, with ``words``, or else the title, for readers who cannot see it."""
     pictures.show(png(draw, size, alpha=float(pictures.unattended())), words or title, f"<picture: {title}>")
+
+
+def cover() -> None:
+    """Hide the two outputs before this one, a still picture and its text, from a learner whose kernel is running: the
+    panel itself is there. An exported page shows them.
+    """
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is not None and not state.autoplay():
+        display({**ipywidgets.HTML(COVER).add_class("minips-cover")._repr_mimebundle_(), "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
 
 
 class Work:
@@ -416,6 +435,7 @@ class Panel(Interactive, Generic[Asked, Found]):
         words = line or self.words(self.found)
         show_still(self.title, partial(self.draw, self.found), (self.width, self.heights[0]), words)
         print(words)
+        cover()
 
     def _on_change(self) -> None:
         self.job.forget_failure()
