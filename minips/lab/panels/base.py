@@ -27,9 +27,11 @@ import ipywidgets
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
+from traitlets import Int, Unicode
 
 from minips.lab.controls import Form, close, help_html, sentence
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
+from minips.lab.views.base import can_move, widget_class
 from minips.stage import Value
 
 STATIC_S = 60.0
@@ -215,8 +217,39 @@ class Work:
                     self.ended()
 
 
+class Status(ipywidgets.HTML):  # type: ignore[misc]
+    """A line of text, which screen readers announce when it changes."""
+
+    value = Unicode(help="the text, as HTML").tag(
+        sync=True, to_json=lambda text, widget: f"<div role='status' aria-live='polite'>{text}</div>"
+    )
+
+
+class ProgressBar(ipywidgets.VBox):  # type: ignore[misc]
+    """A bar that is filled up to ``value`` of ``max``; screen readers know it by its ``name``."""
+
+    value, max = Int(0), Int(100)
+
+    def __init__(self, name: str) -> None:
+        self._name, self._shown = name, ipywidgets.HTML()
+        super().__init__([self._shown], layout={"width": "260px", "margin": "2px 8px"})
+        self.observe(lambda change: self._show(), ["value", "max"])
+        self._show()
+
+    def _show(self) -> None:
+        share = min(self.value / max(self.max, 1), 1)
+        self._shown.value = (
+            f"<div class='minips-progress' role='progressbar' aria-label='{html.escape(self._name, quote=True)}' "
+            f"aria-valuemin='0' aria-valuemax='{self.max}' aria-valuenow='{self.value}'>"
+            f"<div style='width: {share:.1%}'></div></div>"
+        )
+
+
 class Job(Work):
-    """Work with controls: Run, Stop, a progress bar and a message. Stop is not disabled: it may have the focus."""
+    """Work with controls: Run, Stop, a progress bar and a message. Stop is not disabled: it may have the focus. The
+    ``page`` is an invisible widget, which describes the controls to screen readers, moves the focus from Stop back to
+    Run, and copies code; None if anywidget is not installed.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name, ipywidgets.VBox())
@@ -227,10 +260,11 @@ class Job(Work):
         self.stop_button = ipywidgets.Button(
             description=f"Stop {name}".strip(), tooltip="end early, and keep the results so far"
         )
-        self.bar = ipywidgets.IntProgress(
-            description=f"Progress {name}".strip(), style={"description_width": "initial"}, layout={"width": "260px"}
-        )
-        self.message = ipywidgets.HTML()
+        self.run_button.add_class("minips-run")
+        self.stop_button.add_class("minips-stop")
+        self.bar = ProgressBar(f"Progress {name}".strip())
+        self.message = Status()
+        self.page = widget_class("panel")(layout={"display": "none"}) if can_move() else None
         self._failure = ""
         self.stop_button.on_click(lambda button: self.stop())
 
@@ -242,7 +276,11 @@ class Job(Work):
 
     def close(self) -> None:
         super().close()
-        close(self.run_button, self.stop_button, self.bar)
+        close(self.run_button, self.stop_button, self.bar, *self.own())
+
+    def own(self) -> list[Any]:
+        """Return the widgets that each panel contains without showing them."""
+        return [self.page] if self.page else []
 
     def on_run(self, run: Callable[[], None]) -> None:
         """Call ``run`` when Run is pressed. Then Stop gets the focus, which Run loses when it is disabled."""
@@ -335,6 +373,7 @@ class Panel(Interactive, Generic[Asked, Found]):
             self.job.message,
             self.picture.panel,
             self.help,
+            *self.job.own(),
         ]
         self._explain()
 
