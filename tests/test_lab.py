@@ -27,7 +27,7 @@ from minips import cost, lab
 from minips.lab import controls, results
 from minips.lab.columns import STAGES
 from minips.lab.source import code
-from minips.lab.workbench import PRESETS
+from minips.lab.workbench import PRESETS, _draw_pale
 
 PNG = b"\x89PNG"
 
@@ -112,22 +112,10 @@ class TestWorkbench:
         bench.tabs.selected_index = 1
         assert "no prediction (the crystal ball is cloudy)" in bench.spans.words.value
 
-    def test_stop_while_it_is_being_predicted(self, problem: ps.SoftmaxRegression) -> None:
-        bench = lab.Workbench(problem, ps.Config(workers=2), engine="threads")
-        bench.run()
-        assert "being measured" in bench.job.message.value
-        bench.stop()
-        assert bench.wait(30)
-        assert bench.history == []
-        assert bench.job.message.value == "Stopped before anything was trained."
-
-    def test_a_stop_before_the_second_training_is_said_and_keeps_the_earlier_result(
+    def test_the_curves_come_first_and_stop_ends_the_calibration(
         self, problem: ps.SoftmaxRegression, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        bench = lab.Workbench(problem, ps.Config(workers=2, steps=3), engine="threads", predict=False)
-        bench.run()
-        assert bench.wait(30)
-        curves, picture = bench.loss.words.value, bench.loss.png
+        bench = lab.Workbench(problem, ps.Config(workers=2, steps=3), engine="threads")
         measuring = threading.Event()
 
         def calibrate(*args: Any, stop: Any, **options: Any) -> Any:
@@ -137,18 +125,82 @@ class TestWorkbench:
             raise RuntimeError("The calibration was stopped.")
 
         monkeypatch.setattr(cost, "calibrate", calibrate)
-        bench.columns["B"].controls["quantizer"].value = "sign"
-        bench.predict.value = True
-        bench.run("B")
+        bench.run()
         assert measuring.wait(10)
+        assert bench._painter.wait(30)
+        assert bench.loss.png.startswith(PNG)
+        assert "accuracy" in bench.table.value
+        assert "For a prediction of A, its stages are being measured" in bench.job.message.value
         bench.stop()
         assert bench.wait(30)
+        assert [record.prediction for record in bench.history] == [None, None]
+        assert bench.job.message.value == results.in_words(bench.runs).replace("'", "&#x27;")
+        bench.tabs.selected_index = 1
+        assert "A: most of the time went into" in bench.spans.words.value
+        assert "no prediction (The calibration was stopped.)" in bench.spans.words.value
+        assert "no prediction (its calibration was stopped)" in bench.spans.words.value
+
+    def test_a_stop_before_anything_is_trained_keeps_the_earlier_result(
+        self, bench: lab.Workbench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.run()
+        assert bench.wait(30)
+        curves, picture = bench.loss.words.value, bench.loss.png
+        monkeypatch.setattr(bench, "_train", lambda *args: bench.stop())
+        bench.run("B")
+        assert bench.wait(30)
         assert bench.job.message.value == "Stopped before anything was trained."
+        bench._paint()
         assert (bench.loss.words.value, bench.loss.png) == (curves, picture)
-        bench.predict.value = False
+        monkeypatch.undo()
         bench.run("A")
         assert bench.wait(30)
         assert "B is at" in bench.loss.words.value
+
+    def test_the_run_before_stays_as_a_pale_line(self, bench: lab.Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+        drawn: list[tuple[str, int]] = []
+
+        def note(runs: Any, ax: Any, x: Any) -> None:
+            drawn.extend((side, id(run)) for side, run in runs.items())
+
+        monkeypatch.setattr("minips.lab.workbench._draw_pale", note)
+        bench.run()
+        assert bench.wait(30)
+        assert drawn == []
+        assert "the run before" not in bench.loss.words.value
+        before = bench.runs
+        for side in ("A", "B"):
+            bench.columns[side].controls["steps"].value = 100_000
+            bench.columns[side].controls["compute"].value = 10
+        bench.run()
+        deadline = time.monotonic() + 20
+        while "the run before, of A and B." not in bench.loss.words.value and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert {*drawn} == {(side, id(run)) for side, run in before.items()}, "while A trains, B has its old curve"
+        bench.stop()
+        assert bench.wait(30)
+        assert "Thin grey: the run before, of A." in bench.loss.words.value  # B has kept its curve
+
+    def test_a_pale_line_is_thin_and_has_the_dashes_of_its_column(self, run: ps.Run) -> None:
+        ax = axes()
+        _draw_pale({"B": run}, ax, lambda run, row: row[1])
+        (line,) = ax.lines
+        assert line.get_linestyle() == lab.plots.LOOKS[1].dash
+        assert line.get_linewidth() < 1
+        assert [*line.get_xdata()] == [step for _, step, _ in run.losses]
+
+    def test_curves_are_drawn_against_bytes_from_the_first_moment(
+        self, bench: lab.Workbench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.columns["A"].controls["quantizer"].value = "sign"
+        config = bench.columns["A"].config()
+        bench.run("A")
+        assert bench.wait(30)
+        each = bench._bytes_per_step(config)
+        assert each is not None
+        assert each * config.steps == bench.runs["A"].bytes_sent
+        bench._expected_bytes["A"] = None
+        assert bench._step_bytes("A") == each
 
     def test_a_stop_between_the_trainings_of_two_columns_is_said(
         self, bench: lab.Workbench, monkeypatch: pytest.MonkeyPatch

@@ -8,11 +8,16 @@ from typing import Any, get_type_hints
 
 import ipywidgets
 
+from minips.core.codec import Codec
+from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.local import Delays, LocalSteps
 from minips.lab.controls import Controls, Row, StagePicker, WithTooltip, bare, close, control, sentence
 from minips.lab.source import code
 from minips.stage import Stage
+from minips.stages.consistency import ASP
+from minips.stages.memories import ErrorFeedback
+from minips.stages.quantizers import Sign, TopK, Uniform
 from minips.stages.transports import Link
 
 _CODEC = ("quantizer", "memory", "serializer", "compressor")
@@ -31,6 +36,15 @@ SIZES = (
 
 LOCAL, INNER = "local", "inner optimizer"
 """The controls of the config's local steps: their number, if any, and their optimizer."""
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "fewer bits": {"B": {"push": Codec(Sign(), ErrorFeedback())}},
+    "fewer values": {"B": {"push": Codec(TopK(0.05), ErrorFeedback())}},
+    "a slow network": {"AB": {"link": Link(10e6, 1e-3)}, "B": {"push": Codec(Uniform(bits=8))}},
+    "a straggler": {"AB": {"workers": 4, "delays": Delays(0.01, slow={3: 4.0})}, "B": {"consistency": ASP()}},
+    "no server": {"B": {"exchange": RingAllReduce()}},
+}
+"""Maps each preset to its changes to the configs that a panel was opened with: to both, and only to B."""
 
 BANDWIDTHS = {"no limit": 0.0, "1 Gbit/s": 1e9, "100 Mbit/s": 100e6, "10 Mbit/s": 10e6, "1 Mbit/s": 1e6}
 SLOWER: dict[str, tuple[type, dict[str, Any]]] = {
@@ -188,8 +202,8 @@ class Column(Controls):
         if processes > max(CROWD, cores):
             crowd = f"{processes} processes would share the {cores} cores of this machine, and its memory."
             self.error.value = sentence(crowd, "That is a lot.")
-        style = "margin:0 0 8px;white-space:pre-wrap;line-height:1.35;font-size:12px;overflow-wrap:anywhere"
-        self.code.value = f"<pre style='{style}'>{html.escape(text)}</pre>"
+        copy = f"<button type='button' class='minips-copy' title='copy this code'>Copy {self.name}</button>"
+        self.code.value = f"<div class='minips-code'><b>{self.name}</b> {copy}<pre>{html.escape(text)}</pre></div>"
 
     def _straggle(self, change: Any) -> None:
         """Add compute time with a straggler, which is slow only if steps take time; remove it with the straggler."""

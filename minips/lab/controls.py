@@ -1,9 +1,9 @@
 """Controls made from the metadata of a value's fields.
 
 Every control has a name that is unique in its panel (``"A quantizer"``, ``"B quantizer fraction"``), for screen readers
-and for tests in a browser; the page shows only the field's own name, with the field's help as its tooltip. The page
-never changes a typed text: if it is not a number, or is out of range, a sentence appears under it. In a form, a number
-with a range has a slider beside it.
+and for tests in a browser; the page shows only the field's own name, with the field's help as its tooltip. If a typed
+text is not a number, or is out of range, it stays, and a sentence appears under it. A whole number that is typed as
+``1e3`` becomes 1000. In a form, a number with a range has a slider beside it.
 """
 
 import dataclasses
@@ -82,15 +82,11 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
         text = self.value.strip()
         if self._optional and text in ("", "none", "None"):
             return None
-        wanted = "a whole number" if self._kind is int else "a number"
-        try:
-            found = int(text) if text.lstrip("+-").isdigit() else float(text)
-            typed = int(found) if found == found // 1 else found
-            if typed != typed or (self._kind is int and not isinstance(typed, int)):
-                raise ValueError
-        except (ValueError, OverflowError):
+        typed = _number(text)
+        if typed is None or (self._kind is int and not isinstance(typed, int)):
+            wanted = "a whole number" if self._kind is int else "a number"
             none = ", or nothing for none" if self._optional else ""
-            raise ValueError(f"{self.shown} takes {wanted}{none}; got {text!r}.") from None
+            raise ValueError(f"{self.shown} takes {wanted}{none}; got {text!r}.")
         check_limits(self.shown, typed, self._limits)
         return self.own(typed)
 
@@ -107,6 +103,23 @@ class Number(ipywidgets.Text):  # type: ignore[misc]
         wrong = self.wrong
         self.note.value = wrong and f"<span role='alert' class='minips-wrong'>{html.escape(wrong)}</span>"
         self.note.layout.display = None if wrong else "none"
+        if self._kind is int and not wrong and self.number is not None:
+            self.value = self.number  # typed as 1e3 or 1_000, it is shown as it was understood
+
+
+def _number(text: str) -> int | float | None:
+    """Return the number that a text stands for, an int if it is whole; None if it is not a number.
+
+    >>> _number("1e3"), _number("1_000"), _number("1.5"), _number("many"), _number("nan")
+    (1000, 1000, 1.5, None, None)
+    """
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        found = float(text)
+        if found == found:
+            return int(found) if found.is_integer() else found
+    return None
 
 
 def stops_of(kind: type, limits: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[float]:

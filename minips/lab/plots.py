@@ -6,6 +6,7 @@ well as in colour, and every axis names its unit.
 """
 
 import io
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -28,13 +29,16 @@ from minips.cost import CodecMap, Comparison
 from minips.lab.course.intervals import interval
 from minips.lab.source import code
 from minips.lab.style import NARROW_IN
+from minips.lab.views.recording import middle_steps, starts_of_steps
 from minips.results.run import Run
 from minips.results.trace import DECODE, ENCODE, SPANS, UPDATE
 from minips.stage import Array
 from minips.training.sweep import FIGURES, RunTable, is_number
+from minips.words import join_names
 
 __all__ = ["GROUPS", "LOOKS", "MEASURED", "PREDICTED", "Look", "check_ending", "codec_map", "contenders"]
-__all__ += ["legend_above", "loss", "pareto", "predicted", "rates", "save", "spans", "staleness", "timeline", "way"]
+__all__ += ["legend_above", "loss", "pareto", "predicted", "rates", "save", "spans", "staleness", "steps_in_words"]
+__all__ += ["timeline", "timeline_window", "way"]
 
 Rows = Sequence[tuple[float, int, float]]
 """Rows of (seconds, step, training loss), as in `Run.losses` and `Progress.losses`."""
@@ -153,28 +157,55 @@ def predicted(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def timeline(run: Run, *, seconds: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw a row of bars for each worker and server, between two times (None: eight steps in the middle of the run).
-    The legend gives the number of planned messages in the whole run.
+def timeline(
+    runs: Run | Mapping[str, Run], *, seconds: tuple[float, float] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw a row of bars for each worker and server, between two times (None: as `timeline_window` finds them). All
+    runs are on one time axis, the first one on top. The legend gives the number of planned messages in the whole runs.
     """
-    middle, half = run.seconds / 2, 4 * run.seconds_per_step
-    start, stop = seconds or (max(middle - half, 0.0), min(middle + half, run.seconds))
-    shown = [span for span in run.trace if span.start + span.seconds > start and span.start < stop]
-    whos = sorted({span.who for span in run.trace}, reverse=True)
-    ax = ax or _new(9.0, 1.2 + 0.42 * len(whos))
+    named = _by_name(runs)
+    start, stop = seconds or timeline_window(runs)
+    rows = [(name, who) for name, run in named.items() for who in sorted({span.who for span in run.trace})][::-1]
+    first = [name for name, _ in rows]
+    places = {row: i + 0.6 * len({*first[:i]} - {row[0]}) for i, row in enumerate(rows)}  # with gaps between the runs
+    ax = ax or _new(9.0, 1.2 + 0.42 * len(rows))
     unit, scale = ("ms", 1e3) if stop - start < 1 else ("s", 1.0)
+    bars = defaultdict[tuple[str, str, str], list[tuple[float, float]]](list)
+    for name, run in named.items():
+        for span in run.trace:
+            if span.start + span.seconds > start and span.start < stop:
+                bars[name, span.who, span.name].append((span.start * scale, span.seconds * scale))
     present = []
     for look, (group, members) in zip(LOOKS, GROUPS.items(), strict=True):
-        for row, who in enumerate(whos):
-            bars = [(s.start * scale, s.seconds * scale) for s in shown if s.who == who and s.name in members]
-            if bars:
-                ax.broken_barh(bars, (row - 0.36, 0.72), linewidth=0.3, **look.area)
-        if any(span.name in members for span in shown):
-            present.append(Patch(label=_and_planned(group, run) if members is ENCODE else group, **look.area))
-    ax.set_yticks(range(len(whos)), whos)
+        for row, place in places.items():
+            if mine := [bar for member in members for bar in bars[(*row, member)]]:
+                ax.broken_barh(mine, (place - 0.36, 0.72), linewidth=0.3, **look.area)
+        if any(found for (*_, member), found in bars.items() if member in members):
+            present.append(Patch(label=_encode_label(named) if members is ENCODE else group, **look.area))
+    ax.set_yticks([*places.values()], [f"{name} {who}".strip() for name, who in rows])
     ax.set(xlabel=f"time since the start ({unit})", xlim=(start * scale, stop * scale))
-    legend_above(ax, len(GROUPS) if _figure(ax).get_figwidth() > NARROW_IN else len(GROUPS) // 2, handles=present)
+    one_line = _figure(ax).get_figwidth() > NARROW_IN and len(named) == 1
+    legend_above(ax, len(GROUPS) if one_line else len(GROUPS) // 2, handles=present)
     return ax
+
+
+def timeline_window(runs: Run | Mapping[str, Run]) -> tuple[float, float]:
+    """Return the start and the end of eight steps of the first run's first worker, in the middle of those that began
+    while all runs went on; without steps in its trace, the start and the end of the longest run.
+    """
+    seconds = [run.seconds for run in _by_name(runs).values()]
+    first = next(iter(_by_name(runs).values()))
+    return middle_steps([*starts_of_steps(first.trace).values(), first.seconds], min(seconds)) or (0.0, max(seconds))
+
+
+def steps_in_words(runs: Mapping[str, Run], window: tuple[float, float]) -> str:
+    """Return the number of steps that each run's first worker began between two times: "8 steps of A and 1 of B"."""
+    counts = {
+        name: sum(window[0] <= start < window[1] for start in starts_of_steps(run.trace).values())
+        for name, run in runs.items()
+    }
+    first = "1 step" if next(iter(counts.values())) == 1 else f"{next(iter(counts.values()))} steps"
+    return join_names([f"{count if i else first} of {name}" for i, (name, count) in enumerate(counts.items())])
 
 
 def staleness(runs: Run | Mapping[str, Run], *, ax: Axes | None = None) -> Axes:
@@ -471,6 +502,12 @@ def _and_planned(label: str, run: Run) -> str:
     """Return the label with the number of the run's planned messages."""
     planned = run.trace.planned.total()
     return f"{label} ({planned} planned)".lstrip() if planned else label
+
+
+def _encode_label(runs: Mapping[str, Run]) -> str:
+    """Return the name of the group of encoding spans, with the number of each run's planned messages."""
+    planned = [f"{name} {run.trace.planned.total()}".strip() for name, run in runs.items() if run.trace.planned]
+    return f"encode ({', '.join(planned)} planned)" if planned else "encode"
 
 
 def _bars(series: Mapping[str, Any], looks: Sequence[Look] = LOOKS) -> Iterator[tuple[Look, str, Any, float, float]]:

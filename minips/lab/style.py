@@ -57,7 +57,7 @@ STYLE = f"""<style>
 .minips-panel .widget-radio-box label > input {{flex: none; order: -1; height: 1.4em}}
 .minips-panel .minips-told, .minips-panel .minips-bare > .widget-label,
 .minips-panel .minips-bare .widget-label-basic > span {{
-    position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}}
+    position: absolute; width: 1px !important; height: 1px; overflow: hidden; clip-path: inset(50%)}}
 .minips-panel .minips-title {{font-size: 15px}}
 .minips-panel .minips-form {{display: block; columns: 340px; column-gap: 20px; max-width: 1100px; margin: 4px 0}}
 .minips-panel .minips-form > * {{break-inside: avoid}}
@@ -72,6 +72,20 @@ STYLE = f"""<style>
 .minips-panel .minips-slim > .widget-label {{height: auto; max-width: 100%; overflow: visible; align-self: center}}
 .minips-panel .minips-slim > :is(input, select) {{flex: 1 1 56px; min-width: 0}}
 .minips-panel .minips-row {{padding-top: 5px}}
+.minips-panel .minips-A {{color: #0072b2}}
+.minips-panel .minips-B {{color: #b34a00}}
+{_DARK} .minips-A {{color: #56b4e9}}
+{_DARK} .minips-B {{color: #e6a15c}}
+.minips-panel .minips-fold {{align-self: flex-start; background: none; text-align: left; padding: 0 6px}}
+.minips-panel .minips-fold::before {{content: "▸"; display: inline-block; width: 1.2em}}
+.minips-panel .minips-fold.mod-active {{box-shadow: none; background: none}}
+.minips-panel .minips-fold.mod-active::before {{content: "▾"}}
+.minips-panel .minips-code pre {{
+    margin: 4px 0 8px; white-space: pre-wrap; line-height: 1.35; font-size: 12px; overflow-wrap: anywhere}}
+.minips-panel .minips-copy {{display: none}}
+.minips-panel.minips-live .minips-copy {{
+    display: inline-block; margin-left: 8px; padding: 1px 10px; font: inherit; font-size: 12px; cursor: pointer;
+    color: inherit; background: var(--jp-layout-color2); border: 1px solid var(--jp-border-color1); border-radius: 3px}}
 .minips-panel .minips-differs {{background: color-mix(in srgb, #f0b400 18%, transparent)}}
 .minips-panel .minips-alert {{
     border-left: 4px solid #C14F00; padding: 4px 8px; overflow-wrap: anywhere; line-height: 1.35}}
@@ -107,6 +121,6 @@ STYLE = f"""<style>
 {_DARK} :is(.minips-picture img, .minips-look) {{{_INVERTED}}}
 .minips-panel.jupyter-widgets-disconnected > *, .minips-panel .jupyter-widgets-disconnected::before {{display: none}}
 .minips-panel.jupyter-widgets-disconnected::before {{
-    content: "The kernel was restarted or ended. Run the cells above, then this one.";
+    content: "The kernel was restarted or ended: run the cells above, then this one.";
     font: inherit; color: inherit; padding: 4px}}
 </style>"""

@@ -27,12 +27,15 @@ import ipywidgets
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 from matplotlib.figure import Figure
+from traitlets import Unicode
 
 from minips.lab import pictures
 from minips.lab.charts import NARROW_PX, WIDE_PX, Drawing, paint, svg
 from minips.lab.controls import Form, close, help_html, sentence
 from minips.lab.course import state
+from minips.lab.course.questions import status
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
+from minips.lab.views.base import can_move, widget_class
 from minips.stage import Value
 
 STATIC_S = 60.0
@@ -122,11 +125,6 @@ class Picture:
         with_form = (one.replace(" ", f"{form} ", 1) for form, one in zip(forms, shown, strict=True))
         self.image.value = f"<div class='minips-picture'>{''.join(with_form)}</div>"
         self.words.value = status(words)
-
-
-def status(words: str) -> str:
-    """Return a text as HTML that screen readers say when it changes."""
-    return f"<span role='status'>{html.escape(words)}</span>"
 
 
 def show_still(title: str, draw: Callable[[Figure], Any], size: Size, words: str = "") -> None:
@@ -257,8 +255,19 @@ class Bar(ipywidgets.HTML):  # type: ignore[misc]
         self.value = f"<progress aria-label='{html.escape(self._name)}' value='{done}' max='{of}'></progress>"
 
 
+class Status(ipywidgets.HTML):  # type: ignore[misc]
+    """A line of text, which screen readers announce when it changes."""
+
+    value = Unicode(help="the text, as HTML").tag(
+        sync=True, to_json=lambda text, widget: f"<div role='status' aria-live='polite'>{text}</div>"
+    )
+
+
 class Job(Work):
-    """Work with controls: Run, Stop, a progress bar and a message. Stop is not disabled: it may have the focus."""
+    """Work with controls: Run, Stop, a progress bar and a message. Stop is not disabled: it may have the focus. The
+    ``page`` is an invisible widget, which describes the controls to screen readers, moves the focus from Stop back to
+    Run, and copies code; None if anywidget is not installed.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name, ipywidgets.VBox())
@@ -274,8 +283,11 @@ class Job(Work):
             tooltip="end early, and keep the results so far",
             layout={"width": "auto"},
         )
+        self.run_button.add_class("minips-run")
+        self.stop_button.add_class("minips-stop")
         self.bar = Bar(f"Progress {name}".strip())
-        self.message = ipywidgets.HTML()
+        self.message = Status()
+        self.page = widget_class("panel")(layout={"display": "none"}) if can_move() else None
         self._failure = ""
         self.stop_button.on_click(lambda button: self.stop())
 
@@ -287,7 +299,11 @@ class Job(Work):
 
     def close(self) -> None:
         super().close()
-        close(self.run_button, self.stop_button, self.bar)
+        close(self.run_button, self.stop_button, self.bar, *self.own())
+
+    def own(self) -> list[Any]:
+        """Return the widgets that each panel contains without showing them."""
+        return [self.page] if self.page else []
 
     def on_run(self, run: Callable[[], None]) -> None:
         """Call ``run`` when Run is pressed. Then Stop gets the focus, which Run loses when it is disabled."""
@@ -386,6 +402,7 @@ class Panel(Interactive, Generic[Asked, Found]):
             self.job.message,
             self.picture.panel,
             self.help,
+            *self.job.own(),
         ]
         self._explain()
 

@@ -106,8 +106,13 @@ def style_text(name: str) -> str:
     return "\n".join(file.read_text(encoding="utf-8") for file in files if file.exists())
 
 
+def can_move() -> bool:
+    """Return True if anywidget, which carries the modules to the page, is installed."""
+    return find_spec("anywidget") is not None
+
+
 @cache
-def _widget_class(name: str) -> type[Any]:
+def widget_class(name: str) -> type[Any]:
     """Return the class of a view's widgets."""
     import anywidget
 
@@ -135,9 +140,9 @@ class View:
     def __init__(self, name: str, data: Mapping[str, Any], still: str, sentence: str) -> None:
         self.name = name
         self._data, self._still, self._sentence = dict(data), still, sentence
-        self.moves = find_spec("anywidget") is not None
+        self.moves = can_move()
         """Whether the picture can move: True if anywidget is installed."""
-        self.panel: Any = _widget_class(name)() if self.moves else ipywidgets.HTML()
+        self.panel: Any = widget_class(name)() if self.moves else ipywidgets.HTML()
         self._send()
 
     @property

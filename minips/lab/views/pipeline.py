@@ -14,10 +14,9 @@ import numpy as np
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
 from minips.core.local import Delays
-from minips.lab.columns import BANDWIDTHS, SLOWER, STAGES, slower_by, slower_of
+from minips.lab.columns import BANDWIDTHS, PRESETS, SLOWER, STAGES, slower_by, slower_of
 from minips.lab.controls import SHOWN_IN
 from minips.lab.source import show
-from minips.lab.workbench import PRESETS
 from minips.stage import Stage, names, stage_class
 from minips.stages.transports import Link
 from minips.words import check_limits, default_of

@@ -93,14 +93,25 @@ class Recording:
     @cached_property
     def steps(self) -> dict[int, float]:
         """The starts of the first worker's steps: of its gradients or, if none took any time, of its messages."""
-        begun = [(span.step, span.start) for span in self.spans if (span.who, span.name) == (self.worker, "compute")]
-        if not begun:
-            sent = (one for one in self.messages if one.sender == self.worker)
-            begun = [(one.clock, known(one)[0]) for one in sent if one.clock is not None]
-        first: dict[int, float] = {}
-        for step, start in sorted(begun):
-            first.setdefault(step, start)
-        return first
+        sent = (one for one in self.messages if one.sender == self.worker)
+        return starts_of_steps(self.spans) or _first(
+            (one.clock, known(one)[0]) for one in sent if one.clock is not None
+        )
+
+
+def starts_of_steps(spans: Iterable[Span]) -> dict[int, float]:
+    """Return the starts of the steps of the first worker that computes, by the step's number."""
+    computes = [span for span in spans if span.name == "compute"]
+    worker = min((span.who for span in computes), key=rank, default="")
+    return _first((span.step, span.start) for span in computes if span.who == worker)
+
+
+def _first(begun: Iterable[tuple[int, float]]) -> dict[int, float]:
+    """Return the first start of each step."""
+    first: dict[int, float] = {}
+    for step, start in sorted(begun):
+        first.setdefault(step, start)
+    return first
 
 
 def ends(row: Span | Wait) -> Window:
@@ -199,7 +210,13 @@ def eight_steps(recording: Recording, until: float = np.inf) -> Window | None:
     """Return the times of eight whole steps of the first worker, in the middle of those that began before ``until``, or
     of all that it has.
     """
-    starts = [*recording.steps.values(), recording.stop]
+    return middle_steps([*recording.steps.values(), recording.stop], until)
+
+
+def middle_steps(starts: Sequence[float], until: float = np.inf) -> Window | None:
+    """Return the times of eight whole steps, in the middle of those that began before ``until``, or of all steps if
+    there are fewer. ``starts`` are the starts of all steps and, last, the end; None without a step.
+    """
     if len(starts) < 2:
         return None
     begun = sum(start < until for start in starts[:-1])

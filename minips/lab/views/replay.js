@@ -318,7 +318,7 @@ function render({ model, el }) {
 
   function frame(window) {
     state.window = window;
-    state.plan = layout(state.data.runs, window, Math.max(el.clientWidth - 16, 320));
+    state.plan = layout(state.data.runs, window, Math.max(el.clientWidth - 16, 240));
     const { width, height } = state.plan;
     build(picture, { width, height, "aria-label": state.data.runs.map((run) => run.title).join(", ") }, []);
     fill(layers[0], drawWindow(state));
