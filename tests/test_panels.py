@@ -36,7 +36,7 @@ def drawn(panel: lab.Panel[Any, Any]) -> list[str]:
 
 def said(panel: lab.Panel[Any, Any]) -> str:
     """The sentence that a screen reader says when it changes."""
-    (words,) = re.findall("<span role='status'>(.*)</span>", panel.picture.words.value)
+    (words,) = re.findall("<div role='status'>(.*)</div>", panel.picture.words.value)
     return html.unescape(str(words))
 
 

@@ -18,9 +18,10 @@ from IPython.display import display
 from minips import seeds
 from minips.lab.course import state
 from minips.lab.course.best import Best
-from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, as_html, completed, find, full_key, status
+from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, completed, find, full_key
 from minips.lab.course.verdicts import CSS, mark
 from minips.lab.style import STYLE, WIDE
+from minips.lab.texts import as_html, status
 
 
 class Said:

@@ -7,7 +7,6 @@ shows both and continues. An unattended run then ends with a `Disagreement`, unl
 times depend on the machine.
 """
 
-import html
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from minips import seeds
 from minips.lab.course import state
 from minips.lab.course.best import Figure
 from minips.lab.course.courses import add, course_of, numbers
+from minips.lab.texts import status
 from minips.words import suggestion
 
 NONE = "none of these"
@@ -408,16 +408,6 @@ def show_line(text: str) -> None:
     from IPython.display import display  # a test of an exercise needs no notebook
 
     display(Line(text))  # type: ignore[no-untyped-call]
-
-
-def status(text: str) -> str:
-    """Return a text as HTML that screen readers read out when it changes."""
-    return f"<div role='status'>{as_html(text)}</div>"
-
-
-def as_html(text: str) -> str:
-    """Return a text as HTML that keeps its line breaks."""
-    return html.escape(text).replace("\n", "<br>")
 
 
 def _rounded(value: float) -> float:

@@ -18,7 +18,8 @@ import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from minips.lab.course.intervals import Interval
-from minips.lab.course.questions import RIGHT, Estimate, Form, Question, as_html
+from minips.lab.course.questions import RIGHT, Estimate, Form, Question
+from minips.lab.texts import as_html
 
 WIDE = 50
 """The ratio of the largest number to the smallest above which an axis is logarithmic."""

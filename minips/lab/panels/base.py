@@ -33,8 +33,8 @@ from minips.lab import pictures
 from minips.lab.charts import NARROW_PX, WIDE_PX, Drawing, paint, svg
 from minips.lab.controls import Form, close, help_html, sentence
 from minips.lab.course import state
-from minips.lab.course.questions import status
 from minips.lab.style import DPI, NARROW_IN, STYLE, WIDE_IN
+from minips.lab.texts import status
 from minips.lab.views.base import can_move, widget_class
 from minips.stage import Value
 
