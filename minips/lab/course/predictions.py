@@ -34,14 +34,13 @@ from minips.lab.course.questions import (
     Estimate,
     Outcome,
     Question,
-    as_html,
     find,
     settled,
     show_line,
-    status,
 )
 from minips.lab.course.verdicts import CSS, Measured, result, to_note
 from minips.lab.style import STYLE, WIDE
+from minips.lab.texts import as_html, status
 from minips.results.tables import html_rows
 
 TWICE = """<style>
