@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import types
+import urllib.request
 from importlib.util import find_spec
 
 import psutil
@@ -372,26 +373,39 @@ def test_json_to_standard_output_leaves_the_words_to_the_other_stream(command, c
 
 
 @pytest.mark.soak
-def test_lab_copies_the_lessons_and_opens_the_first_one_server_for_a_folder(tmp_path):
+def test_lab_copies_the_lessons_and_opens_the_start_page_one_server_for_a_folder(tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "JUPYTER_NO_CONFIG": "1"}
     command = [*MINIPS, "lab", "mine", "--no-browser", "--allow-root"]
     options = {"env": environment, "cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **options, stdin=subprocess.DEVNULL) as server:
         try:
             said = until(server, "?token=")
-            assert re.search(
-                r"The first lesson: http://localhost:\d+/lab/tree/00_train_in_a_minute.ipynb\?token=\w+", said
-            )
+            last = said.splitlines()[-1]
+            assert re.fullmatch(r"http://localhost:\d+/lab/tree/START.ipynb\?token=\w+", last)
             assert f"The lessons are in {tmp_path / 'mine'}." in said
+            assert "ServerApp]" not in said
             assert (tmp_path / "mine" / "00_train_in_a_minute.ipynb").exists()
-            until(server, "is running at")
+            assert (tmp_path / "mine" / "START.ipynb").exists()
+            with urllib.request.urlopen(last, timeout=30) as answer:  # at once
+                assert answer.status == 200
             again = subprocess.run(command, **options, timeout=60)
             assert again.returncode == 0
             assert "JupyterLab runs on this folder already: http://localhost:" in again.stderr
             server.send_signal(signal.SIGINT)  # once
             server.communicate(timeout=30)
+            assert server.returncode == 0
         finally:
             server.kill()
+
+
+@pytest.mark.soak
+def test_a_start_of_lab_that_fails_shows_why_and_no_address(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    command = [*MINIPS, "lab", "mine", "--no-browser", "--allow-root", "--ServerApp.ip=203.0.113.9"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "OSError: " in done.stderr.splitlines()[-1]
+    assert "token=" not in done.stderr
 
 
 def until(server, words):

@@ -78,7 +78,7 @@ def test_ticks_are_right_when_the_page_is_written_again(folder: Path) -> None:
     assert "**Begin with [00 Train in a minute](00_train_in_a_minute.ipynb), " in text(folder)
     do(LESSONS["train"], tasks=1)
     assert start.write(folder, COURSE)
-    assert row(text(folder), "train")[0] == f"1 of {len(LESSONS['train'].core)}"
+    assert row(text(folder), "train")[0] == f"1/{len(LESSONS['train'].core)}"
     assert "**Go on with [00 Train in a minute]" in text(folder)
     do(LESSONS["train"])
     do(LESSONS["split"])
@@ -98,7 +98,7 @@ def test_a_lesson_is_done_without_its_homework_and_not_without_its_quiz() -> Non
         assert kinds.count("exercise") == kinds.count("quiz") == 1
         assert kinds.count("question") == len(lesson.questions)
     do(LESSONS["train"], tasks=-1)
-    assert start.path().standings["train"].tick == "3 of 4"
+    assert start.path().standings["train"].tick == "3/4"
     do(LESSONS["train"])
     assert start.path().standings["train"].finished
 
