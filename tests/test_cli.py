@@ -1,5 +1,6 @@
 """The command line, as a person types it."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -9,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
+import threading
 import time
 import types
 import urllib.request
@@ -21,6 +24,7 @@ import minips as ps
 from minips import cli, demo
 from minips.lab.course import jupyter, state
 
+SHORT_TRAINING = ["--data", "synthetic", "--engine", "threads", "--transport", "inproc", "--steps", "3"]
 MINIPS = [sys.executable, "-m", "minips"]
 LONG = 300 * "x"
 """A name that no file can have."""
@@ -247,6 +251,62 @@ def test_stages_is_a_line_each_in_a_pipe_and_folds_at_spaces_on_a_narrow_termina
     words = set(narrow.split())
     assert {name for kind in ps.kinds() for name in ps.names(kind)} <= words
     assert {word for line in lines for word in line.split()} <= words
+
+
+def on_a_terminal(command, columns, monkeypatch):
+    """What a terminal of so many columns shows, or a pipe if there are none."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    reading, writing = os.openpty() if columns else os.pipe()
+    if columns:
+        termios.tcsetwinsize(writing, (24, columns))
+    shown = []
+    with os.fdopen(writing, "w") as terminal, monkeypatch.context() as patched:
+        reader = threading.Thread(target=read_to_the_end, args=(reading, shown))
+        reader.start()
+        patched.setattr(sys, "stdout", terminal)
+        patched.setattr(sys, "stderr", terminal)
+        with contextlib.suppress(SystemExit):
+            cli.main(command)
+    reader.join(30)
+    os.close(reading)
+    return b"".join(shown).decode().replace("\r\n", "\n")
+
+
+def read_to_the_end(file, shown):
+    with contextlib.suppress(OSError):  # of a terminal that nobody holds any longer
+        while data := os.read(file, 4096):
+            shown.append(data)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stages"],
+        ["train", "--quantizer", "tokp"],
+        ["train", "--data", "digist"],
+        ["work", "--connect", "tcp://127.0.0.1:1"],
+        ["check", "train.99", "notebook.ipynb"],
+    ],
+    ids=" ".join,
+)
+def test_a_terminal_is_as_wide_as_each_command_thinks(command, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MINIPS_TOKEN", raising=False)
+    whole = on_a_terminal(command, None, monkeypatch)
+    assert max(map(len, whole.splitlines())) > 80
+    for columns in (80, 120):
+        lines = on_a_terminal(command, columns, monkeypatch).splitlines()
+        assert max(map(len, lines)) <= columns
+        assert " ".join(lines).split() == whole.split()
+
+
+def test_a_summary_goes_on_below_its_second_column(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli.main(["train", *SHORT_TRAINING, "--quantizer", "topk", "--memory", "errorfeedback"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    (at,) = [i for i, line in enumerate(lines) if line.startswith("push ")]
+    assert lines[at].index("TopK") == len(lines[at + 1]) - len(lines[at + 1].lstrip())
 
 
 @pytest.mark.usefixtures("registry")
