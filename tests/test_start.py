@@ -140,8 +140,10 @@ def test_a_page_that_was_run_is_written_again_and_one_that_was_changed_stays(fol
     mine = page.read_bytes()
     for _ in range(2):
         assert not start.write(folder, COURSE)
-    page.write_text("not a notebook")
-    assert not start.write(folder, COURSE)
+    for foreign in ("not a notebook", '{"cells": [{"source": ""}]}', '{"cells": [{"source": ""}], "metadata": {}}'):
+        page.write_text(foreign)
+        assert not start.write(folder, COURSE)
+        assert page.read_text() == foreign
     page.write_bytes(mine)
     page.unlink()
     assert start.write(folder, COURSE)

@@ -170,12 +170,12 @@ def write(folder: Path, course: Course) -> bool:
     """Write the start page with today's ticks into a learner's folder. False if the learner has changed the page's
     cells: it stays as it is. The lessons' own folder gets no page. OSError if it cannot be written.
     """
-    page = folder / NAME
+    file = folder / NAME
     if folder.resolve() == course.notebooks.resolve():
         return True
-    if page.exists() and not is_untouched(page):
+    if file.exists() and not is_untouched(file):
         return False
-    files.write(page, (json.dumps(notebook(course), indent=1, ensure_ascii=False) + "\n").encode())
+    files.write(file, (json.dumps(notebook(course), indent=1, ensure_ascii=False) + "\n").encode())
     return True
 
 
@@ -200,13 +200,13 @@ def notebook(course: Course) -> dict[str, Any]:
     return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
-def is_untouched(page: Path) -> bool:
+def is_untouched(file: Path) -> bool:
     """Return True for a start page whose cells are still those that minips wrote, whether they were run or not."""
     try:
-        book = read(page)
-    except ValueError:
+        book = read(file)
+        return bool(book["metadata"]["minips"]["start"] == _hash(book["cells"]))
+    except (ValueError, KeyError, TypeError):
         return False
-    return bool(book["metadata"].get("minips", {}).get("start") == _hash(book["cells"]))
 
 
 def _hash(cells: list[Any]) -> str:
