@@ -1,5 +1,6 @@
 """The command line, as a person types it."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -9,8 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
+import threading
 import time
 import types
+import urllib.request
 from importlib.util import find_spec
 
 import psutil
@@ -20,6 +24,7 @@ import minips as ps
 from minips import cli, demo
 from minips.lab.course import jupyter, state
 
+SHORT_TRAINING = ["--data", "synthetic", "--engine", "threads", "--transport", "inproc", "--steps", "3"]
 MINIPS = [sys.executable, "-m", "minips"]
 LONG = 300 * "x"
 """A name that no file can have."""
@@ -248,6 +253,62 @@ def test_stages_is_a_line_each_in_a_pipe_and_folds_at_spaces_on_a_narrow_termina
     assert {word for line in lines for word in line.split()} <= words
 
 
+def on_a_terminal(command, columns, monkeypatch):
+    """What a terminal of so many columns shows, or a pipe if there are none."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    reading, writing = os.openpty() if columns else os.pipe()
+    if columns:
+        termios.tcsetwinsize(writing, (24, columns))
+    shown = []
+    with os.fdopen(writing, "w") as terminal, monkeypatch.context() as patched:
+        reader = threading.Thread(target=read_to_the_end, args=(reading, shown))
+        reader.start()
+        patched.setattr(sys, "stdout", terminal)
+        patched.setattr(sys, "stderr", terminal)
+        with contextlib.suppress(SystemExit):
+            cli.main(command)
+    reader.join(30)
+    os.close(reading)
+    return b"".join(shown).decode().replace("\r\n", "\n")
+
+
+def read_to_the_end(file, shown):
+    with contextlib.suppress(OSError):  # of a terminal that nobody holds any longer
+        while data := os.read(file, 4096):
+            shown.append(data)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stages"],
+        ["train", "--quantizer", "tokp"],
+        ["train", "--data", "digist"],
+        ["work", "--connect", "tcp://127.0.0.1:1"],
+        ["check", "train.99", "notebook.ipynb"],
+    ],
+    ids=" ".join,
+)
+def test_a_terminal_is_as_wide_as_each_command_thinks(command, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MINIPS_TOKEN", raising=False)
+    whole = on_a_terminal(command, None, monkeypatch)
+    assert max(map(len, whole.splitlines())) > 80
+    for columns in (80, 120):
+        lines = on_a_terminal(command, columns, monkeypatch).splitlines()
+        assert max(map(len, lines)) <= columns
+        assert " ".join(lines).split() == whole.split()
+
+
+def test_a_summary_goes_on_below_its_second_column(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli.main(["train", *SHORT_TRAINING, "--quantizer", "topk", "--memory", "errorfeedback"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    (at,) = [i for i, line in enumerate(lines) if line.startswith("push ")]
+    assert lines[at].index("TopK") == len(lines[at + 1]) - len(lines[at + 1].lstrip())
+
+
 @pytest.mark.usefixtures("registry")
 def test_stages_shows_a_docstring_as_it_stands(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
@@ -372,26 +433,39 @@ def test_json_to_standard_output_leaves_the_words_to_the_other_stream(command, c
 
 
 @pytest.mark.soak
-def test_lab_copies_the_lessons_and_opens_the_first_one_server_for_a_folder(tmp_path):
+def test_lab_copies_the_lessons_and_opens_the_start_page_one_server_for_a_folder(tmp_path):
     environment = {**os.environ, "HOME": str(tmp_path), "JUPYTER_NO_CONFIG": "1"}
     command = [*MINIPS, "lab", "mine", "--no-browser", "--allow-root"]
     options = {"env": environment, "cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **options, stdin=subprocess.DEVNULL) as server:
         try:
             said = until(server, "?token=")
-            assert re.search(
-                r"The first lesson: http://localhost:\d+/lab/tree/00_train_in_a_minute.ipynb\?token=\w+", said
-            )
+            last = said.splitlines()[-1]
+            assert re.fullmatch(r"http://localhost:\d+/lab/tree/START.ipynb\?token=\w+", last)
             assert f"The lessons are in {tmp_path / 'mine'}." in said
+            assert "ServerApp]" not in said
             assert (tmp_path / "mine" / "00_train_in_a_minute.ipynb").exists()
-            until(server, "is running at")
+            assert (tmp_path / "mine" / "START.ipynb").exists()
+            with urllib.request.urlopen(last, timeout=30) as answer:  # at once
+                assert answer.status == 200
             again = subprocess.run(command, **options, timeout=60)
             assert again.returncode == 0
             assert "JupyterLab runs on this folder already: http://localhost:" in again.stderr
             server.send_signal(signal.SIGINT)  # once
             server.communicate(timeout=30)
+            assert server.returncode == 0
         finally:
             server.kill()
+
+
+@pytest.mark.soak
+def test_a_start_of_lab_that_fails_shows_why_and_no_address(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    command = [*MINIPS, "lab", "mine", "--no-browser", "--allow-root", "--ServerApp.ip=203.0.113.9"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "OSError: " in done.stderr.splitlines()[-1]
+    assert "token=" not in done.stderr
 
 
 def until(server, words):

@@ -115,6 +115,8 @@ def test_says_nothing_of_the_machine_it_ran_on(path: Path) -> None:
         words = [cell.source]
         for output in cell.get("outputs", []):
             words += [output.get("text", ""), *(v for k, v in output.get("data", {}).items() if k.startswith("text/"))]
+            if " of virtual time. " in output.get("data", {}).get("text/plain", ""):
+                continue  # the times of a simulated run are the same on each machine
             assert not re.search(r"\d\s?(ms|µs|seconds)\b", "".join(words[1:])), (
                 f"a timing as text after: {cell.source}"
             )

@@ -41,7 +41,9 @@ ps.cost.codec_map = partial(ps.cost.codec_map, {"exact": ps.Codec()}, [1_000, 10
 """What runs before a page's code, so that minutes become seconds: fewer candidates, and a smaller map."""
 HELD = {
     "test_distribution.py::test_the_wheel_alone_runs_the_demo_in_an_empty_folder": ("python3 -m venv .venv && ",),
-    "test_cli.py::test_lab_copies_the_lessons_and_opens_the_first_one_server_for_a_folder": (".venv/bin/minips lab",),
+    "test_cli.py::test_lab_copies_the_lessons_and_opens_the_start_page_one_server_for_a_folder": (
+        ".venv/bin/minips lab",
+    ),
     "test_ray.py::test_the_commands_of_the_page_train_on_a_cluster": (
         "ray start",
         "minips train --engine ray:address=",

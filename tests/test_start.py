@@ -78,7 +78,7 @@ def test_ticks_are_right_when_the_page_is_written_again(folder: Path) -> None:
     assert "**Begin with [00 Train in a minute](00_train_in_a_minute.ipynb), " in text(folder)
     do(LESSONS["train"], tasks=1)
     assert start.write(folder, COURSE)
-    assert row(text(folder), "train")[0] == f"1 of {len(LESSONS['train'].core)}"
+    assert row(text(folder), "train")[0] == f"1/{len(LESSONS['train'].core)}"
     assert "**Go on with [00 Train in a minute]" in text(folder)
     do(LESSONS["train"])
     do(LESSONS["split"])
@@ -98,7 +98,7 @@ def test_a_lesson_is_done_without_its_homework_and_not_without_its_quiz() -> Non
         assert kinds.count("exercise") == kinds.count("quiz") == 1
         assert kinds.count("question") == len(lesson.questions)
     do(LESSONS["train"], tasks=-1)
-    assert start.path().standings["train"].tick == "3 of 4"
+    assert start.path().standings["train"].tick == "3/4"
     do(LESSONS["train"])
     assert start.path().standings["train"].finished
 
@@ -140,8 +140,10 @@ def test_a_page_that_was_run_is_written_again_and_one_that_was_changed_stays(fol
     mine = page.read_bytes()
     for _ in range(2):
         assert not start.write(folder, COURSE)
-    page.write_text("not a notebook")
-    assert not start.write(folder, COURSE)
+    for foreign in ("not a notebook", '{"cells": [{"source": ""}]}', '{"cells": [{"source": ""}], "metadata": {}}'):
+        page.write_text(foreign)
+        assert not start.write(folder, COURSE)
+        assert page.read_text() == foreign
     page.write_bytes(mine)
     page.unlink()
     assert start.write(folder, COURSE)

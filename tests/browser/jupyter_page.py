@@ -43,6 +43,7 @@ c.FileContentsManager.delete_to_trash = False
 NO_NEWS = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 PATIENCE_MS = 90_000
+ADDRESS = r"http://localhost:\d+/(?:lab|tree)\S*\?token=\w+"
 CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel => {
     const edge = panel.getBoundingClientRect()
     const label = '.widget-label, .widget-label-basic'
@@ -246,11 +247,10 @@ def newcomers(home: Path, *command: str) -> Iterator[str]:
     ):
         try:
             deadline = time.monotonic() + 60
-            while "is running at" not in (home / "server.log").read_text() and time.monotonic() < deadline:
+            while not (found := re.search(ADDRESS, (home / "server.log").read_text())):
                 assert server.poll() is None, (home / "server.log").read_text()
+                assert time.monotonic() < deadline, (home / "server.log").read_text()
                 time.sleep(0.2)
-            found = re.search(r"http://localhost:\d+/(?:lab|tree)\S*\?token=\w+", (home / "server.log").read_text())
-            assert found, (home / "server.log").read_text()
             yield found[0]
         finally:
             server.terminate()

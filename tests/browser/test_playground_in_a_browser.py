@@ -44,13 +44,28 @@ def opened(jupyter: Lab, arguments: str = "") -> Locator:
     return panel
 
 
-def test_one_click_moves_it(jupyter: Lab) -> None:
+def test_it_moves_by_itself_and_one_click_stops_it_or_goes_on(jupyter: Lab) -> None:
     panel = opened(jupyter)
     jupyter.page.evaluate(FRAMES)
+    jupyter.page.wait_for_function("() => window.pictures.size >= 20")
+    panel.get_by_role("button", name="Pause").click()
+    jupyter.page.evaluate("() => window.pictures.clear()")
+    jupyter.page.wait_for_timeout(500)
+    assert jupyter.page.evaluate("() => window.pictures.size") <= 1
     panel.get_by_role("button", name="Play").click()
     jupyter.page.wait_for_function("() => window.pictures.size >= 20")
-    assert jupyter.page.evaluate("() => window.clicks") == 1
+    assert jupyter.page.evaluate("() => window.clicks") == 2
     assert jupyter.tracebacks() == 0
+
+
+def test_it_does_not_move_by_itself_for_people_who_want_less_motion(jupyter: Lab) -> None:
+    jupyter.page.emulate_media(reduced_motion="reduce")
+    panel = opened(jupyter)
+    expect(panel.get_by_role("button", name="Step")).to_be_visible()
+    jupyter.page.evaluate(FRAMES)
+    jupyter.page.wait_for_timeout(1000)
+    assert jupyter.page.evaluate("() => window.pictures.size") <= 1
+    expect(panel.locator("circle")).to_have_count(0)  # the whole run is shown
 
 
 def test_a_box_changes_the_run(jupyter: Lab) -> None:

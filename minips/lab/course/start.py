@@ -19,7 +19,8 @@ from minips.lab.course.lessons import LANGUAGE, Lesson, lessons, read, source
 from minips.results.tables import align
 
 NAME = "START.ipynb"
-CODE = """# Click ▶ in the bar above, or press Shift and Enter: a parameter server goes to work.
+CODE = """# Click ▶ above, or press Shift and Enter:
+# a parameter server goes to work.
 from minips import lab
 from minips.lab.course import start
 
@@ -27,7 +28,7 @@ display(lab.playground(), start.path("{course}"))"""
 """The page's cell."""
 ABOUT = (
     "In each lesson you predict a result, measure it, and solve an exercise that is checked at once. A lesson is done "
-    "when its predictions, its exercise and its quiz are; homework is extra."
+    "when its predictions, its exercise and its quiz are. Homework is extra, and takes the second number of minutes."
 )
 BAR = r"\|"
 """A bar in a cell of a table in Markdown."""
@@ -49,7 +50,9 @@ class Standing(NamedTuple):
     @property
     def tick(self) -> str:
         """The progress in a few characters."""
-        return "✓" if self.finished else f"{self.done} of {len(self.lesson.core)}" if self.done else ""
+        if not self.done:
+            return ""
+        return "✓" if self.finished else f"{self.done}/{len(self.lesson.core)}"
 
     @property
     def minutes(self) -> str:
@@ -121,7 +124,7 @@ class CoursePath:
         yield from ("",) if ways else ()
 
     def _lessons(self) -> Iterator[str]:
-        yield from ("| done | lesson | its question | minutes, and homework |", "|:---|:---|:---|:---|")
+        yield from ("| done | lesson | its question | minutes |", "|:---|:---|:---|:---|")
         for title, words in (self.course.parts or {"": self.course.lessons}).items():
             if title:
                 yield f"| | **{title}** | | |"
@@ -130,7 +133,7 @@ class CoursePath:
                 yield f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"
 
     def __repr__(self) -> str:
-        rows = [("done", "lesson", "minutes, and homework")]
+        rows = [("done", "lesson", "minutes")]
         rows += [(one.tick, name_of(one.lesson), one.minutes) for one in self.standings.values()]
         return "\n".join(line.rstrip() for line in align(rows, "<"))
 
@@ -167,12 +170,12 @@ def write(folder: Path, course: Course) -> bool:
     """Write the start page with today's ticks into a learner's folder. False if the learner has changed the page's
     cells: it stays as it is. The lessons' own folder gets no page. OSError if it cannot be written.
     """
-    page = folder / NAME
+    file = folder / NAME
     if folder.resolve() == course.notebooks.resolve():
         return True
-    if page.exists() and not is_untouched(page):
+    if file.exists() and not is_untouched(file):
         return False
-    files.write(page, (json.dumps(notebook(course), indent=1, ensure_ascii=False) + "\n").encode())
+    files.write(file, (json.dumps(notebook(course), indent=1, ensure_ascii=False) + "\n").encode())
     return True
 
 
@@ -197,13 +200,13 @@ def notebook(course: Course) -> dict[str, Any]:
     return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
-def is_untouched(page: Path) -> bool:
+def is_untouched(file: Path) -> bool:
     """Return True for a start page whose cells are still those that minips wrote, whether they were run or not."""
     try:
-        book = read(page)
-    except ValueError:
+        book = read(file)
+        return bool(book["metadata"]["minips"]["start"] == _hash(book["cells"]))
+    except (ValueError, KeyError, TypeError):
         return False
-    return bool(book["metadata"].get("minips", {}).get("start") == _hash(book["cells"]))
 
 
 def _hash(cells: list[Any]) -> str:
