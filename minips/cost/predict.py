@@ -121,8 +121,7 @@ def predict(
     engine: Hosts | None = None,
     progress: bool | None = None,
 ) -> Prediction:
-    """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration``, `predict` makes one, in a few
-    seconds.
+    """Predict the cost of a step of ``config`` on ``problem``. Without a ``calibration``, make one in a few seconds.
 
     All workers and servers share the cores of the calibrated machine, like processes on one machine. On a ``cluster``
     they are placed one after another, servers first, as the engine `Ray` places them. Processes on one machine share
