@@ -67,6 +67,7 @@ STYLE = f"""<style>
 .minips-panel progress {{width: 100%; height: 14px; accent-color: light-dark({INKS["a"][0]}, {INKS["a"][1]})}}
 .minips-panel .minips-check > .widget-checkbox {{flex: none; width: 24px; min-width: 0; position: relative}}
 .minips-panel .minips-check .widget-label-basic > span {{left: 0}}
+.minips-panel .minips-check .widget-label-basic {{align-self: center}}
 .minips-panel :is(.jupyter-widget-Collapse-contents, .widget-tab-contents) {{padding: 4px 6px}}
 .minips-panel .minips-slim {{flex-wrap: wrap; height: auto}}
 .minips-panel .minips-slim > .widget-label {{height: auto; max-width: 100%; overflow: visible; align-self: center}}
@@ -106,7 +107,7 @@ STYLE = f"""<style>
 .minips-panel a {{color: var(--jp-content-link-color); text-decoration: underline}}
 .minips-panel .minips-picture {{container-type: inline-size; width: 100%}}
 .minips-panel .minips-picture img {{width: 100%; max-width: 480px; margin: 0}}
-.minips-panel .minips-picture svg {{max-width: 100%; height: auto}}
+.minips-panel .minips-picture svg {{height: auto}}
 .minips-panel .minips-picture .minips-wide {{max-width: min(760px, 100%)}}
 .minips-panel .minips-picture .minips-narrow {{display: none; max-width: min({NARROW_IN * DPI:.0f}px, 100%)}}
 @container (max-width: {NARROW_PX}px) {{

@@ -159,10 +159,10 @@ def test_jupyterlab_plays_a_view_and_hides_its_still(jupyter: Lab) -> None:
 def test_a_panel_in_jupyterlab_races_again_when_a_control_changes(jupyter: Lab) -> None:
     jupyter.write("from minips import lab\nlab.Collectives(workers=4)")
     jupyter.run_all()
-    view = jupyter.page.locator(".minips-panel .minips-view")
+    view = jupyter.page.locator(".minips-panel .race")
     expect(view.locator("section")).to_have_count(2)
     plays(jupyter.page, view)
-    jupyter.control("Network rival").select_option("tree")
+    jupyter.control("Race over a network rival").select_option("tree")
     expect(view.locator("section").nth(1)).to_have_attribute("aria-label", "tree")
     expect(view.get_by_role("status")).to_contain_text("Its rival, tree, takes")
     plays(jupyter.page, view)
