@@ -54,12 +54,12 @@ def test_every_look_has_a_contrast_of_four_and_a_half_in_both_themes() -> None:
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, draw: Any) -> tuple[dict[str, str], dict[str, Any]]:
-    """The one output that a cell gets."""
+    """The one picture that a cell gets."""
     outputs: list[Any] = []
-    monkeypatch.setattr("IPython.display.publish_display_data", lambda *output: outputs.append(output))
+    monkeypatch.setattr("IPython.display.display", outputs.append)
     draw()
-    ((data, metadata),) = outputs
-    return data, metadata
+    (picture,) = [output for output in outputs if isinstance(output, pictures.Shown)]
+    return picture._repr_mimebundle_()
 
 
 def test_a_page_shows_an_img_with_a_text_and_an_unattended_run_a_png(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,6 @@ def test_best_of_shows_its_picture_in_words(monkeypatch: pytest.MonkeyPatch) -> 
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=60, features=4, classes=2))
     config = ps.Config(workers=2, steps=2, transport=ps.InProc())
     best = lab.best_of({"a": config}, problem, (0.1, 0.2, 0.3, 0.4, 0.5), seeds=2)
-    monkeypatch.setattr("IPython.display.display", lambda *what: None)
     assert shown(monkeypatch, best.show)[1] == {"image/png": {"alt": best.words}}
 
 
