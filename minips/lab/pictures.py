@@ -1,7 +1,8 @@
 """Pictures as output of a notebook's cell: with a text for readers who cannot see them, and right in a dark page.
 
-A page shows ``<img alt="…">``, which JupyterLab's dark theme inverts as it does a panel's pictures. An unattended run
-shows a PNG on white with the same text, for readers of the saved notebook.
+A page shows ``<img alt="…">``, which JupyterLab's dark theme inverts as it does a panel's pictures. On pages of other
+programs, its ground is white. An unattended run shows a PNG on white with the same text, for readers of the saved
+notebook.
 """
 
 import base64
@@ -59,8 +60,9 @@ class Shown:
         code = base64.b64encode(self.png).decode()
         if unattended():
             return {"image/png": code, "text/plain": self.plain}, {"image/png": {"alt": self.words}}
-        kind, alt = "minips-figure" if self.follows else "", html.escape(self.words, quote=True)
-        picture = f"{FIGURE}<img class='{kind}' alt='{alt}' src='data:image/png;base64,{code}'>"
+        look = " class='minips-figure' style='background: white'" if self.follows else ""
+        alt = html.escape(self.words, quote=True)
+        picture = f"{FIGURE}<img{look} alt='{alt}' src='data:image/png;base64,{code}'>"
         return {"text/html": picture, "text/plain": self.plain}, {}
 
 
