@@ -37,7 +37,7 @@ STYLE = f"""<style>
 .minips-panel .widget-label-basic {{line-height: 1.3}}
 .minips-panel .widget-html-content {{line-height: 1.4}}
 .minips-panel .widget-radio > :is(label, .widget-label).widget-label {{
-    height: auto; line-height: 1.4; padding: 4px 0 2px; min-height: 0}}
+    display: block; height: auto; line-height: 1.4; padding: 4px 0 2px; min-height: 0}}
 .minips-panel .widget-radio-box.widget-radio-box {{margin-bottom: 0; height: auto}}
 .minips-panel .widget-radio-box label {{display: flex; height: auto; line-height: 1.4; margin-bottom: 3px}}
 .minips-panel .widget-radio-box label > input {{flex: none; order: -1; height: 1.4em}}
