@@ -1,7 +1,8 @@
 """Pictures as output of a notebook's cell: with a text for readers who cannot see them, and right in a dark page.
 
-A page shows ``<img alt="…">``, which JupyterLab's dark theme inverts as it does a panel's pictures. An unattended run
-shows a PNG on white with the same text, for readers of the saved notebook.
+A page shows ``<img alt="…">``, which JupyterLab's dark theme inverts as it does a panel's pictures. On pages of other
+programs, its ground is white. An unattended run shows a PNG on white with the same text, for readers of the saved
+notebook.
 """
 
 import base64
@@ -42,22 +43,34 @@ def show_figure(figure: "Figure") -> None:
     show(picture.getvalue(), describe(figure), repr(figure), on_white)
 
 
-def show(png: bytes, words: str, plain: str, follows: bool = True) -> None:
-    """Show a PNG with its text; ``plain`` replaces both in a terminal. A dark theme inverts a picture that ``follows``
-    it, whose ground is white or transparent.
+class Shown:
+    """A PNG with its text; ``plain`` replaces both in a terminal. A dark theme inverts a picture that ``follows`` it,
+    whose ground is white or transparent.
     """
-    from IPython.display import publish_display_data
 
-    from minips.lab.style import FIGURE
+    def __init__(self, png: bytes, words: str, plain: str, follows: bool = True) -> None:
+        self.png, self.words, self.plain, self.follows = png, words, plain, follows
 
-    code = base64.b64encode(png).decode()
-    if unattended():
-        data, metadata = {"image/png": code}, {"image/png": {"alt": words}}
-    else:
-        kind, alt = "minips-figure" if follows else "", html.escape(words, quote=True)
-        data = {"text/html": f"{FIGURE}<img class='{kind}' alt='{alt}' src='data:image/png;base64,{code}'>"}
-        metadata = {}
-    publish_display_data({**data, "text/plain": plain}, metadata)  # type: ignore[no-untyped-call]
+    def __repr__(self) -> str:
+        return self.plain
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        from minips.lab.style import FIGURE
+
+        code = base64.b64encode(self.png).decode()
+        if unattended():
+            return {"image/png": code, "text/plain": self.plain}, {"image/png": {"alt": self.words}}
+        look = " class='minips-figure' style='background: white'" if self.follows else ""
+        alt = html.escape(self.words, quote=True)
+        picture = f"{FIGURE}<img{look} alt='{alt}' src='data:image/png;base64,{code}'>"
+        return {"text/html": picture, "text/plain": self.plain}, {}
+
+
+def show(png: bytes, words: str, plain: str, follows: bool = True) -> None:
+    """Show a picture, described in `Shown`, as output of a cell."""
+    from IPython.display import display
+
+    display(Shown(png, words, plain, follows))  # type: ignore[no-untyped-call]
 
 
 def unattended() -> bool:

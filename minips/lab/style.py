@@ -40,7 +40,10 @@ NARROW_PX = 640
 """Narrower panels show the narrow form of their pictures."""
 
 _MARKS = ".minips-still :is([fill^='#'], [stroke^='#'])"
-FIGURE = f"<style>[data-jp-theme-light='false'] :is(.minips-figure, {_MARKS}) {{{_INVERTED}}}</style>"
+FIGURE = f"""<style>
+[data-jp-theme-light] .minips-figure {{background: none !important}}
+[data-jp-theme-light='false'] :is(.minips-figure, {_MARKS}) {{{_INVERTED}}}
+</style>"""
 """The style sheet of a picture that is a cell's output. Of a view's still, it inverts the marks: its texts have the
 colour of the page's text.
 """

@@ -65,7 +65,7 @@ CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel
             && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
             && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1
     }))
-    const scrolling = [...panel.querySelectorAll('*')].filter(one => one.offsetParent !== null
+    const scrolling = [panel, ...panel.querySelectorAll('*')].filter(one => one.offsetParent !== null
         && !one.matches('.minips-table, select, input') && one.scrollWidth > one.clientWidth + 1
         && ['auto', 'scroll'].includes(getComputedStyle(one).overflowX))
     return [...cut.map(one => 'cut: ' + one.outerHTML.slice(0, 200)),

@@ -10,7 +10,9 @@ from jupyter_page import LESSONS, Lab, newcomers
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from minips.lab import pictures
 from minips.lab.course.lessons import blanked
+from minips.lab.panels.base import png
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
@@ -80,6 +82,16 @@ def test_they_have_the_ground_of_the_page_and_a_text(jupyter: Lab, tmp_path: Pat
         assert ratios.max() > 12, number
     assert jupyter.output(len(SHOWS) - 1).locator("img.minips-figure").count() == 0  # its user chose SVG
     assert jupyter.tracebacks() == 0
+
+
+def test_their_ground_is_white_on_a_dark_page_of_another_program(
+    view_page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    picture = png(lambda figure: figure.subplots().plot([1, 2]), (4, 2), alpha=0)
+    shown = pictures.Shown(picture, "a line", "")._repr_mimebundle_()[0]["text/html"]
+    view_page.set_content(f"<body style='background: #111'>{shown}</body>")
+    assert pixels(view_page.locator("img"))[2, 2].tolist() == [255, 255, 255]
 
 
 GROUND = """() => getComputedStyle(document.body).getPropertyValue('--jp-layout-color0').trim() === 'white'

@@ -105,7 +105,7 @@ class Quiz:
         for number, item in enumerate(items):
             options = seeds.options(item.text).permutation([*item.explained]).tolist()
             choice = ipywidgets.RadioButtons(
-                options=options, value=None, description=f"{number + 1}. {item.text}", **WIDE
+                options=options, value=None, description=f"{number + 1}. {item.text}", tooltip="", **WIDE
             )
             choice.observe(lambda change, number=number: self._answered(number, change["new"]), "value")
             note = ipywidgets.HTML()
