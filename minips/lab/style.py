@@ -51,9 +51,9 @@ STYLE = f"""<style>
     height: 16px; border: 1px solid var(--jp-border-color1); border-radius: 3px; overflow: hidden}}
 .minips-panel .minips-progress > div {{height: 100%; background: var(--jp-brand-color1)}}
 .minips-panel .minips-fold {{align-self: flex-start; background: none; text-align: left; padding: 0 6px}}
-.minips-panel .minips-fold::before {{content: "▸"; display: inline-block; width: 1.2em}}
+.minips-panel .minips-fold::before {{content: "▸" / ""; display: inline-block; width: 1.2em}}
 .minips-panel .minips-fold.mod-active {{box-shadow: none; background: none}}
-.minips-panel .minips-fold.mod-active::before {{content: "▾"}}
+.minips-panel .minips-fold.mod-active::before {{content: "▾" / ""}}
 .minips-panel .minips-code pre {{
     margin: 4px 0 8px; white-space: pre-wrap; line-height: 1.35; font-size: 12px; overflow-wrap: anywhere}}
 .minips-panel .minips-copy {{display: none}}
@@ -87,7 +87,7 @@ STYLE = f"""<style>
     .minips-panel .minips-picture img.minips-narrow {{display: block}}
 }}
 {_DARK} {{--jp-widgets-dropdown-arrow: url("{_ARROW}")}}
-{_DARK} :is(.minips-picture img, .minips-look) {{{_INVERTED}}}
+{_DARK} .minips-picture img {{{_INVERTED}}}
 .minips-panel.jupyter-widgets-disconnected > *, .minips-panel .jupyter-widgets-disconnected::before {{display: none}}
 .minips-panel.jupyter-widgets-disconnected::before {{
     content: "The kernel was restarted or ended: run the cells above, then this one.";

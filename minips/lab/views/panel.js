@@ -6,6 +6,9 @@ function describe(panel) {
     const words = control.parentElement.closest("[title]:not([title=null])")?.title ?? "";
     if (control.title !== words) control.title = words;
   }
+  for (const fold of panel.querySelectorAll(".minips-fold")) {
+    fold.setAttribute("aria-expanded", fold.matches(".mod-active"));
+  }
 }
 
 async function copyCode(button) {
@@ -33,7 +36,7 @@ function render({ el }) {
     if (!panel) return (frame = requestAnimationFrame(begin));
     panel.classList.add("minips-live");
     panel.addEventListener("click", ({ target }) => target.matches(".minips-copy") && copyCode(target));
-    changed.observe(panel, { childList: true, subtree: true, attributeFilter: ["title", "disabled"] });
+    changed.observe(panel, { childList: true, subtree: true, attributeFilter: ["title", "disabled", "class"] });
     describe(panel);
   });
   return () => {
