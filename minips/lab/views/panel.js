@@ -25,14 +25,14 @@ async function copyCode(button) {
 }
 
 function render({ el }) {
+  let panel = null;
   const changed = new MutationObserver((changes) => {
-    const panel = el.closest(".minips-panel");
     const run = changes.map(({ target }) => target).find((one) => one.matches(".minips-run:enabled"));
     if (run && panel.contains(run) && panel.querySelector(".minips-stop:focus")) run.focus();
     describe(panel);
   });
   let frame = requestAnimationFrame(function begin() {
-    const panel = el.closest(".minips-panel");
+    panel = el.closest(".minips-panel");
     if (!panel) return (frame = requestAnimationFrame(begin));
     panel.classList.add("minips-live");
     panel.addEventListener("click", ({ target }) => target.matches(".minips-copy") && copyCode(target));
