@@ -3,6 +3,7 @@
 import base64
 import csv
 import dataclasses
+import itertools
 import json
 import linecache
 import re
@@ -27,6 +28,7 @@ from minips import cost, lab
 from minips.lab import controls, results
 from minips.lab.columns import STAGES
 from minips.lab.source import code
+from minips.lab.views import flow
 from minips.lab.workbench import PRESETS, _draw_pale
 
 PNG = b"\x89PNG"
@@ -312,6 +314,141 @@ class TestWorkbench:
         controls["batch size"].value = "none"
         config = bench.columns["B"].config()
         assert (config.steps, config.optimizer.lr, config.batch_size) == (1000, 0.05, None)
+        assert controls["steps"].value == "1000"
+        assert "steps=1000" in bench.columns["B"].code.value
+
+    def test_every_whole_number_takes_and_shows_what_is_typed_as_in_code(self, bench: lab.Workbench) -> None:
+        fields = {
+            label: field
+            for label, field in bench.columns["A"].controls.items()
+            if isinstance(field, controls.Number) and field._kind is int
+        }
+        assert {"steps", "workers", "servers", "batch size", "seed", "local", "consistency.backup"} <= fields.keys()
+        for label, field in fields.items():
+            for typed, number in (("1e0", 1), ("1_0", 10), ("2.0", 2), (" +3 ", 3), ("1e1", 10)):
+                field.value = typed
+                assert (field.wrong, field.number, field.value) == ("", number, str(number)), (label, typed)
+            for typed in ("1.5", "1e-1", "inf", "nan", "1__0", "0x10", "ten"):
+                field.value = typed
+                assert "takes a whole number" in field.wrong, (label, typed)
+                assert f"got {typed!r}." in field.wrong
+                assert field.value == typed
+
+    @pytest.mark.parametrize("typed", ["1e-3", "1_0.5", ".5", "5"])
+    def test_a_number_with_a_point_stays_as_it_is_typed(self, bench: lab.Workbench, typed: str) -> None:
+        field = bench.columns["A"].controls["optimizer.lr"]
+        field.value = typed
+        assert (field.wrong, field.number, field.value) == ("", float(typed), typed)
+
+    def test_screen_readers_get_a_status_and_a_progress_bar(self, bench: lab.Workbench) -> None:
+        bench.job.say("Half <b>way</b>")
+        assert bench.job.message.value == "Half &lt;b&gt;way&lt;/b&gt;"
+        sent = bench.job.message.get_state()["value"]
+        assert sent == "<div role='status' aria-live='polite'>Half &lt;b&gt;way&lt;/b&gt;</div>"
+        bench.job.progress(3, 4)
+        (shown,) = bench.job.bar.children
+        assert "role='progressbar' aria-label='Progress'" in shown.value
+        assert "aria-valuemin='0' aria-valuemax='4' aria-valuenow='3'" in shown.value
+        assert "width: 75.0%" in shown.value
+
+    def test_the_pipelines_show_what_a_and_b_have_and_what_a_push_weighs(self, bench: lab.Workbench) -> None:
+        bench.columns["B"].controls["quantizer"].value = "sign"
+        assert bench.flow.value == "", "nothing is computed before it is shown"
+        bench._repr_mimebundle_()
+        box = re.search("<b>.{,60}quantizer</b>.*?</div></div>", bench.flow.value)
+        assert box
+        for words in ("A</b> exact", "B</b> sign", "A</b> 132 B", "B</b> 21 B"):
+            assert words in box[0], words
+        assert "title='A: ps.Exact()\nB: ps.Sign()'" in bench.flow.value
+        assert bench.flow.value.count("≠") == 1
+        bench.columns["B"].controls["quantizer"].value = "exact"
+        assert bench._flow_work.wait(10)
+        assert "≠" not in bench.flow.value
+        bench.columns["B"].controls["optimizer.lr"].value = 0.5
+        assert bench._flow_work.wait(10)
+        assert "A</b> sgd lr 0.1" in bench.flow.value
+        assert "B</b> sgd lr 0.5" in bench.flow.value
+        shown = bench.flow.value
+        bench.columns["B"].controls["optimizer.lr"].value = "much"
+        assert bench._flow_work.wait(10)
+        assert bench.flow.value == shown, "the column says what is wrong"
+
+    def test_the_messages_of_both_runs_move_on_one_axis(self, bench: lab.Workbench) -> None:
+        bench._repr_mimebundle_()
+        assert bench.play.layout.display == "none"
+        bench.run()
+        assert bench.wait(30)
+        assert bench._flow_work.wait(30)
+        start, stop = lab.plots.timeline_window(bench.runs)
+        for side, run in bench.runs.items():
+            sent = [one for one in run.messages if None not in one[-2:] and start <= one.start < stop]
+            lane = bench.flow.value.split(f"<b class='flow-{side}'>{side}</b><div class='flow-road'>")[1]
+            assert lane.split("</div>")[0].count("<i ") == min(len(sent), flow.MOST_DOTS)
+        assert bench.flow.value.count("<i ") > 16
+        assert "The dots are the messages of 8 steps of A and" in bench._flow_words.value
+        assert bench.play.layout.display == ""
+        before = bench.flow.value
+        bench.play.click()
+        assert bench._flow_work.wait(30)
+        assert bench.flow.value != before, "the page moves them again"
+
+    @pytest.mark.usefixtures("registry")
+    def test_a_broken_stage_has_a_box_without_bytes(self, bench: lab.Workbench) -> None:
+        written_in_a_notebook(
+            """
+            @ps.register
+            @dataclass(frozen=True)
+            class Broken(ps.Exact):
+                name = "broken"
+
+                def encode(self, x, rng):
+                    raise RuntimeError("out of ink")
+            """,
+            "Broken",
+        )
+        bench.refresh()
+        bench._repr_mimebundle_()
+        bench.columns["A"].controls["quantizer"].value = "broken"
+        assert bench._flow_work.wait(10)
+        assert "A</b> broken" in bench.flow.value
+        assert "132 B" in bench.flow.value  # of B
+        assert bench.job.message.value != "out of ink"
+
+    def test_the_timeline_says_what_it_shows_and_has_a_replay(self, bench: lab.Workbench) -> None:
+        bench.columns["B"].controls["compute"].value = 10
+        bench.run()
+        assert bench.wait(30)
+        bench.tabs.selected_index = 2
+        assert re.match("From .* to .*: 8 steps of A and [01] of B, on one time axis", bench.timeline.words.value)
+        (panel,) = bench.replay.children
+        assert [run["title"] for run in panel.data["runs"]] == ["A", "B"]
+        bench.run("A")
+        assert bench.wait(30)
+        assert bench.replay.children == (panel,), "the page keeps its widget"
+
+    def test_what_cannot_be_played_is_a_sentence(self, problem: ps.SoftmaxRegression) -> None:
+        bench = lab.Workbench(problem, ps.Config(workers=2, steps=3), engine="simulated", predict=False)
+        bench.run()
+        assert bench.wait(30)
+        bench.tabs.selected_index = 2
+        (words,) = bench.replay.children
+        assert "Nothing takes time in this simulated run." in words.value
+
+    def test_without_anywidget_it_trains_and_shows_the_still_of_the_replay(
+        self, problem: ps.SoftmaxRegression, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "anywidget", None)
+        bench = lab.Workbench(problem, ps.Config(workers=2, steps=20), engine="threads", predict=False)
+        assert bench.job.page is None
+        bench._repr_mimebundle_()
+        bench.run()
+        assert bench.wait(30)
+        assert bench._flow_work.wait(30)
+        assert "<i class='flow-sent'" in bench.flow.value
+        bench.tabs.selected_index = 2
+        (panel,) = bench.replay.children
+        assert "<svg" in panel.value
+        assert "This picture moves if anywidget is installed" in panel.value
 
     @pytest.mark.parametrize("value", [0.1 + 0.2, 1e-8, 5e-324, 1 / 3])
     def test_a_config_comes_back_to_the_last_digit(self, problem: ps.SoftmaxRegression, value: float) -> None:
@@ -668,6 +805,31 @@ class TestPlots:
         assert f"encode ({run.trace.planned.total()} planned)" in [
             text.get_text() for text in ax.get_legend().get_texts()
         ]
+
+    def test_timelines_of_several_runs_have_one_axis(self, run: ps.Run) -> None:
+        ax = lab.timeline({"A": run, "B": run}, ax=axes())
+        rows = [label.get_text() for label in ax.get_yticklabels()]
+        assert rows == [f"{name} {who}" for name in "BA" for who in ("worker 1", "worker 0", "server 0")]
+        places = ax.get_yticks()
+        assert [round(below - above, 1) for above, below in itertools.pairwise(places)] == [1, 1, 1.6, 1, 1]
+        counts = [0, 0]
+        for bars in ax.collections:
+            (path, *_) = bars.get_paths()
+            counts[int(path.vertices[:, 1].mean() > places[2] + 0.5)] += len(bars.get_paths())
+        assert counts[0] == counts[1] > 10
+        planned = run.trace.planned.total()
+        legend = [text.get_text() for text in ax.get_legend().get_texts()]
+        assert f"encode (A {planned}, B {planned} planned)" in legend
+
+    def test_the_window_is_eight_counted_steps(self, run: ps.Run) -> None:
+        starts = sorted({span.step: span.start for span in run.trace if span[:2] == ("compute", "worker 0")}.items())
+        first = (len(starts) - 8) // 2
+        window = lab.plots.timeline_window(run)
+        assert window == (starts[first][1], starts[first + 8][1])
+        assert lab.plots.steps_in_words({"A": run}, window) == "8 steps of A"
+        quick = dataclasses.replace(run, seconds=starts[9][1])
+        assert lab.plots.timeline_window({"A": run, "B": quick})[1] <= starts[9][1]
+        assert lab.plots.timeline_window(dataclasses.replace(run, trace=ps.Trace())) == (0.0, run.seconds)
 
     def test_the_map_of_codecs(self) -> None:
         codecs = {"exact": ps.Codec(), "half": ps.Codec(quantizer=ps.Float16())}

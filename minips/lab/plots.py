@@ -81,6 +81,8 @@ SHADES = LinearSegmentedColormap.from_list("shades", ["white", "#8DB9DC"])
 PREDICTED, MEASURED = LOOKS[3], LOOKS[2]
 """The looks of predicted and measured figures; the first two looks are for two runs, A and B."""
 
+INSTANT_S = 1e-3
+"""The width of a timeline of runs in which nothing takes time."""
 WIDE = 20
 """The ratio of the largest figure to the smallest above which an axis of `pareto` is logarithmic."""
 
@@ -191,11 +193,12 @@ def timeline(
 
 def timeline_window(runs: Run | Mapping[str, Run]) -> tuple[float, float]:
     """Return the start and the end of eight steps of the first run's first worker, in the middle of those that began
-    while all runs went on; without steps in its trace, the start and the end of the longest run.
+    while all runs went on; without steps that take time, the start and the end of the longest run.
     """
     seconds = [run.seconds for run in _by_name(runs).values()]
     first = next(iter(_by_name(runs).values()))
-    return middle_steps([*starts_of_steps(first.trace).values(), first.seconds], min(seconds)) or (0.0, max(seconds))
+    window = middle_steps([*starts_of_steps(first.trace).values(), first.seconds], min(seconds))
+    return window if window and window[0] < window[1] else (0.0, max(seconds) or INSTANT_S)
 
 
 def steps_in_words(runs: Mapping[str, Run], window: tuple[float, float]) -> str:

@@ -81,9 +81,9 @@ STYLE = f"""<style>
 {_DARK} .minips-A {{color: #56b4e9}}
 {_DARK} .minips-B {{color: #e6a15c}}
 .minips-panel .minips-fold {{align-self: flex-start; background: none; text-align: left; padding: 0 6px}}
-.minips-panel .minips-fold::before {{content: "▸"; display: inline-block; width: 1.2em}}
+.minips-panel .minips-fold::before {{content: "▸" / ""; display: inline-block; width: 1.2em}}
 .minips-panel .minips-fold.mod-active {{box-shadow: none; background: none}}
-.minips-panel .minips-fold.mod-active::before {{content: "▾"}}
+.minips-panel .minips-fold.mod-active::before {{content: "▾" / ""}}
 .minips-panel .minips-code pre {{
     margin: 4px 0 8px; white-space: pre-wrap; line-height: 1.35; font-size: 12px; overflow-wrap: anywhere}}
 .minips-panel .minips-copy {{display: none}}
@@ -122,9 +122,9 @@ STYLE = f"""<style>
 [data-jp-theme-light='false'] .minips-picture {{color-scheme: dark}}
 {_INKED}
 {_DARK} {{--jp-widgets-dropdown-arrow: url("{_ARROW}")}}
-{_DARK} :is(.minips-picture img, .minips-look) {{{_INVERTED}}}
+{_DARK} .minips-picture img {{{_INVERTED}}}
 .minips-panel.jupyter-widgets-disconnected > *, .minips-panel .jupyter-widgets-disconnected::before {{display: none}}
 .minips-panel.jupyter-widgets-disconnected::before {{
-    content: "The kernel was restarted or ended: run the cells above, then this one.";
+    content: "The kernel was restarted or ended. Run the cells above, then this one.";
     font: inherit; color: inherit; padding: 4px}}
 </style>"""

@@ -527,7 +527,7 @@ class Workbench(Interactive):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Mapping[str, Any]:
         self._displayed = True
-        self._draw_flow()
+        self._show_flow({})
         return super()._repr_mimebundle_(**kwargs)
 
     def __repr__(self) -> str:

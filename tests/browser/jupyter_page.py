@@ -76,9 +76,10 @@ CLIPPED = """() => [...document.querySelectorAll('.minips-panel')].flatMap(panel
 
 
 UNTOLD = """() => [...document.querySelectorAll('.minips-panel :is(select, input, button)')]
-    .filter(one => one.offsetParent !== null && !one.closest('[title]:not([title=""])'))
+    .filter(one => one.offsetParent !== null && !one.closest('.minips-view') && !one.title)
     .map(one => one.outerHTML.slice(0, 200))"""
-"""The controls over which a resting pointer is shown nothing, as pieces of HTML."""
+"""The controls without a description of their own, which screen readers say and a resting pointer is shown, as pieces
+of HTML; those of views are tested with the views."""
 
 
 LISTEN = """() => {

@@ -257,9 +257,8 @@ def test_the_keyboard_alone(jupyter: Lab) -> None:
     expect(page.get_by_text("A is at").first).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.get_by_text("A (stopped):")).to_be_visible()
-    expect(stop).to_be_focused()  # not lost to the page
+    expect(run).to_be_focused()  # to run again
 
-    run.focus()
     rows = []
     for _ in range(30):
         page.keyboard.press("Tab")
@@ -277,7 +276,7 @@ def test_stop_ten_times(jupyter: Lab) -> None:
     limit_ms = STOP_MS
     for turn in range(10):
         if turn == 5:
-            jupyter.control("Predict before running").uncheck()
+            jupyter.control("Predict each run").uncheck()
         pressed = time.monotonic()
         run.click()
         expect(run).to_be_disabled()

@@ -6,6 +6,9 @@ function describe(panel) {
     const words = control.parentElement.closest("[title]:not([title=null])")?.title ?? "";
     if (control.title !== words) control.title = words;
   }
+  for (const fold of panel.querySelectorAll(".minips-fold")) {
+    fold.setAttribute("aria-expanded", fold.matches(".mod-active"));
+  }
 }
 
 async function copyCode(button) {
@@ -22,18 +25,18 @@ async function copyCode(button) {
 }
 
 function render({ el }) {
+  let panel = null;
   const changed = new MutationObserver((changes) => {
-    const panel = el.closest(".minips-panel");
     const run = changes.map(({ target }) => target).find((one) => one.matches(".minips-run:enabled"));
     if (run && panel.contains(run) && panel.querySelector(".minips-stop:focus")) run.focus();
     describe(panel);
   });
   let frame = requestAnimationFrame(function begin() {
-    const panel = el.closest(".minips-panel");
+    panel = el.closest(".minips-panel");
     if (!panel) return (frame = requestAnimationFrame(begin));
     panel.classList.add("minips-live");
     panel.addEventListener("click", ({ target }) => target.matches(".minips-copy") && copyCode(target));
-    changed.observe(panel, { childList: true, subtree: true, attributeFilter: ["title", "disabled"] });
+    changed.observe(panel, { childList: true, subtree: true, attributeFilter: ["title", "disabled", "class"] });
     describe(panel);
   });
   return () => {
