@@ -34,7 +34,7 @@ MARKS = {
 CSS = """
 .minips-result {
     --right: light-dark(#00704f, #4cc9a4); --wrong: light-dark(#b04400, #eba56a); --guess: light-dark(#0068a3, #56b4e9);
-    max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); break-inside: avoid}
+    container-type: inline-size; max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); break-inside: avoid}
 [data-jp-theme-light='true'] .minips-result {color-scheme: light}
 [data-jp-theme-light='false'] .minips-result {color-scheme: dark}
 .minips-result p {margin: 0 0 6px}
@@ -56,6 +56,11 @@ CSS = """
 .minips-result .line {stroke: currentColor; stroke-width: 2}
 .minips-result .guess .line {stroke-width: 3; stroke-dasharray: 5 3}
 .minips-result .axis {stroke: currentColor; stroke-opacity: .6}
+@container (max-width: 580px) {
+    .minips-result .rows {grid-template-columns: minmax(0, 1fr)}
+    .minips-result .rows > .alone {grid-column: auto}
+    .minips-result .words:empty {display: none}
+}
 @media print {.minips-result {color-scheme: light; print-color-adjust: exact}}
 """
 """The style of the pictures, in a notebook and in the report."""
@@ -357,7 +362,7 @@ def _ticks(axis: Ruler, form: Wording) -> Row:
     shapes = "<line class='axis' x1='1%' x2='99%' y1='1' y2='1'/>"
     for tick in axis.ticks():
         x = axis.place(tick)
-        anchor = "start" if x < 4 else "end" if x > 96 else "middle"
+        anchor = "start" if x < 4 else "end" if x > 93 else "middle"
         shapes += f"<line class='axis' x1='{x}%' x2='{x}%' y1='1' y2='6'/>"
         shapes += f"<text x='{x}%' y='19' text-anchor='{anchor}'>{_tick(tick, form)}</text>"
     label, unit = html.escape(form.label), html.escape(form.unit.strip())
