@@ -226,7 +226,7 @@ class TestPicture:
 
     def test_an_option_is_drawn_as_the_range_in_which_its_rule_holds(self) -> None:
         picture = self.result(WHICH, "that", share=1.6)
-        axis = verdicts.Axis.around([1.0, 1.6])
+        axis = verdicts.Ruler.around([1.0, 1.6])
         ((start, wide),) = ends(picture, "guess")
         assert (start, start + wide) == pytest.approx((axis.place(0.0), axis.place(1.0)), abs=0.02)
         assert {*ends(picture, "right")} == {(axis.place(1.6), axis.place(1.6))}
@@ -239,7 +239,7 @@ class TestPicture:
     @pytest.mark.parametrize(("guess", "verdict"), [("16", "right"), ("30", "near"), ("9000", "wrong")])
     def test_a_number_is_a_bar_with_a_line_for_the_guess(self, guess: str, verdict: str) -> None:
         picture = self.result(HOW_LONG, guess, took_ms=20.0)
-        axis = verdicts.Axis.around([float(guess), 16.0, 25.0])
+        axis = verdicts.Ruler.around([float(guess), 16.0, 25.0])
         assert axis.log == (guess == "9000")
         (bar, near), (line,) = ends(picture, "right"), ends(picture, "guess")
         assert bar == pytest.approx((1.0, axis.place(20.0) - 1), abs=0.02)
@@ -263,7 +263,7 @@ class TestPicture:
         )
         shown = {"a": "a: {:.1f} s", "b": "b: {:.1f} s"}
         picture = self.result(Question("train.94", "Which?", choices, "a", "", shown=shown), "b", a=2.0, b=1.0)
-        axis = verdicts.Axis.around([2.0])
+        axis = verdicts.Ruler.around([2.0])
         lengths = [1 + wide for _, wide in ends(picture, "right")]
         assert sorted(lengths) == pytest.approx([axis.place(1.0), axis.place(2.0)], abs=0.02)
         assert (lengths[0] > lengths[1]) == (picture.find("</svg>a<") < picture.find("</svg>b<"))

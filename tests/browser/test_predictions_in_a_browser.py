@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+from importlib import import_module
+from itertools import product
 from pathlib import Path
 
 import nbformat
@@ -13,7 +15,9 @@ from playwright.sync_api import Browser, Page, expect
 from views_page import DRAWN, THEMES, WIDTHS, faults_here, inaccessible
 
 from minips import lab
-from minips.lab.course import QUESTIONS, predictions, state
+from minips.lab.course import QUESTIONS, predictions, state, verdicts
+from minips.lab.course.courses import lesson_of
+from minips.lab.course.questions import Estimate
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
@@ -169,6 +173,26 @@ def test_the_report_is_right_in_both_themes_at_every_width_and_in_print(
         assert inaccessible(page, "main") == [], theme
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_each_picture_of_the_lessons_fits_a_narrow_page_and_a_wide_one(view_page: Page, tmp_path: Path) -> None:
+    pictures = []
+    for key, asked in QUESTIONS.items():
+        if isinstance(asked, Estimate):
+            low, high = asked.expected
+            measured: list[dict[str, float]] = [{"x": low}, {"x": high}]
+        else:
+            measured = [*import_module(f"minips_course.{lesson_of(key)}.cases").OUTCOMES[key].values()]
+        for guess, values in product(getattr(asked, "options", ["0.02", "7", "12345"]), measured):
+            known = {name: verdicts.Measured.of(value) for name, value in values.items()}
+            pictures.append(verdicts.result(asked, guess, asked.outcome(**values).measured, known))
+    page = f"<!doctype html><meta charset=utf-8><style>{verdicts.CSS}</style><main>{''.join(pictures)}</main>"
+    (tmp_path / "pictures.html").write_text(page, encoding="utf-8")
+    view_page.goto((tmp_path / "pictures.html").as_uri())
+    for width in (480, 800):
+        view_page.set_viewport_size({"width": width, "height": 900})
+        view_page.evaluate(DRAWN)
+        assert faults_here(view_page, ".minips-result") == [], width
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("notebook"), reason='pip install "minips[test]" brings Notebook 7')

@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     expected: str | None = None
 
 
-class Form(NamedTuple):
+class Wording(NamedTuple):
     """The words, the format and the unit of a measured value, such as ``"time: {:.2f} s"``."""
 
     label: str
@@ -59,10 +59,10 @@ class Form(NamedTuple):
     unit: str = ""
 
     @classmethod
-    def of(cls, text: str) -> "Form":
+    def of(cls, text: str) -> "Wording":
         """Return the form that a text describes. ValueError for a text without one field in braces after a colon.
 
-        >>> Form.of("change: {:+.1f} percentage points").text(-2.04, 0.61)
+        >>> Wording.of("change: {:+.1f} percentage points").text(-2.04, 0.61)
         '-2.0 ± 0.6 percentage points'
         """
         if not (parts := re.fullmatch(r"(.+): ({[^{}]*})([^{}]*)", text)):
@@ -91,7 +91,7 @@ class Expected(Option):
 @dataclass(frozen=True)
 class Question:
     """A question with options. The text ``otherwise`` is shown if none of them comes true. ``shown`` gives measured
-    values by name in the words and the unit of a learner, see `Form`.
+    values by name in the words and the unit of a learner, see `Wording`.
     """
 
     key: str
@@ -105,7 +105,7 @@ class Question:
 
     def __post_init__(self) -> None:
         for text in self.shown.values():
-            Form.of(text)
+            Wording.of(text)
         texts = [choice.text for choice in self.choices]
         if len(set(texts)) < max(2, len(texts)) or self.expected not in texts:
             raise ValueError(f"{self.key}: expected at least two options, all different, including {self.expected!r}.")
@@ -132,9 +132,9 @@ class Question:
         """Return True for an option of the question."""
         return answer in self.options
 
-    def form(self, name: str) -> Form:
+    def form(self, name: str) -> Wording:
         """Return the words, the format and the unit of a measured value."""
-        return Form.of(self.shown[name]) if name in self.shown else Form(name)
+        return Wording.of(self.shown[name]) if name in self.shown else Wording(name)
 
     def agrees(self, predicted: str, measured: str) -> bool:
         """Return True if the prediction came true."""
@@ -182,9 +182,9 @@ class Estimate:
             return 0 < float(answer) < np.inf
         return False
 
-    def form(self, name: str) -> Form:
+    def form(self, name: str) -> Wording:
         """Return the format and the unit of the measured value."""
-        return Form("measured", unit=f" {self.unit}")
+        return Wording("measured", unit=f" {self.unit}")
 
     def agrees(self, predicted: str, measured: str) -> bool:
         """Return True if the prediction's ratio to the measured number makes it right."""
@@ -390,7 +390,7 @@ def check_compared(asked: Question | Estimate | Sentence, values: Mapping[str, A
         )
 
 
-class Line:
+class Told:
     """A line of text. In a notebook it is HTML, which breaks between words only, and which screen readers read out."""
 
     def __init__(self, text: str) -> None:
@@ -407,7 +407,7 @@ def show_line(text: str) -> None:
     """Show a line of text."""
     from IPython.display import display  # a test of an exercise needs no notebook
 
-    display(Line(text))  # type: ignore[no-untyped-call]
+    display(Told(text))  # type: ignore[no-untyped-call]
 
 
 def _rounded(value: float) -> float:

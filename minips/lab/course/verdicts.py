@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator
 
 from minips.lab.course.intervals import Interval
-from minips.lab.course.questions import RIGHT, Estimate, Form, Question
+from minips.lab.course.questions import RIGHT, Estimate, Question, Wording
 from minips.lab.texts import as_html
 
 WIDE = 50
@@ -35,7 +35,7 @@ MARKS = {
 CSS = """
 .minips-result {
     --right: light-dark(#00704f, #4cc9a4); --wrong: light-dark(#b04400, #eba56a); --guess: light-dark(#0068a3, #56b4e9);
-    max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); break-inside: avoid}
+    container-type: inline-size; max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); break-inside: avoid}
 [data-jp-theme-light='true'] .minips-result {color-scheme: light}
 [data-jp-theme-light='false'] .minips-result {color-scheme: dark}
 .minips-result p {margin: 0 0 6px}
@@ -57,6 +57,11 @@ CSS = """
 .minips-result .line {stroke: currentColor; stroke-width: 2}
 .minips-result .guess .line {stroke-width: 3; stroke-dasharray: 5 3}
 .minips-result .axis {stroke: currentColor; stroke-opacity: .6}
+@container (max-width: 580px) {
+    .minips-result .rows {grid-template-columns: minmax(0, 1fr)}
+    .minips-result .rows > .alone {grid-column: auto}
+    .minips-result .words:empty {display: none}
+}
 @media print {.minips-result {color-scheme: light; print-color-adjust: exact}}
 """
 """The style of the pictures, in a notebook and in the report."""
@@ -112,7 +117,7 @@ def _parsed(text: str) -> Any:
     return {"True": True, "False": False}.get(text, text)
 
 
-class Axis(NamedTuple):
+class Ruler(NamedTuple):
     """A numeric axis from ``low`` to ``high``."""
 
     low: float
@@ -120,7 +125,7 @@ class Axis(NamedTuple):
     log: bool = False
 
     @classmethod
-    def around(cls, values: Sequence[float], closed: bool = False) -> "Axis":
+    def around(cls, values: Sequence[float], closed: bool = False) -> "Ruler":
         """Return an axis for all these numbers, with room beyond the largest unless it is ``closed``. It is logarithmic
         if all are positive and span more than `WIDE`; else it begins with zero, or a negative number.
         """
@@ -213,7 +218,7 @@ def _number(asked: Estimate, predicted: str, measured: str, values: Mapping[str,
     value = next(iter(values.values()), Measured(np.nan))
     guess, number, form = float(predicted), value.number, asked.form("")
     near = (number / RIGHT, number * RIGHT)
-    axis = Axis.around([guess, *near, number - value.half, number + value.half])
+    axis = Ruler.around([guess, *near, number - value.half, number + value.half])
     line, verdict = _group("guess", _line(axis, guess)), asked.judge(predicted, measured) if measured else ""
     if 0 < number < np.inf:
         yield Row("<b class='right'>measured</b>", _label(axis, number, form.text(*value), "right"))
@@ -234,7 +239,7 @@ def _options(asked: Question, predicted: str, measured: str, values: Mapping[str
     plots: dict[str, str] = {}
     axis = None
     if len(forms) > 1 and alike and np.isfinite([value.number for value in values.values()]).all():
-        axis = Axis.around([0.0, *(value.number for value in values.values())])
+        axis = Ruler.around([0.0, *(value.number for value in values.values())])
         plots = {form.label: _named_bar(axis, values[name], form) for name, form in forms.items()}
         foot, forms = forms[first]._replace(label=""), {}
     elif forms and not np.isnan(values[first].number):
@@ -287,12 +292,12 @@ def _ranges(asked: Question, name: str, values: Mapping[str, Measured]) -> dict[
     return ranges
 
 
-def _axis(ranges: Mapping[str, list[tuple[float, float]]], measured: Measured) -> Axis:
+def _axis(ranges: Mapping[str, list[tuple[float, float]]], measured: Measured) -> Ruler:
     """Return an axis for the borders of the ranges and for the measured value."""
     ends = {end for bands in ranges.values() for band in bands for end in band}
     low, high = measured.number - measured.half, measured.number + measured.half
     near = [end for end in ends if abs(end) > GRID[0]]
-    return Axis.around([*near, low, high], closed=high <= max(ends) < np.inf)
+    return Ruler.around([*near, low, high], closed=high <= max(ends) < np.inf)
 
 
 def _border(true_of: Callable[[float], str], low: float, high: float) -> float:
@@ -315,12 +320,12 @@ def _group(look: str, shapes: str) -> str:
     return f"<g class='{look}'>{shapes}</g>"
 
 
-def _band(axis: Axis, low: float, high: float) -> str:
+def _band(axis: Ruler, low: float, high: float) -> str:
     start, stop = axis.place(low), axis.place(high)
     return f"<rect class='band' x='{start}%' width='{stop - start:.2f}%' y='10%' height='80%'/>"
 
 
-def _bar(axis: Axis, measured: Measured) -> str:
+def _bar(axis: Ruler, measured: Measured) -> str:
     """Return a bar from zero or, on a logarithmic axis, from its low end. A line across its end is the interval."""
     value, half = measured.number, measured.half
     start, stop = sorted(axis.place(end) for end in (0.0, value))
@@ -330,35 +335,35 @@ def _bar(axis: Axis, measured: Measured) -> str:
     return _group("right", bar) + across
 
 
-def _named_bar(axis: Axis, measured: Measured, form: Form) -> str:
+def _named_bar(axis: Ruler, measured: Measured, form: Wording) -> str:
     """Return a bar with its value at its end."""
     at, words = axis.place(measured.number), html.escape(form.text(*measured))
     aside = "dx='-6' text-anchor='end'" if at > 60 else "dx='6'"
     return f"{_bar(axis, measured)}<text x='{at}%' y='50%' dy='.35em' {aside}>{words}</text>"
 
 
-def _line(axis: Axis, value: float) -> str:
+def _line(axis: Ruler, value: float) -> str:
     x = axis.place(value)
     return f"<line class='line' x1='{x}%' x2='{x}%' y1='-1' y2='100%'/>"
 
 
-def _label(axis: Axis, value: float, words: str, look: str) -> str:
+def _label(axis: Ruler, value: float, words: str, look: str) -> str:
     at = axis.place(value)
     anchor = "end" if at > 70 else "start" if at < 30 else "middle"
     return f"<text class='{look} is' x='{at}%' y='16' text-anchor='{anchor}'>{html.escape(words)}</text>"
 
 
-def _tick(tick: float, form: Form) -> str:
+def _tick(tick: float, form: Wording) -> str:
     sign = "+" if "+" in form.figure and tick else ""
     return f"{100 * tick:{sign},g}%" if form.figure.endswith("%}") else f"{tick:{sign},g}"
 
 
-def _ticks(axis: Axis, form: Form) -> Row:
+def _ticks(axis: Ruler, form: Wording) -> Row:
     """Return the row of the axis, with its numbers, and the words for it below."""
     shapes = "<line class='axis' x1='1%' x2='99%' y1='1' y2='1'/>"
     for tick in axis.ticks():
         x = axis.place(tick)
-        anchor = "start" if x < 4 else "end" if x > 96 else "middle"
+        anchor = "start" if x < 4 else "end" if x > 93 else "middle"
         shapes += f"<line class='axis' x1='{x}%' x2='{x}%' y1='1' y2='6'/>"
         shapes += f"<text x='{x}%' y='19' text-anchor='{anchor}'>{_tick(tick, form)}</text>"
     label, unit = html.escape(form.label), html.escape(form.unit.strip())
