@@ -346,10 +346,7 @@ class TestWorkbench:
         sent = bench.job.message.get_state()["value"]
         assert sent == "<div role='status' aria-live='polite'>Half &lt;b&gt;way&lt;/b&gt;</div>"
         bench.job.progress(3, 4)
-        (shown,) = bench.job.bar.children
-        assert "role='progressbar' aria-label='Progress'" in shown.value
-        assert "aria-valuemin='0' aria-valuemax='4' aria-valuenow='3'" in shown.value
-        assert "width: 75.0%" in shown.value
+        assert bench.job.bar.value == "<progress aria-label='Progress' value='3' max='4'></progress>"
 
     def test_the_pipelines_show_what_a_and_b_have_and_what_a_push_weighs(self, bench: lab.Workbench) -> None:
         bench.columns["B"].controls["quantizer"].value = "sign"
@@ -419,7 +416,7 @@ class TestWorkbench:
         bench.run()
         assert bench.wait(30)
         bench.tabs.selected_index = 2
-        assert re.match("From .* to .*: 8 steps of A and [01] of B, on one time axis", bench.timeline.words.value)
+        assert re.search(">From .* to .*: 8 steps of A and [01] of B, on one time axis", bench.timeline.words.value)
         (panel,) = bench.replay.children
         assert [run["title"] for run in panel.data["runs"]] == ["A", "B"]
         bench.run("A")
@@ -915,7 +912,7 @@ def test_a_missing_library_is_a_sentence(library: str, use: str) -> None:
     words = f"import sys; sys.modules[{library!r}] = None; {use}"
     outcome = subprocess.run([sys.executable, "-c", words], timeout=60, capture_output=True, text=True)
     assert f"The lab needs {library}" in outcome.stderr
-    assert 'pip install "minips[lab]"' in outcome.stderr
+    assert 'pip install "minips[lab]"' in " ".join(outcome.stderr.split())
 
 
 def test_the_worker_thread_of_the_workbench_is_gone(bench: lab.Workbench) -> None:

@@ -35,7 +35,8 @@ MARKS = {
 CSS = """
 .minips-result {
     --right: light-dark(#00704f, #4cc9a4); --wrong: light-dark(#b04400, #eba56a); --guess: light-dark(#0068a3, #56b4e9);
-    container-type: inline-size; max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif); break-inside: avoid}
+    container-type: inline-size; max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif);
+    break-inside: avoid}
 [data-jp-theme-light='true'] .minips-result {color-scheme: light}
 [data-jp-theme-light='false'] .minips-result {color-scheme: dark}
 .minips-result p {margin: 0 0 6px}
