@@ -693,6 +693,16 @@ class TestCollectives:
             lab.Collectives(workers=16, kilobytes=100_000)
 
 
+class TestStragglers:
+    def test_a_run_that_was_stopped_at_once_has_a_picture_without_bars(self) -> None:
+        panel = lab.Stragglers()
+        panel.job.stopping.set()
+        found = panel.find(panel.form.value())
+        assert found.updates == 0
+        drawing = panel.chart(found, charts.NARROW_PX)
+        assert "gradients" in charts.svg(drawing, panel.words(found))
+
+
 class TestAlphaBeta:
     @pytest.mark.soak
     def test_the_line_knows_the_link_and_the_slider_another_size(self) -> None:

@@ -66,7 +66,7 @@ class Stragglers(Panel[Straggler, Run]):
     def chart(self, found: Run, width: float) -> Drawing:
         start = max((found.seconds - SHOWN_S) / 2, 0.0)
         stop = start + SHOWN_S
-        parties = sorted({span.who for span in found.trace})
+        parties = sorted({span.who for span in found.trace}) or [""]
         spans = [span for span in found.trace if span.start + span.seconds > start and span.start < stop]
         time = Scale("time since the start (ms)", 1e3 * start, 1e3 * stop)
         lanes = Chart(width, 240, time, Scale("", len(parties) - 0.5, -0.5, places=parties))
