@@ -427,6 +427,35 @@ class TestReport:
         ):
             assert words in page, words
 
+    def test_one_quantity_has_one_unit(self, tmp_path: Path) -> None:
+        for key, guess, values in (
+            ("train.1", "about half", "accuracy = 0.961"),
+            ("train.2", "it falls below 50 %", "accuracy = 96.21; change = 0.1"),
+        ):
+            measured = QUESTIONS[key].expected
+            state.note("question", key, predicted=guess, measured=measured, values=values, verdict="They differ.")
+        page = lab.report(tmp_path).path.read_text()
+        assert ">96.1%</text>" in page
+        assert ">accuracy: 96.2%</div>" in page
+        assert "0.961" not in page
+        assert "96.21" not in page
+
+    def test_it_has_a_place_for_a_name(self, tmp_path: Path) -> None:
+        lab.report(tmp_path, name='Ada "A" <b>')
+        page = (tmp_path / "report.html").read_text()
+        assert "<label>Name: <input value='Ada &quot;A&quot; &lt;b&gt;'></label>" in page
+        lab.report(tmp_path)
+        assert "<label>Name: <input value=''></label>" in (tmp_path / "report.html").read_text()
+
+    def test_a_prediction_without_a_result_is_drawn_alone(self, tmp_path: Path) -> None:
+        state.note("question", "train.91", predicted="that")
+        state.note("question", "train.92", predicted="20")
+        page = lab.report(tmp_path).path.read_text()
+        assert page.count("Measured: not yet.") == 2
+        assert "aria-label='You predicted: that.'" in page
+        assert "<b class='guess'>your guess</b>" in page
+        assert ends(page, "guess") == [(verdicts.Ruler.around([20.0]).place(20.0),) * 2]
+
     def test_where_nothing_was_done_it_says_so(self, tmp_path: Path) -> None:
         lab.report(tmp_path)
         assert "Nothing was predicted or answered yet." in (tmp_path / "report.html").read_text()

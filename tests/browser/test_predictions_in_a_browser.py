@@ -189,7 +189,7 @@ def test_each_picture_of_the_lessons_fits_a_narrow_page_and_a_wide_one(view_page
     page = f"<!doctype html><meta charset=utf-8><style>{verdicts.CSS}</style><main>{''.join(pictures)}</main>"
     (tmp_path / "pictures.html").write_text(page, encoding="utf-8")
     view_page.goto((tmp_path / "pictures.html").as_uri())
-    for width in (480, 800):
+    for width in (480, 580, 800):
         view_page.set_viewport_size({"width": width, "height": 900})
         view_page.evaluate(DRAWN)
         assert faults_here(view_page, ".minips-result") == [], width

@@ -44,8 +44,10 @@ from minips.lab.texts import as_html, status
 from minips.results.tables import html_rows
 
 TWICE = """<style>
-.jp-MarkdownCell:has(+ .jp-CodeCell .minips-{key}:not(.jupyter-widgets-disconnected)) .jp-RenderedMarkdown:has(
-    > p:first-child > strong:first-child):has(> p + ul:last-child > li:nth-child({count}):last-child) {{display: none}}
+.jp-mod-rendered:has(+ .jp-CodeCell .minips-{key}:not(.jupyter-widgets-disconnected)):has(
+    .jp-RenderedMarkdown > p:first-child > strong:first-child):has(
+    .jp-RenderedMarkdown > p + ul:last-child > li:nth-child({count}):last-child) > .jp-Cell-inputWrapper {{
+    display: none}}
 .minips-panel.minips-{key}.jupyter-widgets-disconnected::before {{content: "The kernel was restarted or ended. Run the \
 cells that import lab, then this cell. A prediction that is made stays made."}}
 </style>"""

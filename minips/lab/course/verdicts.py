@@ -21,7 +21,7 @@ from minips.lab.course.intervals import Interval
 from minips.lab.course.questions import RIGHT, Estimate, Question, Wording
 from minips.lab.texts import as_html
 
-WIDE = 50
+WIDE = 25
 """The ratio of the largest number to the smallest above which an axis is logarithmic."""
 GRID = np.geomspace(1e-18, 1e9, 541).tolist()
 """Numbers for which rules are tried, 20 in each power of ten; their negatives and zero are tried, too."""
@@ -35,8 +35,8 @@ MARKS = {
 CSS = """
 .minips-result {
     --right: light-dark(#00704f, #4cc9a4); --wrong: light-dark(#b04400, #eba56a); --guess: light-dark(#0068a3, #56b4e9);
-    container-type: inline-size; max-width: 760px; font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif);
-    break-inside: avoid}
+    container-type: inline-size; max-width: 760px; break-inside: avoid;
+    font: 14px/1.4 var(--jp-ui-font-family, system-ui, sans-serif)}
 [data-jp-theme-light='true'] .minips-result {color-scheme: light}
 [data-jp-theme-light='false'] .minips-result {color-scheme: dark}
 .minips-result p {margin: 0 0 6px}
@@ -58,7 +58,7 @@ CSS = """
 .minips-result .line {stroke: currentColor; stroke-width: 2}
 .minips-result .guess .line {stroke-width: 3; stroke-dasharray: 5 3}
 .minips-result .axis {stroke: currentColor; stroke-opacity: .6}
-@container (max-width: 580px) {
+@container (max-width: 560px) {
     .minips-result .rows {grid-template-columns: minmax(0, 1fr)}
     .minips-result .rows > .alone {grid-column: auto}
     .minips-result .words:empty {display: none}
@@ -337,8 +337,8 @@ def _bar(axis: Ruler, measured: Measured) -> str:
 
 
 def _named_bar(axis: Ruler, measured: Measured, form: Wording) -> str:
-    """Return a bar with its value at its end."""
-    at, words = axis.place(measured.number), html.escape(form.text(*measured))
+    """Return a bar with its value at its end, without the unit, which the axis has."""
+    at, words = axis.place(measured.number), html.escape(form._replace(unit="").text(*measured))
     aside = "dx='-6' text-anchor='end'" if at > 60 else "dx='6'"
     return f"{_bar(axis, measured)}<text x='{at}%' y='50%' dy='.35em' {aside}>{words}</text>"
 
