@@ -50,6 +50,8 @@ STYLE = f"""<style>
 .minips-panel .minips-progress {{
     height: 16px; border: 1px solid var(--jp-border-color1); border-radius: 3px; overflow: hidden}}
 .minips-panel .minips-progress > div {{height: 100%; background: var(--jp-brand-color1)}}
+.minips-panel .minips-small, .minips-panel .minips-small > .widget-html-content {{
+    min-height: 0; margin-top: 1px; margin-bottom: 0; line-height: 20px; font-size: 12px}}
 .minips-panel .minips-fold {{align-self: flex-start; background: none; text-align: left; padding: 0 6px}}
 .minips-panel .minips-fold::before {{content: "▸" / ""; display: inline-block; width: 1.2em}}
 .minips-panel .minips-fold.mod-active {{box-shadow: none; background: none}}
