@@ -80,6 +80,8 @@ STYLE = f"""<style>
 .minips-panel .minips-B {{color: #b34a00}}
 {_DARK} .minips-A {{color: #56b4e9}}
 {_DARK} .minips-B {{color: #e6a15c}}
+.minips-panel .minips-small, .minips-panel .minips-small > .widget-html-content {{
+    min-height: 0; margin-top: 1px; margin-bottom: 0; line-height: 20px; font-size: 12px}}
 .minips-panel .minips-fold {{align-self: flex-start; background: none; text-align: left; padding: 0 6px}}
 .minips-panel .minips-fold::before {{content: "▸" / ""; display: inline-block; width: 1.2em}}
 .minips-panel .minips-fold.mod-active {{box-shadow: none; background: none}}

@@ -257,9 +257,11 @@ class Workbench(Interactive):
         self.play = ipywidgets.Button(
             description=f"Play {number}".strip(),
             tooltip="move the messages of the last runs once more, slowed down",
-            layout={"display": "none", "width": "84px"},
+            layout={"display": "none", "width": "84px", "height": "22px"},
         )
         self.play.on_click(lambda button: self._draw_flow(moving=True))
+        self.play.add_class("minips-small")
+        self._flow_words.add_class("minips-small")
         self._flow_row = ipywidgets.HBox([self.play, self._flow_words], layout={"align_items": "center"})
         self._flow_work = Aside(f"flow {number}", self.flow, self.job)
         """Counts bytes, which takes long for large problems, while controls can be changed."""
