@@ -53,8 +53,8 @@ print("One more thing.")"""),
 
 
 @pytest.fixture
-def learner(jupyter_with_scrollbars: Lab) -> Lab:
-    return jupyter_with_scrollbars
+def learner(jupyter: Lab) -> Lab:
+    return jupyter
 
 
 def looks(lab_page: Lab, tmp_path: Path, name: str) -> None:
@@ -196,12 +196,12 @@ def test_each_picture_of_the_lessons_fits_a_narrow_page_and_a_wide_one(view_page
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("notebook"), reason='pip install "minips[test]" brings Notebook 7')
-def test_notebook_7_asks_once_too(chromium_with_scrollbars: Browser, tmp_path: Path) -> None:
+def test_notebook_7_asks_once_too(chromium: Browser, tmp_path: Path) -> None:
     with newcomers(tmp_path / "home", "notebook") as address:
         nbformat.write(
             new_notebook(cells=LESSON[:5], metadata={"kernelspec": KERNEL}), tmp_path / "home" / "mine.ipynb"
         )
-        page = chromium_with_scrollbars.new_page(viewport={"width": 1280, "height": 900})
+        page = chromium.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(PATIENCE_MS)
         page.goto(address.replace("/tree", "/notebooks/mine.ipynb"))
         page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()

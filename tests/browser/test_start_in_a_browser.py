@@ -56,13 +56,13 @@ def address(home: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(chromium_with_scrollbars: Browser, address: str) -> Iterator[Page]:
-    yield from opened(chromium_with_scrollbars, address, 1280)
+def page(chromium: Browser, address: str) -> Iterator[Page]:
+    yield from opened(chromium, address, 1280)
 
 
 @pytest.fixture
-def narrow_page(chromium_with_scrollbars: Browser, address: str) -> Iterator[Page]:
-    yield from opened(chromium_with_scrollbars, address, 768)
+def narrow_page(chromium: Browser, address: str) -> Iterator[Page]:
+    yield from opened(chromium, address, 768)
 
 
 def opened(browser: Browser, address: str, width: int) -> Iterator[Page]:

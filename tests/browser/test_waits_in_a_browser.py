@@ -48,8 +48,7 @@ def saved(jupyter: Lab) -> list[list[Any]]:
     return [cell.outputs for cell in book.cells]
 
 
-def test_the_line_tells_the_phases_and_leaves_no_output(jupyter_with_scrollbars: Lab) -> None:
-    jupyter = jupyter_with_scrollbars
+def test_the_line_tells_the_phases_and_leaves_no_output(jupyter: Lab) -> None:
     folded = new_code_cell(BEGIN + "run = ps.train(problem, config)")
     folded.metadata["jupyter"] = {"source_hidden": True}
     cells = [
@@ -79,8 +78,7 @@ def test_the_line_tells_the_phases_and_leaves_no_output(jupyter_with_scrollbars:
     assert outputs[5][0].ename == "KeyError"
 
 
-def test_the_line_goes_with_an_interrupted_call(jupyter_with_scrollbars: Lab) -> None:
-    jupyter = jupyter_with_scrollbars
+def test_the_line_goes_with_an_interrupted_call(jupyter: Lab) -> None:
     jupyter.write(BEGIN, "ps.train(problem, config.with_({'steps': 100_000}))")
     jupyter.run_cell(0)
     jupyter.run_cell(1)
@@ -97,8 +95,7 @@ def test_the_line_goes_with_an_interrupted_call(jupyter_with_scrollbars: Lab) ->
     assert jupyter.spawned() == []
 
 
-def test_panels_callbacks_and_threads_show_no_line(jupyter_with_scrollbars: Lab) -> None:
-    jupyter = jupyter_with_scrollbars
+def test_panels_callbacks_and_threads_show_no_line(jupyter: Lab) -> None:
     jupyter.write(
         BEGIN,
         "bench = lab.Workbench(problem, config, predict=False)\nbench",
@@ -124,8 +121,7 @@ def test_panels_callbacks_and_threads_show_no_line(jupyter_with_scrollbars: Lab)
     assert said(jupyter) == []
 
 
-def test_the_line_goes_when_the_kernel_dies(jupyter_with_scrollbars: Lab) -> None:
-    jupyter = jupyter_with_scrollbars
+def test_the_line_goes_when_the_kernel_dies(jupyter: Lab) -> None:
     jupyter.write(BEGIN + "ps.train(problem, config.with_({'steps': 100_000}))")
     jupyter.run_cell(0)
     expect(lines(jupyter)).to_contain_text("training")

@@ -40,12 +40,6 @@ DOTS = """() => [...document.querySelectorAll('.flow-road i')]
 """Where the dots are that can be seen."""
 
 
-@pytest.fixture
-def jupyter(jupyter_with_scrollbars: Lab) -> Lab:
-    """As people have it."""
-    return jupyter_with_scrollbars
-
-
 def opened(jupyter: Lab, options: str = "predict=False") -> Locator:
     """A workbench, before its first run."""
     jupyter.write(START.replace("{}", options))
