@@ -131,13 +131,17 @@ def _say(text: object, file: TextIO | None = None) -> None:
 
 
 def _width(file: TextIO) -> int:
-    """The columns of a terminal; a pipe or a file has no edge."""
-    if (columns := os.environ.get("COLUMNS", "")).isdecimal():
-        return max(int(columns), 10)
+    """Return the columns of a terminal. A pipe or a file has no edge, unless COLUMNS gives standard output one: an
+    error stays a line of its own, which programs can read.
+    """
     try:
-        return os.get_terminal_size(file.fileno()).columns or sys.maxsize
+        columns = os.get_terminal_size(file.fileno()).columns
     except (OSError, ValueError, AttributeError):
-        return sys.maxsize
+        columns = 0
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdecimal() and (columns or file is sys.stdout):
+        return max(int(chosen), 10)
+    return columns or sys.maxsize
 
 
 class Parser(argparse.ArgumentParser):
