@@ -91,10 +91,12 @@ def source(key: str, one: Answer) -> str:
 
 @cache
 def compiled(key: str, one: Answer) -> Any:
-    """The code of an answer, after that of the lesson's first cell and of the cells that are given."""
+    """The code of an answer, after the lesson's imports, its cells tagged "setup", and the cells that are given."""
     book = lesson(chosen().paths()[lesson_of(key)])
-    imports = next(cell.source for cell in book.cells if cell.cell_type == "code")
-    return compile(f"{imports}\n{given(book, key)}\n{source(key, one)}", f"<an answer to {key}>", "exec")
+    folded = [cell.source for cell in book.cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
+    setup = [cell.source for cell in book.cells if "setup" in cell.metadata.get("tags", [])]
+    code = [folded[0], *setup, given(book, key), source(key, one)]
+    return compile("\n".join(code), f"<an answer to {key}>", "exec")
 
 
 def answer(key: str, one: Answer) -> Any:
