@@ -67,7 +67,7 @@ def check_quantizer(quantizer: Quantizer, dtypes: Sequence[DTypeLike] = (np.floa
         warnings.warn(
             f"{quantizer!r} loses values, and has neither error_bound nor relative_variance: its decoded values could "
             "not be checked. Override one of them.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
