@@ -52,7 +52,7 @@ STYLE = f"""<style>
 .minips-panel .widget-label, .minips-panel .widget-label-basic {{
     white-space: normal; line-height: 1.05; align-content: center}}
 .minips-panel .widget-label-basic {{line-height: 1.3}}
-.minips-panel .widget-html-content {{line-height: 1.4}}
+.minips-panel .widget-html-content {{line-height: 1.4; min-width: 0; max-width: 100%}}
 .minips-panel .widget-radio > :is(label, .widget-label).widget-label {{
     display: block; height: auto; line-height: 1.4; padding: 4px 0 2px; min-height: 0}}
 .minips-panel .widget-radio-box.widget-radio-box {{margin-bottom: 0; height: auto}}
