@@ -160,7 +160,9 @@ def grown(notebook: dict[str, Any], tmp_path: Path, word: str, old: str = "", ne
     return server
 
 
-@pytest.mark.parametrize("word", own.GROWTH)
+@pytest.mark.parametrize(
+    "word", [pytest.param(word, marks=[pytest.mark.soak] * (word == "wait")) for word in own.GROWTH]
+)
 def test_a_right_server_passes_whatever_is_drawn(notebook: dict[str, Any], tmp_path: Path, word: str) -> None:
     """Also where a parameter comes near zero, whose rounding errors are then large beside it."""
     server = grown(notebook, tmp_path, word)

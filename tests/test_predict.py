@@ -47,7 +47,10 @@ def test_where_only_shapes_count_the_bytes_are_exact(codec, servers):
     assert (prediction.bytes_sent, prediction.bytes_received) == (run.bytes_sent, run.bytes_received)
 
 
-@pytest.mark.parametrize(("workers", "steps", "servers"), [(1, 1, 1), (2, 1, 1), (200, 1, 1), (200, 3, 1), (300, 1, 2)])
+MANY = [pytest.param(*case, marks=pytest.mark.soak) for case in ((200, 3, 1), (300, 1, 2))]
+
+
+@pytest.mark.parametrize(("workers", "steps", "servers"), [(1, 1, 1), (2, 1, 1), (200, 1, 1), *MANY])
 def test_the_bytes_of_many_workers_are_counted_on_two_of_them(workers, steps, servers):
     problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=500, features=4, classes=2))
     config = ps.Config(workers=workers, steps=steps, servers=servers, batch_size=1)

@@ -92,6 +92,7 @@ NOTES = """
 """As the second edition wrote them."""
 
 
+@pytest.mark.soak
 def test_what_was_noted_under_numbers_is_read_as_notes_on_the_lessons_that_they_have_become() -> None:
     state.state_file().parent.mkdir(parents=True)
     state.state_file().write_text(NOTES.lstrip())
@@ -108,6 +109,7 @@ def test_what_was_noted_under_numbers_is_read_as_notes_on_the_lessons_that_they_
     assert row("00") == ("1 of 2 (train.1)", "1 of 2, 1 came true")
 
 
+@pytest.mark.soak
 def test_a_lesson_that_is_renumbered_keeps_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both under its word and under its number in the second edition, which another lesson has now."""
     course = courses.chosen()

@@ -351,7 +351,10 @@ def test_randomks_places_are_uniform_and_distinct(count):
     assert 5.4 < statistic < 43.8
 
 
-@pytest.mark.parametrize(("size", "count"), [(0, 0), (1, 1), (7, 0), (7, 7), (1000, 10), (1000, 999), (10**6, 400_000)])
+MANY = pytest.param(10**6, 400_000, marks=pytest.mark.soak)
+
+
+@pytest.mark.parametrize(("size", "count"), [(0, 0), (1, 1), (7, 0), (7, 7), (1000, 10), (1000, 999), MANY])
 def test_randomks_places_come_again_with_the_seed(size, count):
     chosen = random_indices(2**63 - 1, size, count)
     assert np.array_equal(chosen, random_indices(2**63 - 1, size, count))

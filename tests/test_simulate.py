@@ -214,7 +214,7 @@ def test_asynchronous_updates_arrive_as_often_as_all_workers_together_compute():
 # A constant delay
 
 
-@pytest.mark.parametrize("versions", range(6))
+@pytest.mark.parametrize("versions", [0, 1, 2, *(pytest.param(age, marks=pytest.mark.soak) for age in (3, 4)), 5])
 def test_descent_with_a_constant_delay_is_stable_up_to_the_limit_and_no_further(versions):
     """w ← w − ηλ·w(τ versions ago) is stable iff ηλ < 2 sin(π / (2(2τ + 1)))."""
     limit = cost.asynchronous_lr_limit(versions, Quadratic.curvature)
