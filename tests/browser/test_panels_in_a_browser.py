@@ -162,7 +162,7 @@ def test_every_panel_at_every_width_in_both_themes(jupyter: Lab) -> None:
         run.click()
         expect(run).to_be_enabled()
     expect(all_panels.locator(".minips-picture svg:visible, .race:visible")).to_have_count(len(PANELS))
-    expect(all_panels.get_by_role("status")).to_have_count(len(PANELS))
+    expect(all_panels.get_by_role("status")).to_have_count(2 * len(PANELS))  # its message and its sentence
     expect(all_panels.get_by_role("progressbar")).to_have_count(2)
     for theme in themes(jupyter):
         for width in (768, *WIDTHS):
