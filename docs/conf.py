@@ -94,7 +94,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-process-docstring", docstring)
     app.connect("missing-reference", elsewhere)
-    app.connect("doctree-resolved", opened)
+    app.connect("doctree-resolved", open_pages)
     app.connect("build-finished", index)
     app.add_html_math_renderer("mathml", (math, None), (math, None))
     for language in ("arrays", "session", "words", "words3", "weighed", "mermaid"):  # not known to Pygments
@@ -152,7 +152,7 @@ def elsewhere(app: Sphinx, env: Any, node: Any, text: nodes.Element) -> nodes.El
     return env.domains.python_domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, text)
 
 
-def opened(app: Sphinx, tree: nodes.document, page: str) -> None:
+def open_pages(app: Sphinx, tree: nodes.document, page: str) -> None:
     """A link to a page of the repository opens it; Sphinx would download it."""
     for node in list(tree.findall(addnodes.download_reference)):
         if "filename" in node:

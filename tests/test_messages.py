@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import misfits
 import numpy as np
 import pytest
-from test_reconnecting import CONFIG, ONES, SOON, START, WAIT_S, cut, until
+from test_reconnecting import CONFIG, ONES, SOON, START, WAIT_S, cut, cut_after_an_update, until
 
 import minips as ps
 from minips.core.exchange import AllReduce
@@ -395,21 +395,11 @@ def test_messages_that_are_sent_again_over_another_connection_are_there_once():
 
 
 def test_an_answer_that_was_lost_has_no_end(monkeypatch):
-    lost = []
     with (
         ps.Server(START, CONFIG).serve(token="t") as server,
         ps.connect(server.address, CONFIG, token="t") as client,
     ):
-        apply = server.shard.apply
-
-        def apply_and_cut():
-            outcome = apply()
-            if not lost:
-                lost.append(outcome)
-                cut(client)
-            return outcome
-
-        monkeypatch.setattr(server.shard, "apply", apply_and_cut)
+        cut_after_an_update(monkeypatch, server, client)
         for _ in range(3):
             client.push_pull(ONES).result(WAIT_S)
     messages = messages_of(server.trace + client.trace)

@@ -132,18 +132,18 @@ class TestControls:
 class TestSettings:
     @pytest.mark.parametrize("setting", SETTINGS)
     def test_a_setting_differs_where_its_name_says(self, setting):
-        sides = pipeline.settled(setting, START)
+        sides = pipeline.sides_of(setting, START)
         differs = {
             "everybody waits or nobody": ["consistency"],
             "32 bits or one": ["memory", "quantizer"],
             "a server or a ring": ["exchange"],
             pipeline.PREDICTED: [],
         }
-        assert pipeline.differing(sides) == differs[setting]
+        assert pipeline.differences(sides) == differs[setting]
 
     def test_another_setting_is_refused(self):
         with pytest.raises(ValueError, match="There is no setting 'chaos'"):
-            pipeline.settled("chaos", START)
+            pipeline.sides_of("chaos", START)
 
 
 class TestLine:
@@ -173,7 +173,7 @@ class TestLine:
         "setting", [pytest.param(one, marks=pytest.mark.soak) if at else one for at, one in enumerate(SETTINGS)]
     )
     def test_playground_and_workbench_take_the_line(self, setting, problem):
-        sides = pipeline.settled(setting, START)
+        sides = pipeline.sides_of(setting, START)
         line = one_line(*sides.values())
         assert lab.playground(problem, line).configs == sides
         columns = lab.Workbench(problem, line, predict=False).columns
@@ -313,7 +313,7 @@ class TestOutcomes:
         assert "of worker" in moved["note"]
 
     def test_a_wait_names_whom_it_is_for(self, problem):
-        run = simulate(problem, pipeline.settled(next(iter(SETTINGS)), START)["A"])
+        run = simulate(problem, pipeline.sides_of(next(iter(SETTINGS)), START)["A"])
         first, *_, last = outcomes.activity_of(run)
         assert "worker 3" in first["waits"]
         assert not any(last["waits"])
@@ -332,13 +332,13 @@ class TestOutcomes:
         assert took["rows"][0]["outline"] is None
         half = ps.Progress(16, 32, run.losses[:4])
         assert outcomes.bars({"A": outcome}, {"A": half})[0]["rows"][0]["share"] == 0.5
-        real = outcome.fulfilled(dataclasses.replace(run, seconds=2 * run.seconds))
+        real = outcome.with_run(dataclasses.replace(run, seconds=2 * run.seconds))
         row = outcomes.bars({"A": real}, {})[1]["rows"][0]
         assert (row["share"], row["outline"], row["grows"]) == (1.0, 0.5, False)
 
     @pytest.mark.parametrize("setting", SETTINGS)
     def test_bytes_are_expected_for_each_setting(self, setting, problem):
-        for config in pipeline.settled(setting, dataclasses.replace(START, steps=6)).values():
+        for config in pipeline.sides_of(setting, dataclasses.replace(START, steps=6)).values():
             expected, sent = outcomes.expected_bytes(problem, config), simulate(problem, config).bytes_sent
             assert expected == pytest.approx(sent, rel=0.02 if config.consistency == ps.BSP() else 0.15)
 
@@ -355,7 +355,7 @@ class TestOutcomes:
 
     def test_the_sentence_says_what_is_seen(self, problem):
         slow, ring = (
-            {side: PlayedRun(simulate(problem, config)) for side, config in pipeline.settled(setting, START).items()}
+            {side: PlayedRun(simulate(problem, config)) for side, config in pipeline.sides_of(setting, START).items()}
             for setting in [*SETTINGS][1:3]
         )
         one, other = slow.values()
@@ -367,7 +367,7 @@ class TestOutcomes:
         alone = outcomes.sentence({"A": one})
         assert alone.startswith("4 workers send ")
         assert "of virtual time" in alone
-        assert "of virtual time" not in outcomes.sentence({"A": one.fulfilled(one.run)})
+        assert "of virtual time" not in outcomes.sentence({"A": one.with_run(one.run)})
         assert outcomes.sentence({}) == "Nothing has run yet."
 
     def test_the_sentence_says_if_bytes_do_not_decide(self, problem):

@@ -10,7 +10,7 @@ import pytest
 
 import minips as ps
 from minips import cost, lab
-from minips.lab.views.race import Load, colour, loads, longest, places, race
+from minips.lab.views.race import Load, bottleneck_words, colour, loads, places, race
 from minips.results.messages import Message
 
 TOPOLOGIES = [ps.build("topology", name) for name in ps.names("topology")]
@@ -106,7 +106,7 @@ def test_links_that_take_equally_long_are_counted(busy, also):
         .laps[0]
         ._replace(seconds=3.0, loads=[Load((f"a{i}", f"b{i}"), 2e3, seconds) for i, seconds in enumerate(busy)])
     )
-    assert longest(lap) == f"The link that takes longest: a0 → b0, 2 kB, 2 s of 3 s{also}."
+    assert bottleneck_words(lap) == f"The link that takes longest: a0 → b0, 2 kB, 2 s of 3 s{also}."
 
 
 def test_one_worker_crosses_no_link():

@@ -168,26 +168,29 @@ def test_pushes_count_once_through_cuts(codec):
     np.testing.assert_array_equal(*results)
 
 
+def cut_after_an_update(monkeypatch, server, client):
+    """Break the connection once the server has made an update, before it can say so. Returns a list, then not empty."""
+    apply, lost = server.shard.apply, []
+
+    def apply_and_cut():
+        outcome = apply()
+        if not lost:
+            lost.append(outcome)
+            cut(client)
+        return outcome
+
+    monkeypatch.setattr(server.shard, "apply", apply_and_cut)
+    return lost
+
+
 def test_an_acknowledgement_that_was_lost_is_given_again(monkeypatch):
-    """The server has applied the push, and the connection breaks before it can say so."""
-    applied, lost = threading.Event(), []
     with (
         ps.Server(START, CONFIG).serve(token="t") as server,
         ps.connect(server.address, CONFIG, token="t") as client,
     ):
-        apply = server.shard.apply
-
-        def apply_and_cut():
-            outcome = apply()
-            if not lost:
-                lost.append(outcome)
-                cut(client)
-                applied.set()
-            return outcome
-
-        monkeypatch.setattr(server.shard, "apply", apply_and_cut)
+        lost = cut_after_an_update(monkeypatch, server, client)
         assert client.push(ONES).result(WAIT_S) in ("applied", "duplicate")
-        assert applied.is_set()
+        assert lost
         assert server.shard.applied == 1
         assert client.push(ONES).result(WAIT_S) == "applied"
         np.testing.assert_array_equal(server.params["w"], -2 * np.ones(4))

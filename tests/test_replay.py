@@ -7,11 +7,12 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 
 import hosts
 import make_replay
 import numpy as np
+import pages
 import pytest
 
 import minips as ps
@@ -184,8 +185,8 @@ def test_the_chain_of_a_round_made_by_hand():
     history = History(spans, messages)
     assert history.chains([at_the_server]) == [Chain(1.0, (3, 4))]
     as_a_client_measures_it = at_the_server._replace(start=3.0)
-    assert history.placed(as_a_client_measures_it) == at_the_server
-    assert history.placed(at_the_server) == at_the_server
+    assert history.at_server(as_a_client_measures_it) == at_the_server
+    assert history.at_server(at_the_server) == at_the_server
 
 
 def test_a_chain_goes_on_through_the_work_that_waited_itself():
@@ -232,7 +233,7 @@ def test_a_wait_without_a_message_has_an_empty_chain():
     half = Message("reply", "server 0", "worker 0", 0, 9, None, 2.0)
     wait = Wait("worker 0", 0.0, 2.0, 0, ())
     assert History([], [half]).chains([wait]) == [Chain(0.0, ())]
-    assert History([], [half]).placed(wait) == wait
+    assert History([], [half]).at_server(wait) == wait
 
 
 def test_a_chain_bears_the_error_of_several_clocks():
@@ -456,6 +457,21 @@ def test_to_html_writes_one_file_without_addresses(tmp_path):
 def test_the_replay_of_the_readme_and_the_docs_is_what_a_replay_writes_today():
     for path, text in make_replay.files().items():
         assert path.read_text(encoding="utf-8") == text, f"Run {make_replay.__file__}: {path.name} is old."
+
+
+def test_the_readmes_runs_wait_as_it_says():
+    bsp, asp = make_replay.bsp_and_asp()
+    others, slow = [f"worker {worker}" for worker in range(3)], "worker 3"
+    assert Counter((wait.who, wait.step) for wait in bsp.waits) == Counter(product(others, range(bsp.clocks)))
+    assert {wait.partners[0] for wait in bsp.waits} == {slow}
+    assert asp.waits == []
+    for run in (bsp, asp):
+        took = {span.seconds: span.who for span in run.trace if span.name == "compute"}
+        assert {who == slow: seconds for seconds, who in took.items()} == pytest.approx({False: 0.01, True: 0.03})
+
+
+def test_the_page_says_how_many_processes_are_drawn_one_by_one():
+    assert f"A run with more than {MOST_LANES} processes" in pages.text("docs/training.md")
 
 
 def test_without_anywidget_a_page_is_written_all_the_same(tmp_path):

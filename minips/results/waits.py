@@ -58,7 +58,7 @@ def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> 
             if who not in servers:
                 servers[who] = _Decisions(consistency, workers)
             servers[who].note(row, origin)
-        if waited := _waited(who, origin, row):
+        if waited := _wait_of(who, origin, row):
             waits.append(waited)
     found: dict[Key, Partners] = {}
     last: dict[str, _Waited] = {}
@@ -75,7 +75,7 @@ def partners_of(rows: Iterable[Row], consistency: Consistency, workers: int) -> 
     return found
 
 
-def _waited(who: str, origin: float, row: Any) -> _Waited | None:
+def _wait_of(who: str, origin: float, row: Any) -> _Waited | None:
     """The wait that a row notes, if any."""
     number, place = row.partner, 0
     if number is None:
@@ -138,7 +138,7 @@ class _Decisions:
         if place := bisect_right(requests, began, key=_at):
             asked_at, kind = requests[place - 1]
             since = began if wait.clock is None else asked_at
-        rise = self._decided(clock - (kind == "push"), left_at)
+        rise = self._decision(clock - (kind == "push"), left_at)
         if rise.at <= since or rise.by == who:
             return []
         pushes = self._pushes[rise.clock - 1]
@@ -156,7 +156,7 @@ class _Decisions:
         left = (at for at, clock in reversed(replies[:place]) if clock == wait.clock)
         return next(left, wait.end), wait.clock
 
-    def _decided(self, clock: int, left_at: float) -> _Rise:
+    def _decision(self, clock: int, left_at: float) -> _Rise:
         """The rise that let a pull at this ``clock`` go. If none did (the model sees more than clocks, or the run was
         ending), the last update before its answer left.
         """

@@ -16,7 +16,21 @@ from minips.lab.charts import MARKS, WIDE_PX, Chart, Drawing, Lines, Scale, Text
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.lab.views import View, format_seconds
-from minips.lab.views.race import HEIGHT, THICK, THIN, WIDTH, Ends, Lap, Load, loads, longest, pixel, places, race, role
+from minips.lab.views.race import (
+    HEIGHT,
+    THICK,
+    THIN,
+    WIDTH,
+    Ends,
+    Lap,
+    Load,
+    bottleneck_words,
+    loads,
+    pixel,
+    places,
+    race,
+    role,
+)
 from minips.results.messages import Message
 from minips.stage import Value, names, option, stage_class
 from minips.stages.transports import Link
@@ -120,9 +134,10 @@ class Collectives(Panel[Meeting, Met]):
         counted = "a server" if asked.servers == 1 else f"{asked.servers} servers"
         who = f"{asked.workers} workers" + ("" if isinstance(asked.exchange, AllReduce) else f" and {counted}")
         rivals = "".join(f" Its rival, {lap.name}, takes {format_seconds(lap.seconds)}." for lap in found.laps[1:])
+        bottleneck = bottleneck_words(found.laps[0])
         return (
             f"{code(asked.exchange, package=False)} among {who} takes {format_seconds(took)} a step, in virtual "
-            f"time, over links of {over}. {longest(found.laps[0])}{rivals} The fastest here: {WAYS.get(best, best)}."
+            f"time, over links of {over}. {bottleneck}{rivals} The fastest here: {WAYS.get(best, best)}."
         )
 
 

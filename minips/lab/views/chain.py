@@ -62,7 +62,7 @@ class History:
         near = [number for _, number in arrived[first : first + NEAR]]
         return min(near, key=lambda number: min(abs(end - moment) for moment in self._times(number)), default=None)
 
-    def placed(self, wait: Wait) -> Wait:
+    def at_server(self, wait: Wait) -> Wait:
         """Return the wait as it was at the server. A worker's trace has it later: up to the arrival of the answer."""
         end, number = wait.start + wait.seconds, self.ending(wait)
         if number is None or not self._messages[number].sender.startswith("server"):
@@ -90,12 +90,16 @@ class History:
         when the sender began.
         """
         message, (left, _) = self._messages[number], self._times(number)
-        found = self._answered(number) if message.sender.startswith("server") else self._awaited(message.sender, left)
+        found = (
+            self._deciding_push(number)
+            if message.sender.startswith("server")
+            else self._awaited_answer(message.sender, left)
+        )
         if found is not None:
             return found, self._times(found)[1]
         return None, min([left, *(start for start, _ in self._computed[message.sender][:1])])
 
-    def _answered(self, number: int) -> int | None:
+    def _deciding_push(self, number: int) -> int | None:
         """Return the message that let a server send its message ``number``: the deciding party's, or the receiver's."""
         message, wait = self._messages[number], self._waits.get(number)
         party = wait.partners[0] if wait and wait.partners else message.receiver
@@ -103,7 +107,7 @@ class History:
         before = self._before(message.sender, left)
         return next((one for one in before if self._messages[one].sender == party), None)
 
-    def _awaited(self, worker: str, left: float) -> int | None:
+    def _awaited_answer(self, worker: str, left: float) -> int | None:
         """Return the last message for which a worker waited, before it sent one."""
         for number in self._before(worker, left):
             start, end = self._times(number)

@@ -13,7 +13,7 @@ from minips.lab.source import code
 from minips.lab.views.base import format_bytes, format_seconds, style_text
 from minips.lab.views.drawings import BAND, ENCODING, strips
 from minips.lab.views.outcomes import ANSWERED, movement_of
-from minips.lab.views.pipeline import FIELDS, SERVER, controls, differing, ends, stage_at
+from minips.lab.views.pipeline import FIELDS, SERVER, controls, differences, ends, stage_at
 from minips.results.run import Run
 from minips.words import join_names
 
@@ -34,7 +34,7 @@ Sizes = Mapping[str, Mapping[str, int]]
 def flow_html(configs: Mapping[str, Config], sizes: Sizes, runs: Mapping[str, Run] | None = None) -> str:
     """Return the pipelines as HTML. With ``runs``, the messages of `timeline_window` move once, on one time axis."""
     moving = movement(runs) if runs else {}
-    differ, pieces = differing(configs), strips(sizes, "A")
+    differ, pieces = differences(configs), strips(sizes, "A")
     boxes = [box_html(box, configs, box in differ, sizes, pieces[box]) for box in ENCODING]
     lanes = "".join(lane_html(side, config, moving.get(side, [])) for side, config in configs.items())
     served = "".join(box_html(box, configs, box in differ, {}, "") for box in SERVER)

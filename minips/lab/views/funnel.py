@@ -138,23 +138,23 @@ def before_and_after(problem: Problem, config: Config, box: str) -> tuple[str, A
         return "An all-reduce has no server: the workers add up the pieces, and each takes the step.", None, None
     if problem.tables:
         return "The server adds up a table's rows, and each push has other rows.", None, None
-    combined = _combined(problem, config, name)
+    combined = _aggregate(problem, config, name)
     if box == "aggregator":
         words = f"{shown}: worker 0's gradient, and the one that is made of {config.workers}"
         return words, push.decoded[name], combined[name]
     if box == "optimizer":
-        return f"{shown}: the parameters before and after the first step", *_stepped(problem, config, combined, name)
+        return f"{shown}: the parameters before and after the first step", *_first_step(problem, config, combined, name)
     return "", None, None
 
 
-def _combined(problem: Problem, config: Config, name: str) -> Tensors:
+def _aggregate(problem: Problem, config: Config, name: str) -> Tensors:
     """Return the aggregate of all workers' pushes; without rounds, of worker 0's push alone."""
     many = config.consistency.quorum(config.workers) or 1
     pushes = (push_of(problem, config, worker).decoded for worker in range(many))
     return config.aggregator.combine([Contribution(i, STEPS, STEPS, one) for i, one in enumerate(pushes)])
 
 
-def _stepped(problem: Problem, config: Config, gradients: Tensors, name: str) -> tuple[Array, Array]:
+def _first_step(problem: Problem, config: Config, gradients: Tensors, name: str) -> tuple[Array, Array]:
     params = problem.init(seeds.init(config.seed))
     own = {one: np.array(x) for one, x in cut(params, partition(params, config.servers)[0]).items()}
     before = own[name].copy()

@@ -20,7 +20,7 @@ from minips.cost.traffic import count_bytes
 from minips.engines.worker import compute, shards_of
 from minips.lab.results import predicted_step
 from minips.lab.views.base import format_bytes, format_seconds
-from minips.lab.views.pipeline import differing
+from minips.lab.views.pipeline import differences
 from minips.problems import Problem
 from minips.results.run import Progress, Rows, Run
 from minips.results.steps import Step
@@ -63,7 +63,7 @@ class PlayedRun:
     """The predicted seconds of a step; None without a prediction."""
     prediction: Prediction | None = None
 
-    def fulfilled(self, run: Run) -> "PlayedRun":
+    def with_run(self, run: Run) -> "PlayedRun":
         """Return the outcome of a run for real; without a prediction, the simulation is what was expected."""
         expected = self.expected_s if self.prediction or self.measured else self.run.seconds_per_step
         return dataclasses.replace(self, run=run, measured=True, expected_s=expected)
@@ -181,10 +181,10 @@ def activity_of(run: Run) -> list[dict[str, Any]]:
     for wait in run.waits:
         if wait.who in rows:
             rows[wait.who].append((wait.start, wait.seconds, next(iter(wait.partners), "others")))
-    return [_active(who, sorted(mine), run.seconds or 1.0) for who, mine in rows.items()]
+    return [_stretches(who, sorted(mine), run.seconds or 1.0) for who, mine in rows.items()]
 
 
-def _active(who: str, rows: Sequence[tuple[float, float, str]], whole: float) -> dict[str, Any]:
+def _stretches(who: str, rows: Sequence[tuple[float, float, str]], whole: float) -> dict[str, Any]:
     """Return one worker's stretches, and the shares of the ``whole`` run for computing, messages and waiting."""
     computes, waits = (
         min(sum(seconds for _, seconds, partner in rows if bool(partner) is waiting) / whole, 1.0)
@@ -227,12 +227,12 @@ def sentence(outcomes: Mapping[str, PlayedRun]) -> str:
     """Return what is seen, in words."""
     if not outcomes:
         return "Nothing has run yet."
-    parts = [*map(_diverged, outcomes.items())]
+    parts = [*map(_ending, outcomes.items())]
     if len(outcomes) == 1:
         (outcome,) = outcomes.values()
-        parts.append(_alone(outcome))
+        parts.append(_describe_one(outcome))
     else:
-        parts += _compared(*outcomes.values())
+        parts += _describe_both(*outcomes.values())
     for side, outcome in outcomes.items():
         if outcome.prediction and outcome.measured:
             words = predicted_step(outcome.prediction, outcome.run)
@@ -240,14 +240,14 @@ def sentence(outcomes: Mapping[str, PlayedRun]) -> str:
     return " ".join(filter(None, parts))
 
 
-def _alone(outcome: PlayedRun) -> str:
+def _describe_one(outcome: PlayedRun) -> str:
     run = outcome.run
     config = run.config
     who = "1 worker sends" if config.workers == 1 else f"{config.workers} workers send"
     time = "" if outcome.measured else " of virtual time"
     if not run.seconds:
         hint = "Nothing takes time here: limit the link, or let the workers compute for some ms."
-        return f"{who} {format_bytes(run.bytes_sent)}. {hint} {_reached({'': run})}"
+        return f"{who} {format_bytes(run.bytes_sent)}. {hint} {_results({'': run})}"
     words = f"{who} {format_bytes(run.bytes_sent)} in {format_seconds(run.seconds)}{time}. "
     words += f"A step takes {format_seconds(run.seconds_per_step)}"
     computes, waits = _share(outcome, "compute"), _share(outcome, "wait")
@@ -255,12 +255,12 @@ def _alone(outcome: PlayedRun) -> str:
         words += f"; a worker computes for {computes:.0%} of it"
         if waits and waits >= LEAST:
             words += f", and waits for others for {waits:.0%}"
-    return f"{words}. {_reached({'': run})}"
+    return f"{words}. {_results({'': run})}"
 
 
-def _compared(a: PlayedRun, b: PlayedRun) -> Iterable[str]:
+def _describe_both(a: PlayedRun, b: PlayedRun) -> Iterable[str]:
     one, other = a.run, b.run
-    differ = differing({"A": one.config, "B": other.config})
+    differ = differences({"A": one.config, "B": other.config})
     yield f"A and B differ in {join_names(differ)}." if differ else "A and B are alike."
     sent, took = _ratio(other.bytes_sent, one.bytes_sent), _ratio(other.seconds_per_step, one.seconds_per_step)
     if a.measured is b.measured:
@@ -276,7 +276,7 @@ def _compared(a: PlayedRun, b: PlayedRun) -> Iterable[str]:
     oldest = [max(run.staleness, default=0) for run in (one, other)]
     if oldest[0] != oldest[1]:
         yield f"The oldest parameters that a gradient came from: {oldest[0]} versions in A, {oldest[1]} in B."
-    yield _reached({"A": one, "B": other})
+    yield _results({"A": one, "B": other})
 
 
 def _share(outcome: PlayedRun, name: str) -> float | None:
@@ -285,7 +285,7 @@ def _share(outcome: PlayedRun, name: str) -> float | None:
     return median(shares) if shares else None
 
 
-def _reached(runs: Mapping[str, Run]) -> str:
+def _results(runs: Mapping[str, Run]) -> str:
     accuracies = {side: run.accuracy for side, run in runs.items() if run.accuracy is not None}
     if len(accuracies) == len(runs):
         return f"Accuracy: {', '.join(f'{each:.3f} {_in(side)}'.strip() for side, each in accuracies.items())}."
@@ -297,7 +297,7 @@ def _in(side: str) -> str:
     return f"in {side}" if side else ""
 
 
-def _diverged(item: tuple[str, PlayedRun]) -> str:
+def _ending(item: tuple[str, PlayedRun]) -> str:
     side, outcome = item
     run = outcome.run
     return f"{side} diverged. {run.diverged}" if run.diverged else f"{side} was stopped early." if run.stopped else ""

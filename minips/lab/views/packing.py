@@ -18,9 +18,9 @@ from minips.lab.views.recording import (
     axis_of,
     by_party,
     fold,
-    known,
     longest_wait,
     shares_of,
+    times_of,
     windows,
 )
 from minips.results.trace import Span
@@ -62,7 +62,7 @@ def pack_rows(recording: Recording, axis: Axis, kinds: Sequence[str]) -> dict[st
     lane = {party: number for number, party in enumerate(recording.parties)}
     messages, waits, chains = recording.messages, recording.waits, recording.chains
     since = axis.ticks(chain.since for chain in chains)
-    travels = columns(axis, *zip(*map(known, messages), strict=True))
+    travels = columns(axis, *zip(*map(times_of, messages), strict=True))
     for number, message in enumerate(messages):
         if message.start is None or message.end is None:
             travels["took"][number] = -1 if message.end is None else -2
@@ -124,7 +124,7 @@ def pack_density(recording: Recording, axis: Axis) -> dict[str, Any]:
         shares = (shares_of([span for span in mine if span.name in names], edges) for names in GROUPS.values())
         lanes[title] = [np.rint(1000 * share / len(parties)).astype(np.int64) for share in shares]
     for number, role in enumerate(TRAFFIC.values()):
-        sent = [(known(one)[0], one.nbytes) for one in recording.messages if one.sender.startswith(role)]
+        sent = [(times_of(one)[0], one.nbytes) for one in recording.messages if one.sender.startswith(role)]
         if sent:
             moments, nbytes = np.array(sent, float).T
             bins = np.clip(np.searchsorted(edges, moments, "right") - 1, 0, BINS - 1)

@@ -52,10 +52,10 @@ SERIES = np.array([1, 2, 5])
 """The digits of the stops on a logarithmic slider."""
 
 
-def settled(setting: str, start: Config) -> dict[str, Config]:
+def sides_of(setting: str, start: Config) -> dict[str, Config]:
     """Return the sides of a setting, made from the ``start``. ValueError for an unknown setting, or if it does not fit.
 
-    >>> settled("a server or a ring", START)["B"].exchange
+    >>> sides_of("a server or a ring", START)["B"].exchange
     RingAllReduce()
     """
     if setting not in SETTINGS:
@@ -100,12 +100,12 @@ def change(config: Config, path: str, to: Any) -> Config:
     return config.with_({path: to})
 
 
-def offered() -> list[list[str]]:
+def stage_choices() -> list[list[str]]:
     """Return the names of all stages that the boxes offer."""
     return [names(kind) for kind in dict.fromkeys(path[-1] for path in STAGES.values())]
 
 
-def renewed(config: Config) -> Config:
+def renew(config: Config) -> Config:
     """Return the config with the registered classes of its stages: a cell that runs again defines a class anew."""
     for path in STAGES.values():
         stage = stage_at(config, path)
@@ -191,7 +191,7 @@ def source_of(stage: object) -> dict[str, str]:
     return {"help": first_line(type(stage)), "source": listing.source, "place": listing.place}
 
 
-def differing(configs: Mapping[str, Config]) -> list[str]:
+def differences(configs: Mapping[str, Config]) -> list[str]:
     """Return the boxes whose controls differ between A and B."""
     if len(configs) < len(SIDES):
         return []

@@ -79,7 +79,7 @@ class Playground(Interactive):
         """The configs that the playground was opened with."""
         self.configs = {**self.given}
         for config in starts:
-            pipeline.differing({"A": starts[0], "B": config})  # raises an error for a config that a box cannot show
+            pipeline.differences({"A": starts[0], "B": config})  # raises an error for a config that a box cannot show
         self.outcomes: dict[str, PlayedRun] = {}
         """The last run of each side."""
         self.shown, self.box, self.setting = SIDES[0], "quantizer", ""
@@ -89,7 +89,7 @@ class Playground(Interactive):
         self._known: dict[tuple[str, ...], tuple[Config, Any]] = {}
         self._turn, self._drawings, self._drawn_at = 0, 0, 0.0
         self._under_way: dict[str, Progress] = {}
-        self._offered = pipeline.offered()
+        self._offered = pipeline.stage_choices()
         self.name = numbered_name("playground")
         self.view = View("playground", {}, "", "")
         super().__init__(Background(self))
@@ -104,13 +104,13 @@ class Playground(Interactive):
 
     def refresh(self) -> None:
         """Offer stages registered since the last call, and use the new class of a stage that was defined again."""
-        renewed = {side: pipeline.renewed(config) for side, config in self.configs.items()}
+        renewed = {side: pipeline.renew(config) for side, config in self.configs.items()}
         if renewed != self.configs:
             self.configs = renewed
             self.job.start(self._simulate)
-        elif pipeline.offered() != self._offered:
+        elif pipeline.stage_choices() != self._offered:
             self.draw()
-        self._offered = pipeline.offered()
+        self._offered = pipeline.stage_choices()
 
     def answer(self, question: dict[str, Any]) -> None:
         """Answer a question of the page: ``{"do": "change", "path": "push.quantizer", "to": "sign"}``.
@@ -146,7 +146,7 @@ class Playground(Interactive):
 
     def choose(self, setting: str) -> None:
         """Show a setting, made from the config that the playground was opened with; "" shows those configs again."""
-        self.configs = pipeline.settled(setting, self.given["A"]) if setting else {**self.given}
+        self.configs = pipeline.sides_of(setting, self.given["A"]) if setting else {**self.given}
         self.shown, self.setting = list(self.configs)[-1], setting
         self.outcomes, self._pale = {}, []
         if setting == pipeline.PREDICTED:
@@ -180,7 +180,7 @@ class Playground(Interactive):
         config, shown = self.configs[self.shown], self._present()
         mine, times = shown.get(self.shown), outcomes.stage_seconds(shown.get(self.shown))
         sizes = {side: self._once(one, self._sizes, side) for side, one in self.configs.items()}
-        differ = pipeline.differing(self.configs)
+        differ = pipeline.differences(self.configs)
         duration = max((outcome.run.seconds for outcome in shown.values()), default=0.0)
         ends = pipeline.ends(config)
         boxes = [
@@ -213,7 +213,7 @@ class Playground(Interactive):
             "plot": drawings.PLOT[0],
             "chart": drawings.chart([self._curve(side, one) for side, one in shown.items()], self._pale, duration),
             "bars": outcomes.bars(shown, self._under_way),
-            "opened": self._once(config, self._opened, self.shown, self.box),
+            "opened": self._once(config, self._inside, self.shown, self.box),
             "code": self._code(),
             "line": one_line(*self.configs.values()),
         }
@@ -241,7 +241,7 @@ class Playground(Interactive):
     def _sizes(self, config: Config, side: str) -> dict[str, int]:
         return funnel.push_of(self.problem, config).sizes()
 
-    def _opened(self, config: Config, side: str, box: str) -> dict[str, Any]:
+    def _inside(self, config: Config, side: str, box: str) -> dict[str, Any]:
         caption, before, after = funnel.before_and_after(self.problem, config, box)
         stage = pipeline.stage_at(config, STAGES[box]) if box in STAGES else None
         title, source = code(stage) if stage else type(self.problem).__name__, pipeline.source_of(stage or self.problem)
@@ -308,7 +308,7 @@ class Playground(Interactive):
                 config = outcome.run.config
                 run = train(self.problem, config, engine=self.engine, progress=live, stop=self.job.stopping)
                 self._under_way.clear()
-                self.outcomes[side] = outcome.fulfilled(run)
+                self.outcomes[side] = outcome.with_run(run)
         self._turn += 1
 
     def _predict_and_train(self) -> None:

@@ -84,7 +84,7 @@ def _at_once(messages: Sequence[Message]) -> int:
     return max(accumulate(change for _, change in changes), default=0)
 
 
-def longest(lap: Lap) -> str:
+def bottleneck_words(lap: Lap) -> str:
     """Return a sentence that names the link which takes longest in the step: it decides, and not the most bytes."""
     if not lap.loads:
         return "No message crosses a link."

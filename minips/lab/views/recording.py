@@ -55,12 +55,12 @@ class Recording:
         self.parties = sorted(parties | {who for wait in waits for who in wait.partners}, key=rank)
         """Its processes, in all of the run: servers, then workers, by number."""
         moments = [0.0, run.seconds, *(end for span in spans for end in ends(span))]
-        moments += [end for message in messages for end in known(message)]
+        moments += [end for message in messages for end in times_of(message)]
         self.start, self.stop = seconds or (min(moments), max(moments))
         spans = [span for span in spans if self._shows(*ends(span))]
-        self.messages = [message for message in messages if self._shows(*known(message))]
+        self.messages = [message for message in messages if self._shows(*times_of(message))]
         self._history = History(spans, self.messages, run.clock_error_s)
-        self.waits = [self._history.placed(wait) for wait in waits if self._shows(*ends(wait))]
+        self.waits = [self._history.at_server(wait) for wait in waits if self._shows(*ends(wait))]
         """The waits, each up to the moment at which the message left that ended it."""
         others = [span for span in spans if span.name != "wait" or not span.who.startswith("worker")]
         self.spans = others + [Span("wait", *wait[:4]) for wait in self.waits]
@@ -95,7 +95,7 @@ class Recording:
         """The starts of the first worker's steps: of its gradients or, if none took any time, of its messages."""
         sent = (one for one in self.messages if one.sender == self.worker)
         return starts_of_steps(self.spans) or _first(
-            (one.clock, known(one)[0]) for one in sent if one.clock is not None
+            (one.clock, times_of(one)[0]) for one in sent if one.clock is not None
         )
 
 
@@ -119,7 +119,7 @@ def ends(row: Span | Wait) -> Window:
     return row.start, row.start + row.seconds
 
 
-def known(message: Message) -> Window:
+def times_of(message: Message) -> Window:
     """Return when a message left and arrived. One of them replaces the other if that is not known."""
     start, end = message.start, message.end
     moments = [moment for moment in (start, end) if moment is not None]
@@ -189,7 +189,7 @@ def windows(recordings: Sequence[Recording]) -> dict[str, Window]:
         one, number = recordings[longest[0]], longest[1]
         wait, chain = one.waits[number], one.chains[number]
         first = min(wait.start, chain.since)
-        last = max([wait.start + wait.seconds, *(known(one.messages[i])[1] for i in chain.messages)])
+        last = max([wait.start + wait.seconds, *(times_of(one.messages[i])[1] for i in chain.messages)])
         margin = 0.06 * (last - first)
         found["wait"] = (max(axis.start, first - margin), min(axis.stop, last + margin))
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from minips.lab.plots import GROUPS, LOOKS
 from minips.lab.views.base import format_seconds
-from minips.lab.views.recording import Recording, Window, axis_of, by_party, fold, known, shares_of, windows
+from minips.lab.views.recording import Recording, Window, axis_of, by_party, fold, shares_of, times_of, windows
 
 WIDTH, LEFT, RIGHT = 960, 110, 12
 """The picture's width, and the margins beside its lanes."""
@@ -88,7 +88,7 @@ def draw_messages(recording: Recording, middle: dict[str, float], window: Window
     """Yield the lines of the messages. That of a message of which one half is not known ends half way, dashed."""
     lines: dict[tuple[str, bool], list[str]] = {}
     for message in recording.messages:
-        left, arrived = known(message)
+        left, arrived = times_of(message)
         if arrived < window[0] or left > window[1]:
             continue
         colour = ANSWERED if message.sender.startswith("server") else SENT
