@@ -29,6 +29,7 @@ except ImportError:  # Windows, where two such tests may disturb each other
 GRACE_S = 2.0
 SHM = Path("/dev/shm")
 FD = Path("/proc/self/fd")
+os.environ.pop("COLUMNS", None)  # readline gives it to its children, if anything has imported that
 TRACKERS = (multiprocessing.resource_tracker, multiprocess.resource_tracker)
 """Each has one process for the whole test run, on purpose."""
 
