@@ -303,6 +303,7 @@ def test_one_bad_worker_of_five_ruins_the_mean_and_none_of_the_robust_ones(clean
         assert accuracy(SPOILS[garbage], aggregator=aggregator) >= clean - 0.02, aggregator
 
 
+@pytest.mark.soak
 def test_one_bad_voter_of_five_is_outvoted(clean):
     voting = {"push": ps.Codec(quantizer="sign"), "aggregator": "majorityvote", "optimizer": ps.SGD(lr=0.01)}
     assert min(accuracy(garbage, **voting) for garbage in (None, *SPOILS.values())) >= clean - 0.05

@@ -325,6 +325,7 @@ def test_every_quantizer_has_a_row():
 # The command
 
 
+@pytest.mark.soak
 def test_the_command_shows_writes_and_draws(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(noise.NoiseMeter, "disturbance", lambda self: noise.Disturbance(2, 1.3))
     file, picture = tmp_path / "rows.json", tmp_path / "rows.png"

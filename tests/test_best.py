@@ -445,7 +445,9 @@ def cached(monkeypatch, registry):
     return asked
 
 
-@pytest.mark.parametrize("word", make_sweeps.swept())
+@pytest.mark.parametrize(
+    "word", [pytest.param(word, marks=[pytest.mark.soak] * (word == "spend")) for word in make_sweeps.swept()]
+)
 def test_a_lesson_keeps_the_sweeps_that_it_asks_for_and_each_has_five_rates_and_seeds(word, cached):
     make_sweeps.run_statements(word, make_sweeps.needed(word))
     assert {path.stem for path in make_sweeps.folder(word).iterdir()} == {*cached}

@@ -83,6 +83,7 @@ def test_two_processes_measure_every_span_of_a_push_and_a_pull():
     assert (calibration.gradient, calibration.problem, calibration.together) == (None, "", 4)
 
 
+@pytest.mark.soak
 def test_a_problems_own_gradients_are_measured_in_one_process_too_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(noise.NoiseMeter, "disturbance", lambda self, drift: noise.Disturbance(2))  # a busy one is not
     codec, path = ps.Codec(ps.Uniform(), ps.ErrorFeedback()), tmp_path / "here.json"

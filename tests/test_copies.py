@@ -95,6 +95,7 @@ def test_what_is_no_notebook_is_a_sentence(tmp_path: Path, text: str) -> None:
         lessons.read(tmp_path / "x.ipynb")
 
 
+@pytest.mark.soak
 def test_a_plain_install_of_the_wheel_carries_the_lessons(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)

@@ -348,6 +348,7 @@ def test_an_old_name_has_what_it_had_and_warns_once_with_the_new_place(old: str)
         assert import_module(old) is module
 
 
+@pytest.mark.soak
 def test_an_old_copys_imports_work_and_the_warning_is_of_its_line() -> None:
     said = program(
         f"""

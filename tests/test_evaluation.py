@@ -79,6 +79,7 @@ def test_what_a_function_raises_passes_through(engine):
     assert not [one for one in threading.enumerate() if one.name.startswith("minips")]
 
 
+@pytest.mark.soak
 def test_a_slow_function_is_not_the_workers_fault():
     """Nobody is blamed for a pause that is longer than the config's time-out."""
     config = ps.Config(workers=2, servers=2, steps=4, timeout_s=0.2)

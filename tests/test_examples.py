@@ -87,6 +87,7 @@ def test_mypy_accepts_them_all():
     assert "no issues found" in done(["-m", "mypy", "--strict", *scripts], ROOT)
 
 
+@pytest.mark.soak
 def test_breast_cancer(said):
     ((right, same),) = said("breast_cancer.py", r"(\d+) of 114 new tumours[^~]+the same predictions: (\w+)")
     assert right >= 110
@@ -107,6 +108,7 @@ def test_own_problem(said):
     assert [*map(float, found.split())] == pytest.approx([*map(float, truth.split())], abs=0.05)
 
 
+@pytest.mark.soak
 def test_sweep_pareto(said):
     front = said("sweep_pareto.py", r"(\d+) steps of (\d+)%: ([\d.]+) MB, loss ([\d.]+)")
     assert len(front) >= 3
@@ -114,6 +116,7 @@ def test_sweep_pareto(said):
     assert [loss for *_, loss in front] == sorted((loss for *_, loss in front), reverse=True)
 
 
+@pytest.mark.soak
 def test_local_steps(said):
     every, fedavg, diloco = said("local_steps.py", r"accuracy ([\d.]+), +([\d.]+) MB")
     for accuracy, sent in fedavg, diloco:

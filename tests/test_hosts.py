@@ -412,6 +412,7 @@ def by_hand() -> str:
         return digest(ps.Run.load(first.place / "run.npz"))
 
 
+@pytest.mark.soak
 def test_the_commands_of_the_page_serve_and_work_on_three_hosts(made_here):
     if not shutil.which("openssl"):
         pytest.skip("there is no openssl command")
@@ -428,6 +429,7 @@ def test_the_commands_of_the_page_need_no_rights(made_here, program):
     assert said.strip() == digest(ps.train(PROBLEM, ps.Config(workers=2, steps=10))), errors
 
 
+@pytest.mark.soak
 def test_where_namespaces_are_taken_away_each_command_says_what_forbids_them(own_namespace, program):
     for setting, kind in (("max_net_namespaces", "net"), ("max_user_namespaces", "user")):
         words = f" failed: Hosts cannot be made here: user.max_{kind}_namespaces = 0 forbids it (unshare). Use engine="

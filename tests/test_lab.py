@@ -74,6 +74,7 @@ class TestWorkbench:
         assert "accuracy" in bench.table.value
         assert bench.job.bar.done == bench.job.bar.of
 
+    @pytest.mark.soak
     def test_every_run_is_predicted_shown_and_kept(self, problem: ps.SoftmaxRegression, tmp_path: Path) -> None:
         config = ps.Config(steps=12, workers=2, transport=ps.InProc(), consistency=ps.ASP())
         bench = lab.Workbench(problem, config, engine="threads")
@@ -99,6 +100,7 @@ class TestWorkbench:
         assert link
         assert base64.b64decode(link[1]).decode() == (tmp_path / "runs.csv").read_text()
 
+    @pytest.mark.soak
     @pytest.mark.usefixtures("registry")
     def test_what_cannot_be_predicted_runs_all_the_same(
         self, problem: ps.SoftmaxRegression, monkeypatch: pytest.MonkeyPatch
@@ -630,6 +632,7 @@ class TestWorkbench:
         column.controls["local"].value = None
         assert column.config().local is None
 
+    @pytest.mark.soak
     def test_a_new_workbench_stops_the_run_of_the_one_whose_place_it_takes(self, problem: ps.SoftmaxRegression) -> None:
         long = ps.Config(steps=100_000, workers=2, delays=ps.Delays(0.01))
         old = lab.Workbench(problem, long, engine="threads", predict=False)

@@ -206,6 +206,7 @@ def explode(name, bombs):
     return said, grown
 
 
+@pytest.mark.soak
 def test_bombs_over_tcp():
     said, _ = explode("tcp", SMALL)
     assert "a key occurs twice" in said["a key twice"]

@@ -189,6 +189,7 @@ def test_it_trains_by_itself_to_the_bits_of_minips(programs, codec, expected):
     assert min(float(accuracy) for accuracy, _ in reports) >= 0.95
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("codec", ["exact", pytest.param("sign", marks=pytest.mark.soak)])
 def test_without_rounds_it_reads_the_digits_as_well(programs, codec):
     said = programs.start(NANO, "--codec", codec, "--consistency", "asp").ended()
@@ -241,6 +242,7 @@ def test_the_processes_of_minips_train_have_the_same_bits(programs, codec, expec
     assert digest(ps.Run.load(programs.folder / "run.npz").params) == expected[codec]
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_killed_while_it_waits_is_noticed_and_another_takes_its_place(programs):
     server, address = programs.serve("nano")
     killed, *others = [programs.work("nano", address) for _ in range(3)]

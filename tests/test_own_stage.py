@@ -117,6 +117,7 @@ def choose(bench: lab.Workbench, label: str, name: str) -> None:
     bench.columns["B"].controls[label].value = name
 
 
+@pytest.mark.soak
 def test_a_quantizer_works_in_workers_and_servers(bench: lab.Workbench) -> None:
     cell(HALVES)
     bench.refresh()

@@ -293,8 +293,8 @@ def cut_during_a_call(transport, number):
     np.testing.assert_array_equal(pushed(config, number, True, deed), pushed(config, number, False))
 
 
-@pytest.mark.parametrize("transport", ["tcp", "shm", "http"])
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("shm", marks=pytest.mark.soak), "http"])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_connection_to_one_server_breaks_while_a_call_waits_for_the_others_answer(transport, number):
     cut_during_a_call(transport, number)
 

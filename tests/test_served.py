@@ -274,6 +274,7 @@ def test_a_server_without_an_end_keeps_nothing_of_its_workers():
 # A process for each
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("way", ["serve", pytest.param("train", marks=pytest.mark.soak)])
 def test_a_served_run_that_ctrl_c_has_stopped_goes_on_from_the_command_line(way, tmp_path):
     options = ["--workers", "2", "--servers", "2", "--quantizer", "topk", "--memory", "errorfeedback"]

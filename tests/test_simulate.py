@@ -178,6 +178,7 @@ def test_a_round_takes_as_long_as_its_last_worker_that_is_waited_for(backup):
     assert run.seconds == pytest.approx(sum(times[7 - backup] for times in drawn))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("backup", [0, pytest.param(2, marks=pytest.mark.soak)])
 def test_rounds_of_exponential_compute_times_average_the_order_statistic(backup):
     """The (n − b)-th smallest of n exponential times has the mean H(n) − H(b); rounds are independent."""

@@ -228,6 +228,7 @@ STOPPED = [cls() for cls in (ps.Zmq, ps.Http, ps.Tcp, ps.SharedMemory, ps.Grpc, 
 STOPPED = [pytest.param(t, marks=() if t.name == "tcp" else pytest.mark.soak, id=t.name) for t in STOPPED]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("transport", STOPPED)
 def test_who_proves_itself_and_calls_while_the_server_is_stopped_is_served(transport):
     with serving(transport, 0.5, 1.0, 0.5) as (process, address):
@@ -282,6 +283,7 @@ def by_hand(transport, address, stack):
     time.sleep(1.0)
 
 
+@pytest.mark.soak
 @first
 @pytest.mark.parametrize("calls", [with_a_channel, by_hand])
 def test_outstanding_calls_take_no_memory_of_the_server(transport, calls):

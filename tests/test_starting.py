@@ -135,6 +135,7 @@ def test_who_waits_says_for_whom(seconds, monkeypatch, caplog):
         assert not {"awaited", "missing"} & status.to_dict().keys()
 
 
+@pytest.mark.soak
 def test_the_count_begins_anew_with_a_server_and_with_a_worker_that_are_started_again(monkeypatch):
     now = [0.0]
     for module in (starting, patience):
@@ -180,6 +181,7 @@ def test_the_time_for_which_a_server_was_stopped_is_no_part_of_its_wait(monkeypa
             one.servers[0].start.check()
 
 
+@pytest.mark.soak
 def test_a_worker_waits_for_a_server_that_is_stopped_for_a_while(caplog):
     """The server answers nobody while the test holds its lock."""
     with serving() as one:

@@ -116,6 +116,7 @@ def test_nothing_can_be_read_on_the_way(papers):
     assert secret[:20] not in b"".join(seen)
 
 
+@pytest.mark.soak
 def test_a_stranger_of_another_authority_is_no_server(papers, tmp_path):
     trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
     with ps.Tcp(**papers).serve(lambda frames: frames) as endpoint:

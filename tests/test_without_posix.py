@@ -71,7 +71,7 @@ SOAK = pytest.mark.soak
 
 
 @pytest.mark.parametrize("transport", [pytest.param("tcp", marks=SOAK), "pipe", pytest.param("inproc", marks=SOAK)])
-@pytest.mark.parametrize("engine", ["threads", "processes"])
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=SOAK)])
 def test_without_posix_calls_a_run_comes_to_the_same_bits(
     engine: str, transport: str, site: Path, tmp_path: Path
 ) -> None:
