@@ -107,6 +107,14 @@ RESTING_S = 1.0
 the page; a widget whose message is lost is a "widget model not found"."""
 
 
+HEARS = """() => Promise.race([
+    window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestExecute(
+        {code: '', silent: true, store_history: false}).done.then(() => true),
+    new Promise(resolve => setTimeout(() => resolve(false), 5000)),
+])"""
+"""True if the page hears what the kernel publishes: the end of a request comes that way."""
+
+
 class Lab:
     """A page of JupyterLab with one notebook open in it."""
 
@@ -129,7 +137,7 @@ class Lab:
         rests_since = None
         while rests_since is None or time.monotonic() - rests_since < RESTING_S:
             assert time.monotonic() < deadline, "the page's kernel is not idle, or its widgets are not restored"
-            rests = self.page.evaluate(RESTS)  # `wait_for_function` would take its promise for true
+            rests = self.page.evaluate(RESTS) and self.page.evaluate(HEARS)  # `wait_for_function` would take its promise for true
             rests_since = (rests_since or time.monotonic()) if rests else None
             self.page.wait_for_timeout(100)
 
