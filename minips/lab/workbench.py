@@ -410,7 +410,7 @@ class Workbench(Interactive):
         last = ", ".join(f"{side} is at {rows[side][-1][2]:.3f} after {rows[side][-1][0]:.2f} s" for side in rows)
         words = f"Training loss against seconds{' and megabytes sent' if known else ''}: {last}."
         words += f" Thin grey: the run before, of {join_names([*earlier])}." if earlier else ""
-        self.loss.show(words, draw, (4.0, 3.7 if known else 1.9))
+        self.loss.show(words, draw, (NARROW_IN, 3.7 if known else 1.9))
 
     def _step_bytes(self, side: str) -> float | None:
         """Return the bytes that the workers send per step: as measured once the run has ended, or as expected."""
