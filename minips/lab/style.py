@@ -34,7 +34,7 @@ WIDE: dict[str, Any] = {"layout": {"width": "auto"}, "style": {"description_widt
 """Options of a control that is as wide as its texts."""
 DPI = 110
 """Pixels of a picture per inch of its figure."""
-WIDE_IN, NARROW_IN = 7.6, 3.7
+WIDE_IN, NARROW_IN = 7.6, 3.5
 """A figure's width for wide pages and for narrow pages, on which a wide figure's letters would be too small."""
 NARROW_PX = 640
 """Narrower panels show the narrow form of their pictures."""

@@ -88,7 +88,7 @@ def test_the_curves_come_before_the_calibration_and_the_focus_goes_back_to_run(j
     expect(panel.get_by_role("status").first).to_contain_text("being measured")
     expect(panel.get_by_role("progressbar")).to_have_attribute("max", "100")
     expect(jupyter.button("Run")).to_be_focused()
-    expect(panel.get_by_role("progressbar")).to_have_attribute("value", "100")
+    assert panel.get_by_role("progressbar").evaluate("one => one.value === one.max")
     seen = page.evaluate("window.seen")
     first = next(number for number, words in enumerate(seen) if words.endswith("with a curve"))
     measured = next(number for number, words in enumerate(seen) if "being measured" in words)
