@@ -270,7 +270,7 @@ class Chart:
         """Return the picture, with the legend under it."""
         parts, high = legend(self._legend, self.width)
         below = self.bottom + (2 * ROW if self.x.name else ROW) + 4
-        return Drawing(self.width, below + high, self.parts + moved(parts, 0, below))
+        return Drawing(self.width, below + high, self.parts + translate(parts, 0, below))
 
     def _add(self, part: Lines, sample: Lines, label: str) -> None:
         self.parts.append(part._replace(lines=[line for line in part.lines if len(line)]))
@@ -286,12 +286,12 @@ def legend(entries: Iterable[tuple[Lines, str]], width: float) -> tuple[list[Lin
         wide = 28 + LETTER * len(label)
         if x and x + wide > width:
             x, y = 0.0, y + ROW
-        parts += [*moved([sample], x, y), Text(x + 28, y + 4, label)]
+        parts += [*translate([sample], x, y), Text(x + 28, y + 4, label)]
         x += wide + 10
     return parts, y + ROW / 2 if parts else 0.0
 
 
-def moved(parts: Iterable[Lines | Text], x: float, y: float) -> list[Lines | Text]:
+def translate(parts: Iterable[Lines | Text], x: float, y: float) -> list[Lines | Text]:
     """Return the parts at another place."""
     return [
         part._replace(lines=[line + np.array((x, y)) for line in part.lines])
@@ -313,6 +313,6 @@ def beside(width: float, *drawings: Drawing) -> Drawing:
     for one in drawings:
         if x and x + one.width > width:
             x, y, high = 0.0, y + high + ROW, 0.0
-        parts += moved(one.parts, x, y)
+        parts += translate(one.parts, x, y)
         x, high = x + one.width + GAP, max(high, one.height)
     return Drawing(width, y + high, parts)

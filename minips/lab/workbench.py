@@ -188,8 +188,8 @@ class Workbench(Interactive):
         halves = {"grid_template_columns": "repeat(auto-fit, minmax(min(100%, 340px), 1fr))", "grid_gap": "0 12px"}
         code = ipywidgets.GridBox([column.code for column in self.columns.values()], layout=halves)
         folded = [
-            *_folded("More", "the other fields of A and B, the engine, and predictions", rest),
-            *_folded("The configs as code", "Python that makes the configs of A and B", code),
+            *_collapsible("More", "the other fields of A and B, the engine, and predictions", rest),
+            *_collapsible("The configs as code", "Python that makes the configs of A and B", code),
         ]
         sections = {
             "Results": self.table,
@@ -547,7 +547,7 @@ class Aside(Work):
         self._job.fail(error)
 
 
-def _folded(title: str, tooltip: str, panel: Any) -> list[Any]:
+def _collapsible(title: str, tooltip: str, panel: Any) -> list[Any]:
     """Return a button that shows and hides a panel, and the panel, which is hidden at first."""
     button = ipywidgets.ToggleButton(description=title, tooltip=tooltip, layout={"width": "auto"})
     button.add_class("minips-fold")

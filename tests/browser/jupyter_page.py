@@ -137,7 +137,9 @@ class Lab:
         rests_since = None
         while rests_since is None or time.monotonic() - rests_since < RESTING_S:
             assert time.monotonic() < deadline, "the page's kernel is not idle, or its widgets are not restored"
-            rests = self.page.evaluate(RESTS) and self.page.evaluate(HEARS)  # `wait_for_function` would take its promise for true
+            rests = self.page.evaluate(RESTS) and self.page.evaluate(
+                HEARS
+            )  # `wait_for_function` would take its promise for true
             rests_since = (rests_since or time.monotonic()) if rests else None
             self.page.wait_for_timeout(100)
 

@@ -71,7 +71,7 @@ class Wording(NamedTuple):
 
     def text(self, value: float, half: float = 0.0) -> str:
         """Return a value, with half of its interval and its unit."""
-        digits = _rounded if self.figure == "{:,g}" else float
+        digits = _round_value if self.figure == "{:,g}" else float
         interval = f" ± {self.figure.replace('+', '').format(digits(half))}" if half else ""
         return f"{self.figure.format(digits(value))}{interval}{self.unit}"
 
@@ -362,7 +362,9 @@ def settled(asked: Question | Estimate, **values: Any) -> Outcome:
     check_compared(asked, values)
     outcome = asked.outcome(**values)
     if outcome.expected is not None and not asked.timed and state.autoplay():
-        raise Disagreement(f"{asked.key}: expected {outcome.expected!r}, got {outcome.measured!r} of {_told(values)}.")
+        raise Disagreement(
+            f"{asked.key}: expected {outcome.expected!r}, got {outcome.measured!r} of {_in_words(values)}."
+        )
     return outcome
 
 
@@ -373,7 +375,7 @@ def completed(key: str, **values: Any) -> tuple[str, bool]:
     names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
     holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
     if not holds and not said.timed and state.autoplay():
-        raise Disagreement(f"{said.key}: expected {said.expect}; got {_told(values)}.")
+        raise Disagreement(f"{said.key}: expected {said.expect}; got {_in_words(values)}.")
     text = said.template.format(**values)
     if said.card:
         text += " Pass." if holds else " Fail."
@@ -410,7 +412,7 @@ def show_line(text: str) -> None:
     display(Told(text))  # type: ignore[no-untyped-call]
 
 
-def _rounded(value: float) -> float:
+def _round_value(value: float) -> float:
     """Return a number with three digits."""
     return float(f"{value:.3g}")
 
@@ -428,5 +430,5 @@ def _has_nan(values: Mapping[str, Any]) -> bool:
     return any(bool(np.isnan(x).any()) for x in map(np.asarray, values.values()) if x.dtype.kind in "fc")
 
 
-def _told(values: Mapping[str, Any]) -> str:
+def _in_words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in values.items())

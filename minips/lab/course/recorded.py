@@ -38,10 +38,10 @@ def fingerprint(*program: Any) -> str:
     """Return a hash of values, and of the source of functions and classes, or of their whole module outside notebooks,
     without comments and docstrings.
     """
-    return hashlib.sha256("\n".join(map(_told, program)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(map(_describe, program)).encode()).hexdigest()[:16]
 
 
-def _told(piece: Any) -> str:
+def _describe(piece: Any) -> str:
     if not (inspect.isfunction(piece) or inspect.isclass(piece)):
         return repr(piece)
     try:

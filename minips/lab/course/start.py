@@ -92,7 +92,7 @@ class CoursePath:
     def _way(self, name: str, standings: list[Standing]) -> Way:
         minutes = [(one.lesson.minutes or (0, 0))[0] for one in standings]
         left = sum(one for one, standing in zip(minutes, standings, strict=True) if not standing.finished)
-        return Way(name, listed([one.lesson.number for one in standings]), sum(minutes) / 60, left / 60)
+        return Way(name, range_words([one.lesson.number for one in standings]), sum(minutes) / 60, left / 60)
 
     def next(self) -> str:
         """Return a sentence about what comes next, as Markdown."""
@@ -156,10 +156,10 @@ def link(lesson: Lesson) -> str:
     return f"[{name_of(lesson)}]({lesson.path.name})"
 
 
-def listed(numbers: list[str]) -> str:
+def range_words(numbers: list[str]) -> str:
     """Return lessons' numbers in words.
 
-    >>> listed(["00", "01", "03"]), listed(["00", "01", "02", "03"])
+    >>> range_words(["00", "01", "03"]), range_words(["00", "01", "02", "03"])
     ('00, 01, 03', '00 to 03')
     """
     in_a_row = [int(number) - int(numbers[0]) for number in numbers] == [*range(len(numbers))]

@@ -109,10 +109,10 @@ def from_note(text: str) -> dict[str, Measured]:
     {'share': Measured(value=0.25, half=0.01), 'stopped': Measured(value=True, half=0.0)}
     """
     parts = re.findall(r"(\w+) = ([^;±]*[^;± ])(?: ± ([^;]*))?", text)
-    return {name: Measured(_parsed(value), float(half or 0)) for name, value, half in parts}
+    return {name: Measured(_parse(value), float(half or 0)) for name, value, half in parts}
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     with suppress(ValueError):
         return float(text)
     return {"True": True, "False": False}.get(text, text)
@@ -204,7 +204,7 @@ def in_words(asked: Question | Estimate, predicted: str, measured: str, values: 
     guess = f"You predicted: {predicted} {asked.unit}".strip()
     if not measured:
         return f"{guess}."
-    known = [] if isinstance(asked, Estimate) else [f"{_told(asked, *value)}." for value in values.items()]
+    known = [] if isinstance(asked, Estimate) else [f"{_value_words(asked, *value)}." for value in values.items()]
     return " ".join([f"{guess}, which is {asked.judge(predicted, measured)}. Measured: {measured}.", *known])
 
 
@@ -258,7 +258,7 @@ def _options(asked: Question, predicted: str, measured: str, values: Mapping[str
     yield from (Row(html.escape(name), shapes) for name, shapes in plots.items())
     if axis:
         yield _ticks(axis, foot)
-    yield from (Row(html.escape(_told(asked, name, values[name]))) for name in forms)
+    yield from (Row(html.escape(_value_words(asked, name, values[name]))) for name in forms)
 
 
 def _option(asked: Question, option: str, predicted: str, measured: str) -> str:
@@ -310,7 +310,7 @@ def _border(true_of: Callable[[float], str], low: float, high: float) -> float:
     return high
 
 
-def _told(asked: Question | Estimate, name: str, value: Measured) -> str:
+def _value_words(asked: Question | Estimate, name: str, value: Measured) -> str:
     """Return a value with the words and the unit that its question has for it."""
     form = asked.form(name)
     words = {"True": "yes", "False": "no"}.get(str(value.value), str(value.value))

@@ -12,7 +12,7 @@ from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce, Exchange
 from minips.cost import Simulated, Star, Topology, Traffic
 from minips.cost.traffic import FixedGradients
-from minips.lab.charts import MARKS, WIDE_PX, Chart, Drawing, Lines, Scale, Text, beside, half, legend, moved, svg
+from minips.lab.charts import MARKS, WIDE_PX, Chart, Drawing, Lines, Scale, Text, beside, half, legend, svg, translate
 from minips.lab.panels.base import Panel
 from minips.lab.source import code
 from minips.lab.views import View, format_seconds
@@ -163,7 +163,7 @@ def _network(found: Met, width: float) -> Drawing:
         samples += [(Lines([5 * MARKS[mark] + np.array((11, 0))], ink), kind)] if nodes else []
     high = HEIGHT * width / WIDTH + 8
     names, below = legend(samples, width)
-    return Drawing(width, high + below, parts + moved(names, 0, high))
+    return Drawing(width, high + below, parts + translate(names, 0, high))
 
 
 def _step(asked: Meeting) -> tuple[float, list[Message]]:
