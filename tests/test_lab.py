@@ -28,6 +28,7 @@ from minips import cost, lab
 from minips.lab import controls, results
 from minips.lab.columns import STAGES
 from minips.lab.source import code
+from minips.lab.style import NARROW_IN
 from minips.lab.views import flow
 from minips.lab.workbench import PRESETS, _draw_pale
 
@@ -821,7 +822,17 @@ class TestPlots:
         legend = [text.get_text() for text in ax.get_legend().get_texts()]
         assert f"encode (A {planned}, B {planned} planned)" in legend
 
-    def test_the_window_is_eight_counted_steps(self, run: ps.Run) -> None:
+    def test_the_narrow_timeline_of_two_runs_leaves_most_of_its_width_to_the_bars(self, run: ps.Run) -> None:
+        figure = Figure(figsize=(NARROW_IN, 3.2), layout="constrained")
+        ax = lab.plots.timeline({"A": run, "B": run}, ax=figure.add_subplot())
+        figure.draw_without_rendering()
+        assert ax.get_position().width > 0.6
+        legend, page = ax.get_legend().get_window_extent(), figure.bbox
+        assert page.x0 <= legend.x0 < legend.x1 <= page.x1
+
+    def test_the_window_is_eight_counted_steps(self) -> None:
+        problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, features=5, classes=3))
+        run = ps.train(problem, ps.Config(steps=10, workers=2), engine="threads")
         starts = sorted({span.step: span.start for span in run.trace if span[:2] == ("compute", "worker 0")}.items())
         first = (len(starts) - 8) // 2
         window = lab.plots.timeline_window(run)

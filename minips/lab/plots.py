@@ -186,8 +186,11 @@ def timeline(
             present.append(Patch(label=_encode_label(named) if members is ENCODE else group, **look.area))
     ax.set_yticks([*places.values()], [f"{name} {who}".strip() for name, who in rows])
     ax.set(xlabel=f"time since the start ({unit})", xlim=(start * scale, stop * scale))
-    one_line = _figure(ax).get_figwidth() > NARROW_IN and len(named) == 1
-    legend_above(ax, len(GROUPS) if one_line else len(GROUPS) // 2, handles=present)
+    if _figure(ax).get_figwidth() > NARROW_IN:
+        legend_above(ax, len(GROUPS) if len(named) == 1 else len(GROUPS) // 2, handles=present)
+    else:  # its right edge is that of the axes, so it has the place above the names of the rows, too
+        slim = {"ncols": 2, "fontsize": 8, "columnspacing": 1, "handlelength": 1.5}
+        ax.legend(handles=present, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, **slim)
     return ax
 
 

@@ -493,7 +493,7 @@ class Workbench(Interactive):
         self.timeline.show(
             words,
             lambda figure: plots.timeline(runs, seconds=window, ax=figure.add_subplot()),
-            *((WIDE_IN, high), (NARROW_IN, high + 0.3)),
+            *((WIDE_IN, high), (NARROW_IN, high + 0.4)),
         )
         self._show_replay(runs)
 
