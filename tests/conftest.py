@@ -34,6 +34,15 @@ TRACKERS = (multiprocessing.resource_tracker, multiprocess.resource_tracker)
 """Each has one process for the whole test run, on purpose."""
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A campaign that is a soak test by its module, too, does not run with ``-m soak``."""
+    chosen = config.option.markexpr
+    if chosen and "campaign" not in chosen:
+        left = [item for item in items if item.get_closest_marker("campaign")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that leaves a process, a thread, a socket, a file or shared memory; ``outside`` tests may."""

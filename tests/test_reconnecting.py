@@ -300,7 +300,9 @@ def test_a_connection_to_one_server_breaks_while_a_call_waits_for_the_others_ans
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("transport", ["tcp", "shm", "http"])
+@pytest.mark.parametrize(
+    "transport", ["tcp", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("shm", "http"))]
+)
 def test_a_connection_to_one_server_breaks_twenty_times(transport):
     for number in range(20):
         cut_during_a_call(transport, number)

@@ -87,7 +87,7 @@ def test_without_posix_calls_the_doctor_has_no_other_words(site: Path, tmp_path:
     assert "cores" in outcome(command, site, tmp_path)
 
 
-@pytest.mark.soak
+@pytest.mark.campaign
 def test_without_posix_calls_the_demo_ends_well(site: Path, tmp_path: Path) -> None:
     said = " ".join(outcome([sys.executable, "-m", "minips", "demo"], site, tmp_path).split())  # which is wrapped
     assert "were off by at most" in said or "Run it again on a quiet machine" in said

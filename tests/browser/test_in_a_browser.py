@@ -109,6 +109,7 @@ def test_the_first_screen_of_the_workbench_holds_all_that_a_first_run_needs(jupy
     assert page.locator(".minips-differs:visible").count() == 3  # the name, and what A and B say
 
 
+@pytest.mark.campaign
 def test_every_option_of_every_dropdown_runs(jupyter: Lab) -> None:
     bench = 'lab.Workbench(problem, ps.Config(workers=8, steps=2), engine="threads", predict=False)'
     jupyter.write(BENCH + bench)

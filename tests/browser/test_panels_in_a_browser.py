@@ -181,6 +181,7 @@ def test_every_panel_at_every_width_in_both_themes(jupyter: Lab) -> None:
     assert jupyter.tracebacks() == 0
 
 
+@pytest.mark.campaign
 def test_every_control_of_every_panel(jupyter: Lab) -> None:
     all_panels = show_all(jupyter)
     assert jupyter.page.evaluate(UNTOLD) == []
@@ -202,6 +203,7 @@ def test_every_control_of_every_panel(jupyter: Lab) -> None:
     assert jupyter.tracebacks() == 0
 
 
+@pytest.mark.campaign
 def test_every_control_of_the_workbench(jupyter: Lab) -> None:
     jupyter.write(f'{START}lab.Workbench(problem, ps.Config(workers=3, steps=4), engine="threads")')
     jupyter.run_all()
