@@ -210,7 +210,9 @@ def next_line(program):
 @needs_ray
 @needs_hosts
 @needs_cables
-@pytest.mark.parametrize("victim", ["worker", "server", "host"])
+@pytest.mark.parametrize(
+    "victim", ["host", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("worker", "server"))]
+)
 @pytest.mark.parametrize(
     "turns", [pytest.param(2, marks=pytest.mark.soak), pytest.param(10, marks=pytest.mark.campaign)]
 )
