@@ -292,7 +292,7 @@ def legend(entries: Iterable[tuple[Lines, str]], width: float) -> tuple[list[Lin
 
 
 def translate(parts: Iterable[Lines | Text], x: float, y: float) -> list[Lines | Text]:
-    """Return the parts at another place."""
+    """Return the parts, shifted by ``x`` and ``y`` pixels."""
     return [
         part._replace(lines=[line + np.array((x, y)) for line in part.lines])
         if isinstance(part, Lines)

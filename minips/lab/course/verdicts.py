@@ -107,8 +107,10 @@ def from_note(text: str) -> dict[str, Measured]:
 
     >>> from_note("share = 0.25 ± 0.01; stopped = True")
     {'share': Measured(value=0.25, half=0.01), 'stopped': Measured(value=True, half=0.0)}
+    >>> from_note("error = ; late = no")
+    {'error': Measured(value='', half=0.0), 'late': Measured(value='no', half=0.0)}
     """
-    parts = re.findall(r"(\w+) = ([^;±]*[^;± ])(?: ± ([^;]*))?", text)
+    parts = re.findall(r"(\w+) = ([^;±]*?)(?: ± ([^;]*))?(?=; |$)", text)
     return {name: Measured(_parse(value), float(half or 0)) for name, value, half in parts}
 
 
