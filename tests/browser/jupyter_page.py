@@ -129,10 +129,11 @@ class Lab:
             " === 'connected'",
             timeout=PATIENCE_MS,
         )
-        self._wait_for_rest()
+        self.wait_for_rest()
         self.page.evaluate(LISTEN)
 
-    def _wait_for_rest(self) -> None:
+    def wait_for_rest(self) -> None:
+        """Wait until the kernel is idle and answers, and no widgets are being restored."""
         deadline = time.monotonic() + PATIENCE_MS / 1_000
         rests_since = None
         while rests_since is None or time.monotonic() - rests_since < RESTING_S:

@@ -244,6 +244,7 @@ def test_the_stop_button_of_the_notebook(jupyter: Lab) -> None:
     _, alive = psutil.wait_procs(started, timeout=10)
     assert not alive
 
+    jupyter.wait_for_rest()  # an interrupted kernel, too, may miss the page for a while
     jupyter.run_cell(1, f"from minips import lab\nbench = lab.Workbench(problem, {config}, predict=False)\nbench")
     jupyter.button("Run").click()
     expect(jupyter.output(1).get_by_text("A is at").first).to_be_visible()

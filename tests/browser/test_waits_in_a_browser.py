@@ -65,8 +65,12 @@ def test_the_line_tells_the_phases_and_leaves_no_output(jupyter: Lab) -> None:
     jupyter.run_all()  # to the error
     expect(lines(jupyter)).to_have_count(0)
     told = said(jupyter)
+    begun = set()
     for cell in (0, 1, 2, 5):
-        assert [phase for at, phase in told if at == cell] == ["starting 3 processes", "training"]
+        *before, last = [phase for at, phase in told if at == cell]
+        assert last == "training" and before in ([], ["starting 3 processes"])  # a start may be too quick for the line
+        begun.update(before)
+    assert begun == {"starting 3 processes"}
     measuring = [phase for at, phase in told if at == 3]
     assert measuring[0] == "measuring the stages"
     assert measuring[1:] in ([], ["measuring the stages again, since the machine was busy"])
