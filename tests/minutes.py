@@ -2,7 +2,7 @@
 
 words / 120 + lines of code / 10 + 2 for each prediction + 3 for each panel + 12 for each exercise + 3 for the quiz
 + the minutes that its cells run. Words are those of Markdown, without folded solutions; lines those of the code cells
-that are not blank, and of what `lab.show` shows.
+that are not blank and not folded, and of what `lab.show` shows.
 """
 
 import re
@@ -17,8 +17,19 @@ from rich.table import Table
 from minips.lab.course.lessons import arguments
 
 LESSONS = Path(__file__).parents[1] / "lessons"
-CORE_MIN, HOMEWORK_MIN = 45.0, 20.0
+CORE_MIN, HOMEWORK_MIN = 35.0, 20.0
 """The most that a core and its homework may take."""
+CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
+"""The most words and lines that a core asks a learner to read, and the most lines that a lesson folds."""
+OLD_SHAPE = {
+    *("train", "split", "batch", "server", "lecture"),
+    *("wire", "stranger", "squeeze", "bits", "rounding", "remember", "spend"),
+    *("move", "hide", "wait", "stale", "trust"),
+    *("cost", "pays", "allreduce", "ddp"),
+}
+"""The lessons that still have the shape and the budget of the second edition."""
+OLD_CORE_MIN = 45.0
+"""The most that a core of that edition may take."""
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 NEEDS_A_KERNEL = "needs a running kernel"
 """What the text of a panel says."""
@@ -35,6 +46,8 @@ class Minutes(NamedTuple):
     quizzes: int
     seconds: float
     """That its cells run."""
+    folded: int = 0
+    """Lines of cells that a learner finds folded; they are not among `lines`."""
 
     @property
     def minutes(self) -> float:
@@ -48,14 +61,16 @@ def of(cells: list[Any], seconds: float = 0.0) -> Minutes:
     text = " ".join(FOLDED.sub("", cell.source) for cell in cells if cell.cell_type == "markdown")
     words = len(re.findall(r"[^\W_]+(?:['’.,-][^\W_]+)*", text))
     code = [cell for cell in cells if cell.cell_type == "code"]
-    lines, panels = sum(len(filled(cell.source)) for cell in code), 0
+    hidden = [cell for cell in code if cell.metadata.get("jupyter", {}).get("source_hidden")]
+    folded = sum(len(filled(cell.source)) for cell in hidden)
+    lines, panels = sum(len(filled(cell.source)) for cell in code) - folded, 0
     for cell in code:
         for output in cell.get("outputs", []):
             shown = output.get("data", {}).get("text/plain", "")
             lines += len(filled(shown)) - 1 if "text/markdown" in output.get("data", {}) else 0
             panels += NEEDS_A_KERNEL in shown
     counts = [sum(len(arguments(cell, name)) for cell in code) for name in ("predict", "check", "quiz")]
-    return Minutes(words, lines, counts[0], panels, counts[1], counts[2], seconds)
+    return Minutes(words, lines, counts[0], panels, counts[1], counts[2], seconds, folded)
 
 
 def filled(text: str) -> list[str]:
@@ -83,11 +98,11 @@ def minutes(path: Path) -> tuple[Minutes, Minutes]:
 
 
 if __name__ == "__main__":
-    table = Table("lesson", "words", "lines", "predictions", "panels", "exercises", "run s", "core min", "homework min")
+    table = Table("lesson", "words", "lines", "folded", "predictions", "panels", "exercises", "run s", "core min", "homework min")
     for number in sys.argv[1:] or [""]:
         for path in sorted(LESSONS.glob(f"{number}*.ipynb")):
             core, homework = minutes(path)
-            counts = [core.words, core.lines, core.predictions, core.panels, core.exercises]
+            counts = [core.words, core.lines, core.folded, core.predictions, core.panels, core.exercises]
             times = [f"{core.seconds:.0f}", f"{core.minutes:.1f}", f"{homework.minutes:.1f}"]
             table.add_row(path.stem, *map(str, counts), *times)
     Console(width=120).print(table)

@@ -226,12 +226,12 @@ BROKEN = {
     "a lesson without a notebook": (
         "broken:course",
         broken("(here / 'votes').mkdir(exist_ok=True)", lessons=("ranks", "votes")),
-        "FileNotFoundError: The lesson broken:votes needs one notebook 01_….ipynb in ",
+        "FileNotFoundError: The course 'broken' needs one notebook for each of its 2 lessons, with different numbers, ",
     ),
     "a lesson with two notebooks": (
         "broken:course",
         broken("(here / '00_ranks-Copy1.ipynb').touch()"),
-        "FileNotFoundError: The lesson broken:ranks needs one notebook 00_….ipynb in ",
+        "FileNotFoundError: The course 'broken' needs one notebook for each of its 1 lessons, with different numbers, ",
     ),
     "ends the program": ("broken:course", "raise SystemExit('Bye.')", "SystemExit: Bye. ("),
     "raises": ("broken:course", "1 / 0", "ZeroDivisionError: division by zero"),

@@ -27,7 +27,7 @@ OTHERWISE = "it came out otherwise"
 
 def mutant(path: Path) -> tuple[str, str, str, str]:
     """What is broken for a lesson, in which file, what stands there and what instead."""
-    word = minips_course.LESSONS[int(path.stem[:2])]
+    word = minips_course.LESSONS[LESSONS.index(path)]
     found: tuple[str, str, str, str] = import_module(f"minips_course.{word}.cases").MUTANT
     return found
 

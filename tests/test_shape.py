@@ -1,8 +1,10 @@
-"""The shape of a lesson: objectives, minutes within the budget, five lines to remember, a quiz, an answer in words that
-the learner measured, homework, links forward.
+"""The shape of a lesson: objectives, a panel before the exercise, minutes, words and lines within the budget, five lines
+to remember, a quiz, an answer in words that the learner measured, a program of the learner's own, homework, links forward.
 """
 
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,15 +12,36 @@ from typing import Any
 import pages
 import pytest
 from course_page import PAGE, with_tables
-from minutes import CORE_MIN, HOMEWORK_MIN, Minutes, filled, minutes, pieces
-from test_lessons import LESSONS, headings, lesson
+from minutes import (
+    CORE_LINES,
+    CORE_MIN,
+    CORE_WORDS,
+    FOLDED_LINES,
+    HOMEWORK_MIN,
+    NEEDS_A_KERNEL,
+    OLD_CORE_MIN,
+    OLD_SHAPE,
+    Minutes,
+    filled,
+    minutes,
+    pieces,
+)
+from test_lessons import LESSONS, exercises, headings, lesson
 
 import minips_course
 from minips.lab.course.lessons import arguments
 
 SHORT, LONG = 10, 16
 """Lines of a cell, and of one that defines a function or a class."""
+WORDS = dict(zip(LESSONS, minips_course.LESSONS, strict=True))
+"""Maps each notebook to its lesson's name."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+each_new_lesson = pytest.mark.parametrize(
+    "path", [path for path in LESSONS if WORDS[path] not in OLD_SHAPE], ids=lambda path: path.stem
+)
+"""Those of the third edition."""
+OWN = "In your own program"
+SCRIPT_S = 60
 GLOSSARY = LESSONS[0].parent / "GLOSSARY.md"
 
 
@@ -43,12 +66,60 @@ def section(book: Any, name: str) -> list[Any]:
 @each_lesson
 def test_keeps_its_budget(path: Path) -> None:
     core, homework = measured(path)
-    assert core.minutes <= CORE_MIN
+    old = WORDS[path] in OLD_SHAPE
+    assert core.minutes <= (OLD_CORE_MIN if old else CORE_MIN)
     assert homework.minutes <= HOMEWORK_MIN
     assert core.seconds > 0
     assert core.predictions >= 1
     assert core.panels <= 1
     assert core.exercises == homework.exercises == 1
+    assert core.folded + homework.folded <= FOLDED_LINES
+    if not old:
+        assert core.words <= CORE_WORDS
+        assert core.lines <= CORE_LINES
+
+
+@each_new_lesson
+def test_a_learner_tries_a_panel_before_the_exercise(path: Path) -> None:
+    core, _ = pieces(lesson(path))
+    shown = [any(NEEDS_A_KERNEL in o.get("data", {}).get("text/plain", "") for o in c.get("outputs", [])) for c in core]
+    checks = [bool(cell.cell_type == "code" and arguments(cell, "check")) for cell in core]
+    assert True in shown
+    assert shown.index(True) < checks.index(True)
+    assert re.search(r"^## Try it$", markdown(core), re.MULTILINE)
+
+
+@each_new_lesson
+def test_a_learner_writes_at_least_eight_lines(path: Path) -> None:
+    (_, solution), *_ = exercises(lesson(path))
+    assert len(filled(solution)) >= 8
+
+
+def own_program(path: Path) -> str:
+    """The code of a lesson's section "In your own program"."""
+    (source,) = [cell.source for cell in section(lesson(path), OWN) if cell.cell_type == "code"]
+    return str(source)
+
+
+@each_new_lesson
+def test_a_program_of_ones_own_is_short_and_needs_minips_alone(path: Path) -> None:
+    source = own_program(path)
+    assert 5 <= len(filled(source)) <= 12
+    assert "import minips as ps" in source
+    assert {*re.findall(r"^\s*(?:import|from) (\w+)", source, re.MULTILINE)} <= {"minips", "numpy"}
+    assert not re.search(r"minips_course|\blab\b", source)
+
+
+@each_new_lesson
+@pytest.mark.soak
+def test_a_program_of_ones_own_runs_as_a_script(path: Path, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(own_program(path))
+    command = [sys.executable, "-W", "error", str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SCRIPT_S)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert [*tmp_path.iterdir()] == [script]
 
 
 @each_lesson
@@ -71,17 +142,19 @@ def test_begins_with_question_objectives_needs_and_minutes(path: Path) -> None:
 def test_ends_with_five_lines_a_quiz_homework_and_further(path: Path) -> None:
     book = lesson(path)
     order = [name for name in re.findall(r"^## (.+)$", markdown(book.cells), re.MULTILINE)]
-    assert order[-4:] == ["Remember", "Quiz", "Homework", "Further"]
     assert len(re.findall(r"^- .+", markdown(section(book, "Remember")), re.MULTILINE)) == 5
-    assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [
-        minips_course.LESSONS[int(path.stem[:2])]
-    ]
-    further = markdown(section(book, "Further"))
-    assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
-    last = further.strip().splitlines()[-1]
+    assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [WORDS[path]]
+    last = markdown(book.cells).strip().splitlines()[-1]
+    if WORDS[path] in OLD_SHAPE:
+        assert order[-4:] == ["Remember", "Quiz", "Homework", "Further"]
+        further = markdown(section(book, "Further"))
+        assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
+    else:
+        assert order[-4:] == ["Remember", "Quiz", OWN, "Homework"]
+        assert re.search(r"\(\.\./docs/further-[a-z-]+\.md#\S+\)", last), "no link to the part's page of further reading"
     if path == LESSONS[-1]:
         return
-    assert (link := re.match(r"Next: \[lesson (\d\d)\]\((\d\d_\w+\.ipynb)\)", last)), last
+    assert (link := re.search(r"Next: \[lesson (\d\d)\]\((\d\d_\w+\.ipynb)\)", last)), last
     assert link[1] == link[2][:2] > path.stem[:2]
 
 

@@ -40,8 +40,9 @@ _added: list[tuple[dict[str, Any], str]] = []
 class Course:
     """A course: its name, its title, the folder of its notebooks, and the names of its lessons in their order.
 
-    A lesson's name is one word, that of its folder in the course's package. Its notebook's file name begins with the
-    lesson's two-digit index: ``00_votes.ipynb`` for ``lessons[0]``. TypeError and ValueError for other values.
+    A lesson's name is one word, that of its folder in the course's package. Its notebook's file name begins with two
+    digits, which rise from lesson to lesson and may leave gaps: ``00_votes.ipynb`` for ``lessons[0]``. TypeError and
+    ValueError for other values.
     """
 
     name: str
@@ -86,17 +87,16 @@ class Course:
         return tuple(self.prefix + word for word in self.lessons)
 
     def paths(self) -> dict[str, Path]:
-        """Map each of `words` to its notebook. FileNotFoundError for a lesson without exactly one."""
-        found = {}
-        for place, word in enumerate(self.words):
-            paths = [*self.notebooks.glob(f"{place:02}_*.ipynb")]
-            if len(paths) != 1:
-                got = join_names(sorted(path.name for path in paths)) if paths else "none"
-                raise FileNotFoundError(
-                    f"The lesson {word} needs one notebook {place:02}_….ipynb in {self.notebooks}; got {got}."
-                )
-            found[word] = paths[0]
-        return found
+        """Map each of `words` to its notebook. FileNotFoundError unless there is one for each lesson."""
+        paths = sorted(self.notebooks.glob("[0-9][0-9]_*.ipynb"))
+        numbers = [path.name[:2] for path in paths]
+        if len(paths) != len(self.words) or len({*numbers}) < len(numbers):
+            got = join_names([path.name for path in paths]) if paths else "none"
+            raise FileNotFoundError(
+                f"The course {self.name!r} needs one notebook for each of its {len(self.words)} lessons, with different "
+                f"numbers, such as 00_{self.lessons[0]}.ipynb, in {self.notebooks}; got {got}."
+            )
+        return dict(zip(self.words, paths, strict=True))
 
 
 @cache

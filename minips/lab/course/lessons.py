@@ -36,7 +36,7 @@ class Lesson(NamedTuple):
     word: str
     """The text with which its keys begin, see `Course.words`."""
     number: str
-    """The lesson's two-digit index."""
+    """The lesson's two-digit number."""
     title: str
     questions: list[str]
     """The keys of its predictions."""
