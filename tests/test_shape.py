@@ -151,7 +151,9 @@ def test_ends_with_five_lines_a_quiz_homework_and_further(path: Path) -> None:
         assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
     else:
         assert order[-4:] == ["Remember", "Quiz", OWN, "Homework"]
-        assert re.search(r"\(\.\./docs/further-[a-z-]+\.md#\S+\)", last), "no link to the part's page of further reading"
+        assert re.search(r"\(\.\./docs/further-[a-z-]+\.md#\S+\)", last), (
+            "no link to the part's page of further reading"
+        )
     if path == LESSONS[-1]:
         return
     assert (link := re.search(r"Next: \[lesson (\d\d)\]\((\d\d_\w+\.ipynb)\)", last)), last

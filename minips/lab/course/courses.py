@@ -202,6 +202,16 @@ def numbers() -> dict[int, str]:
     return {int(name[:2]): word for name, word in chosen().numbered.items()}
 
 
+def is_retired(call: str, key: str) -> bool:
+    """True if an earlier edition of the lesson had this key, and today's has another task or none in its place. A
+    lesson's ``questions`` lists such numbers in ``RETIRED``, by the function that cells call with it, such as "predict".
+    """
+    lesson, _, number = key.partition(".")
+    modules = (sys.modules.get(f"{package}.{lesson.rpartition(':')[2]}.questions") for package in installed())
+    retired = (getattr(module, "RETIRED", {}).get(call, ()) for module in modules)
+    return any(number in map(str, numbers) for numbers in retired)
+
+
 def lesson_of(key: str) -> str:
     """Return the part of a key that names its lesson.
 
