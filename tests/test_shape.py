@@ -1,5 +1,5 @@
-"""The shape of a lesson: objectives, a panel before the exercise, minutes, words and lines within the budget, five lines
-to remember, a quiz, an answer in words that the learner measured, a program of the learner's own, homework, links forward.
+"""The shape of a lesson: objectives, a panel before the exercise, minutes, words and lines within the budget, five
+lines to remember, a quiz, an answer in words about measurements, a program of the learner's own, homework, links on.
 """
 
 import re

@@ -347,8 +347,8 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
     if full not in known and is_retired(CALLS.get(what, what), full):
         lesson = course_of(full).paths()[lesson_of(full)].name
         raise Retired(
-            f"{full} belongs to an earlier edition of this lesson, which is now {lesson}. To get it, rename this copy if "
-            "it has the same name, and run: minips lab"
+            f"{full} belongs to an earlier edition of this lesson, which is now {lesson}. To get it, rename this copy "
+            "if it has the same name, and run: minips lab"
         )
     if full not in known:
         alike = [one for one in known if one.startswith(prefix)]
@@ -371,7 +371,7 @@ def tells_if_retired(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Unasked:
-    """What a call with a retired key returns: no prediction to wait for, nothing to compare, no verdict."""
+    """The result of a call with a retired key: no prediction to wait for, nothing to compare, no verdict."""
 
     def require(self) -> None:
         """Wait for nothing."""
