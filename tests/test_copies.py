@@ -16,7 +16,8 @@ from minips.lab.course import courses, lessons, start
 ROOT = Path(__file__).parents[1]
 NAMES = [lesson.path.name for lesson in lessons.lessons()]
 SHELF = courses.chosen().notebooks
-FILES = [*NAMES, lessons.GLOSSARY]
+PAGES = [lessons.GLOSSARY, *sorted(page.name for page in SHELF.glob(lessons.FURTHER))]
+FILES = [*NAMES, *PAGES]
 
 
 PANEL = re.compile(rf"lab\.({'|'.join(['Workbench', *(name for name in panels.__all__ if name != 'Panel')])})\(")

@@ -16,6 +16,8 @@ from minips.lab.course.exercises import EXERCISES
 LEDGER = ".minips-lessons.json"
 """A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
 GLOSSARY = "GLOSSARY.md"
+FURTHER = "further-*.md"
+"""The pages that lessons link to: the glossary, and the further reading of each part."""
 """The page of terms and their meanings, to which the lessons link."""
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
@@ -110,9 +112,9 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
         made = dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
     except (ValueError, TypeError):
         made = {}  # without a record, treat every copy as changed, and keep it
-    for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY)]:
+    for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY), *sorted(shelf.glob(FURTHER))]:
         name = path.name
-        fresh = path.read_bytes() if outputs or name == GLOSSARY else blanked(path)
+        fresh = path.read_bytes() if outputs or path.suffix == ".md" else blanked(path)
         there = _hash((folder / name).read_bytes()) if (folder / name).is_file() else None
         if there in (None, made.get(name), _hash(fresh)):
             if there != _hash(fresh):
