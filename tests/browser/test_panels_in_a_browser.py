@@ -431,7 +431,7 @@ def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) 
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.goto(written.as_uri())
-        expect(page.get_by_role("heading", name="16 Trust nobody")).to_be_visible()
+        expect(page.get_by_role("heading", name="18 Trust nobody")).to_be_visible()
         expect(page.locator("blockquote")).to_have_text(
             "The median reads 0.91. The mean, at 0.20, is <b>no</b> choice."
         )
