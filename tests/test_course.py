@@ -72,7 +72,7 @@ def test_each_option_can_come_true_and_none_of_them_too(key: str) -> None:
     ("key", "option", "values"),
     [
         ("server.3", "about a third as long", {"asp": 0.8, "bsp": 1.6}),
-        ("server.3", "about as long", {"asp": 1.3, "bsp": 1.6}),
+        ("server.3", "about as long", {"asp": 1.4, "bsp": 1.6}),
         ("remember.1", "about twice as many", {"times": 1.5}),
         ("remember.1", "about twice as many", {"times": 3.0}),
         ("batch.1", "about four times smaller", {"ratio": 3.0}),
