@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import ipywidgets
 from matplotlib.figure import Figure
 
 import minips as ps
@@ -12,8 +11,7 @@ from minips import lab
 from minips.lab import plots
 from minips.lab.controls import close
 from minips.lab.panels import Panel
-from minips.lab.texts import status
-from minips.lab.views.replay import Replay
+from minips.lab.views import View
 from minips.stage import Value, option
 
 WORKERS, STEPS, COMPUTE_S = 4, 20, 0.02
@@ -98,10 +96,9 @@ class ServerRules(Panel[Asked, Outcome]):
     heights = (3.0, 3.0)
 
     def __init__(self, **asked: Any) -> None:
+        self.view = View("replay", {}, "", "")
         super().__init__(**asked)
-        self.replay: Replay | None = None
-        self.shown = ipywidgets.VBox()
-        self.picture.panel.children = [self.shown, self.picture.words]
+        self.panel.children = [self.view.panel if c is self.picture.panel else c for c in self.panel.children]
 
     def find(self, asked: Asked) -> Outcome:
         return simulate(asked.rule, asked.slower)
@@ -118,11 +115,6 @@ class ServerRules(Panel[Asked, Outcome]):
         )
 
     def _show(self, found: Outcome) -> None:
-        fresh = lab.replay(found.run)
-        if self.replay is None:
-            self.replay = fresh
-            self.shown.children = [fresh.panel]
-        else:  # the page keeps its widget
-            self.replay.show(fresh.data, fresh.still, fresh.sentence)
-            close(fresh.panel)
-        self.picture.words.value = status(self.words(found))
+        played = lab.replay(found.run)
+        self.view.show(played.data, played.still, self.words(found))
+        close(played.panel)
