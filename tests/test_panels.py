@@ -22,6 +22,7 @@ from minips.lab import charts, panels
 from minips.lab.controls import Number, Slider
 from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
+from minips_course.server.panel import ServerRules
 
 PNG = b"\x89PNG"
 PANELS = [*every_panel.PANELS.values()]
@@ -95,7 +96,7 @@ def test_every_panel_has_a_picture_with_words_and_a_name_for_each_control(make: 
     assert len(set(labels)) == len(labels)
     panel.run()
     assert panel.wait(60)
-    if isinstance(panel, lab.Collectives):
+    if isinstance(panel, lab.Collectives | ServerRules):
         assert panel.view.sentence == panel.words(panel.found)
         assert panel.view.still.startswith("<svg ")
     else:
@@ -232,6 +233,7 @@ SLIDERS = {
     panels.GradientShards: "workers rows",
     panels.RobustAggregation: "workers liars strength draw",
     panels.Stragglers: "consistency.staleness slower",
+    ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
 }
 
