@@ -7,6 +7,7 @@ import numpy as np
 import minips as ps
 from minips.stage import Array
 from minips.stages.memories import State
+from minips_course.remember import sending
 
 STARTS = np.linspace(4.5, 5.5, 101)
 """From a multiple of rate · t a walk may hit the minimum by accident, so there are many starts."""
@@ -57,3 +58,15 @@ def walk(
         path.append(w)
         held = max(held, float(np.abs(memory.compensate(np.zeros_like(w), dict(ours))).max()))
     return Walk(np.array(path), held)
+
+
+def table(problem: ps.Problem, memories: dict[str, ps.Memory]) -> str:
+    """For each memory: how far a walk goes beyond the minimum, where all end, and the share of the digits' gradients
+    that top-k neither sends nor leaves in the memory.
+    """
+    meant, lines = sending.gradients(problem), ["memory            beyond    end   lost"]
+    for name, memory in memories.items():
+        walked, (arrived, held) = walk(memory), sending.send(meant, ps.TopK(fraction=0.02), memory)
+        lost = sending.apart(arrived.sum(axis=0) + held[-1], meant.sum(axis=0))
+        lines.append(f"{name:16}  {walked.beyond:6.2f}  {walked.end:5.3f}  {100 * lost:3.0f} %")
+    return "\n".join(lines)

@@ -15,10 +15,10 @@ from minips_course.own_server import check_memory
 
 @asks(
     "remember.3",
-    "Start from the class shown above: give it a new name and an `update` that keeps something. Leave out `stateless`.",
+    "Start from the class shown above: give it a new name and an `update` that keeps something, without `stateless`.",
     "`state` is an empty dictionary at first, so `compensate` returns x if nothing is held yet.",
-    "Which array plus C(p) gives p? That one goes into `state`, and `compensate` adds it to the next x. Do not look for "
-    "zeros: a sign is never zero, and yet it sends only a part of a value.",
+    "Which array plus C(p) gives p? That one goes into `state`, and `compensate` adds it to the next x. Do not look "
+    "for zeros: a sign is never zero, and yet it sends only a part of a value.",
 )
 def own_stage(memory: Any, rng: np.random.Generator) -> str:
     """Write a memory: error feedback as a stage of your own, around any quantizer."""

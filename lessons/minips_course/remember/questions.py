@@ -114,10 +114,10 @@ sentence(
 
 prompt(
     "remember.2",
-    "What is the memory worth, each scheme at its best rate? Which scheme has the higher best rate, and what follows for "
-    "a comparison at 0.1 alone? Two sentences.",
-    "At its best rate the run without a memory is behind by several percentage points. Its best rate is higher than the "
-    "one with the memory, so a comparison at 0.1 alone shows several times that gap.",
+    "What is the memory worth, each scheme at its best rate? Which scheme has the higher best rate, and what follows "
+    "for a comparison at 0.1 alone? Two sentences.",
+    "At its best rate the run without a memory is behind by several percentage points. Its best rate is higher than "
+    "the one with the memory, so a comparison at 0.1 alone shows several times that gap.",
     kind="comparison",
     by=("say remember.2", "table: row['no memory'][0] > row['error feedback'][0]"),
 )
