@@ -20,7 +20,7 @@ def draw_walks(walks: Mapping[float, Sequence[Walk]], steps: int = 800, threshol
         ax.set(title=f"λ = {curvature:g}", xlabel="step")
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("w")
-    axes[-1].legend(loc="upper right", fontsize=8)
+    axes[0].legend(loc="lower right", fontsize=8)
 
 
 def draw_errors(sides: Mapping[str, Mapping[str, Array]]) -> None:
