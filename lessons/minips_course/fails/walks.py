@@ -41,7 +41,7 @@ class Walk(NamedTuple):
 
 
 def walk(
-    memory: ps.Memory, rate: float = 0.1, threshold: float = 0.5, curvature: float = 1.0, steps: int = 3000
+    memory: ps.Memory, rate: float = 0.1, threshold: float = 0.5, curvature: float = 1.0, steps: int = 1500
 ) -> Walk:
     """Walk from all of `STARTS`. `TwoBit` sends value by value, so the starts do not mix.
 

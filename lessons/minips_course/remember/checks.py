@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import asks, case, conforms, is_own, refuse_if
+from minips.lab.course.exercises import asks, case, is_own, refuse_if
 from minips.stage import Array
 from minips.stages.memories import State
 from minips.testing.base import same_bits
@@ -27,7 +27,6 @@ def own_stage(memory: Any, rng: np.random.Generator) -> str:
         isinstance(memory, ps.ErrorFeedback), "It inherits from ErrorFeedback. Write compensate and update yourself."
     )
     refuse_if(memory.stateless, "It says that it is stateless, so a codec never calls it.")
-    conforms(memory, ps.Memory, "Mine()")
     quantizers: list[ps.Quantizer | None] = [
         ps.TopK(fraction=0.1),
         ps.Sign(),
