@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minips.lab import Panel
 from minips.lab.charts import LINE, PENS, Chart, Drawing, Scale
+from minips.lab.panels import Panel
 from minips.stage import Value, option
 from minips.stages.memories import ErrorFeedback, Memory
 from minips_course.fails.walks import LAST, SHOWN, Walk, walk
