@@ -233,6 +233,7 @@ SLIDERS = {
     panels.RobustAggregation: "workers liars strength draw",
     panels.Stragglers: "consistency.staleness slower",
     panels.TransportLadder: "transport.pool at_once",
+    every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
 }
 
 
