@@ -235,6 +235,7 @@ SLIDERS = {
     panels.Stragglers: "consistency.staleness slower",
     ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
+    every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
 }
 
 
