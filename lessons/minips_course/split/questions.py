@@ -188,7 +188,7 @@ remember(
         "Floating-point sums": "say split.5",
         "A server that adds": "say split.14",
         "In a plain mean": ("predict split.2", "say split.13"),
-        "Weight each gradient": ("check split.3", "say split.12: not solved or differ < 1e-9"),
+        "Weight each gradient": ("check split.3", "table split.2: not solved or max(column(2)) == 0"),
     },
 )
 
