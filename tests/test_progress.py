@@ -17,6 +17,7 @@ def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch)
     """An exercise whose answer is a word, and a question that a number decides."""
     asked = exercises.Exercise("train.1", "say yes", ("yes",), lambda thing, rng: one(thing))
     monkeypatch.setitem(exercises.EXERCISES, "train.1", asked)
+    monkeypatch.delitem(exercises.EXERCISES, "train.4")
     options = (Option("much", lambda x: x > 1, "It is."), Option("little", lambda x: x <= 1, "It is not."))
     which = Question("train.1", "How much?", options, "much", "No number.", timed=False)
     monkeypatch.setitem(QUESTIONS, "train.1", which)
