@@ -68,7 +68,7 @@ def _sent(made: Any, x: Array) -> tuple[Array, Array]:
     largest, step = float(np.abs(x).max()), float(unit.reshape(-1)[0])
     refuse_if(largest and abs(step * 127 / largest - 1) > 1e-4, f"the unit is {step:.4g}, not {largest / 127:.4g}.")
     apart = float(np.abs(numbers * np.float64(step) - x).max())
-    refuse_if(apart > 0.501 * step * bool(largest), f"a value is {apart / step:.2f} units from what was sent.")
+    refuse_if(apart > 0.501 * step * bool(largest), f"a value is {apart / (step or 1):.2f} units from what was sent.")
     _decodes(made, parts)
     return numbers, numbers.copy()
 

@@ -85,9 +85,9 @@ sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.
 
 timed_sentence(
     "train.11",
-    "On a link of 2 Mbit/s, the top 5 % take {top:.2f} times as long as everything, your quantizer takes {mine:.2f} times "
-    "as long (medians of three real runs).",
-    expect="top < 1",
+    "On a link of 2 Mbit/s, the top 5 % take {middle:.2f} of the time of everything (three pairs of real runs: "
+    "{low:.2f} to {high:.2f}).",
+    expect="middle < 1",
 )
 
 sentence(
@@ -184,7 +184,7 @@ remember(
         "A worker pushes a gradient": ("say train.3", "say train.12: back > 0.99"),
         "A push contains": ("say train.3", "say train.13"),
         "On its way": "check train.4",
-        "Values that a quantizer": ("say train.4", "say train.13"),
+        "Values that are not sent": ("say train.4", "say train.13"),
         "To compare accuracies": "say train.4",
     },
 )
