@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
     assert lab.check("train.1", "yes")
     with state.state_file().open("ab") as file:
         file.write(b'nonsense\n[]\n\xff\xfe\n{"notebook": "00_train_in_a_minute.ipynb", "exercise": "00.3"}\n')
-    assert row("00")[0] == "2 of 2 (train.1, train.3)"
+    assert row("00")[0] == "2 of 2 (train.3, train.1)"
 
 
 def test_reset_forgets() -> None:

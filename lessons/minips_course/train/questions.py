@@ -71,7 +71,12 @@ sentence(
     kind="single",
 )
 
-sentence("train.3", "Names, shapes and numbers of steps add {extra:.0%}.", expect="0 < extra < 0.1", kind="count")
+sentence(
+    "train.3",
+    "A push has 2600 bytes of numbers. Names, shapes and the step add {extra:.0%}.",
+    expect="0 < extra < 0.1",
+    kind="count",
+)
 
 sentence(
     "train.4",
@@ -85,14 +90,15 @@ sentence("train.5", "The sparse run sends {ratio:.2f} of the bytes.", expect="0.
 
 timed_sentence(
     "train.11",
-    "On a link of 2 Mbit/s, the top 5 % take {middle:.2f} of the time of everything (three pairs of real runs: "
-    "{low:.2f} to {high:.2f}).",
-    expect="middle < 1",
+    "On a link of 2 Mbit/s, the top 5 % take {top:.2f} of the time of everything, your quantizer takes {mine:.2f} of "
+    "it (medians of three pairs of real runs).",
+    expect="top < 1",
 )
 
 sentence(
     "train.12",
-    "With the top 5 %, the workers receive {back:.2f} of the bytes: each answer contains all parameters.",
+    "With the top 5 %, the workers receive {back:.2f} times as many bytes as before: each answer contains all "
+    "parameters.",
     expect="back > 0.99",
     kind="count",
 )
