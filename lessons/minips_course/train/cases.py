@@ -210,11 +210,9 @@ def bytes_per_push(run):
 """Maps an exercise and what is special to another right answer."""
 
 MUTANT = (
-    "the largest values travel as zeros",
-    "minips/stages/quantizers/sparse.py",
-    """        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
-        return {"values": flat[indices],""",
-    """        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
-        return {"values": 0 * flat[indices],""",
+    "the server steps uphill",
+    "minips/stages/optimizers/base.py",
+    "np.subtract(p, np.multiply(grads[name], lr, out=new[name]), out=new[name])",
+    "np.add(p, np.multiply(grads[name], lr, out=new[name]), out=new[name])",
 )
-"""Sparsified gradients whose values are all zero."""
+"""Gradient descent that adds the gradient."""
