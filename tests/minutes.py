@@ -22,7 +22,7 @@ CORE_MIN, HOMEWORK_MIN = 35.0, 20.0
 CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
 """The most words and lines that a core asks a learner to read, and the most lines that a lesson folds."""
 OLD_SHAPE = {
-    *("train", "split", "batch", "lecture"),
+    *("batch", "lecture"),
     *("stranger", "bits", "rounding", "spend"),
     *("move", "hide", "wait", "stale", "trust"),
     *("cost", "pays", "allreduce", "ddp"),
@@ -31,8 +31,8 @@ OLD_SHAPE = {
 OLD_CORE_MIN = 45.0
 """The most that a core of that edition may take."""
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
-NEEDS_A_KERNEL = "needs a running kernel"
-"""What the text of a panel says."""
+NEEDS_A_KERNEL = re.compile(r"needs a running kernel| of virtual time\. ")
+"""What the text of a panel says, and that of the playground."""
 
 
 class Minutes(NamedTuple):
@@ -68,7 +68,7 @@ def of(cells: list[Any], seconds: float = 0.0) -> Minutes:
         for output in cell.get("outputs", []):
             shown = output.get("data", {}).get("text/plain", "")
             lines += len(filled(shown)) - 1 if "text/markdown" in output.get("data", {}) else 0
-            panels += NEEDS_A_KERNEL in shown
+            panels += bool(NEEDS_A_KERNEL.search(shown))
     counts = [sum(len(arguments(cell, name)) for cell in code) for name in ("predict", "check", "quiz")]
     return Minutes(words, lines, counts[0], panels, counts[1], counts[2], seconds, folded)
 

@@ -413,8 +413,6 @@ def words_of(one: Decider) -> str:
 
 
 NOT_COMPARED = {
-    "say train.7": "one run, at three times",
-    "say train.10": "one scheme's accuracy",
     "say batch.5": "the limit of one scheme's rate",
     "say bits.9": "one run: its bytes and its accuracy",
     "say squeeze.15": "the word lossless",

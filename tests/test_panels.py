@@ -230,7 +230,7 @@ SLIDERS = {
     panels.Collectives: "topology.bandwidth_bps topology.latency_s topology.loss workers servers kilobytes",
     panels.CompressorExplorer: "compressor.acceleration bandwidth",
     panels.FrameViewer: "rows columns",
-    panels.GradientShards: "workers rows",
+    panels.GradientShards: "workers rows times",
     panels.RobustAggregation: "workers liars strength draw",
     panels.Stragglers: "consistency.staleness slower",
     ServerRules: "slower",
@@ -472,11 +472,21 @@ class TestGradientShards:
         assert "equals" in panel.words(panel.found)
 
     def test_unequal_shards_do_not(self) -> None:
-        panel = lab.GradientShards(workers=5, rows=12)
+        panel = lab.GradientShards(workers=5, rows=24)
         panel.static()
-        assert sorted(panel.found.sizes) == [2, 2, 2, 3, 3]
+        assert sorted(panel.found.sizes) == [4, 5, 5, 5, 5]
         assert panel.found.apart > 1e-3
-        assert "misses" in panel.words(panel.found)
+        assert "differs from" in panel.words(panel.found)
+
+    @pytest.mark.parametrize(("workers", "rows", "times"), [(4, 350, 11), (12, 24, 12), (1, 24, 12), (3, 40, 2)])
+    def test_the_first_shard_may_have_more_rows_than_the_others(self, workers: int, rows: int, times: int) -> None:
+        panel = lab.GradientShards(workers=workers, rows=rows, times=times)
+        panel.static()
+        first, *others = panel.found.sizes
+        assert first + sum(others) == rows
+        assert min(panel.found.sizes) > 0
+        assert all(abs(times * other - first) <= times for other in others)
+        assert (panel.found.apart > 1e-3) == (workers > 1)
 
     def test_more_workers_than_can_be_shown_are_refused(self) -> None:
         with pytest.raises(ValueError, match="at most 12"):

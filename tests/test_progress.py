@@ -17,6 +17,7 @@ def one_that_takes_yes(somebody_is_there: None, monkeypatch: pytest.MonkeyPatch)
     """An exercise whose answer is a word, and a question that a number decides."""
     asked = exercises.Exercise("train.1", "say yes", ("yes",), lambda thing, rng: one(thing))
     monkeypatch.setitem(exercises.EXERCISES, "train.1", asked)
+    monkeypatch.delitem(exercises.EXERCISES, "train.4")
     options = (Option("much", lambda x: x > 1, "It is."), Option("little", lambda x: x <= 1, "It is not."))
     which = Question("train.1", "How much?", options, "much", "No number.", timed=False)
     monkeypatch.setitem(QUESTIONS, "train.1", which)
@@ -169,7 +170,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
     assert lab.check("train.1", "yes")
     with state.state_file().open("ab") as file:
         file.write(b'nonsense\n[]\n\xff\xfe\n{"notebook": "00_train_in_a_minute.ipynb", "exercise": "00.3"}\n')
-    assert row("00")[0] == "2 of 2 (train.1, train.3)"
+    assert row("00")[0] == "2 of 2 (train.3, train.1)"
 
 
 def test_reset_forgets() -> None:

@@ -33,7 +33,7 @@ class Halves(ps.Quantizer):
 """
 
 
-def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_path: Path) -> None:
+def test_a_learner_predicts_and_sees_the_result(jupyter: Lab) -> None:
     jupyter.open("00_train_in_a_minute.ipynb")
     page, outputs = jupyter.page, jupyter.page.locator(".jp-OutputArea")
 
@@ -48,6 +48,17 @@ def test_a_learner_predicts_swaps_a_stage_and_sees_the_result(jupyter: Lab, tmp_
     jupyter.run_all()
     expect(outputs.get_by_text("You predicted").nth(1)).to_be_visible()
     expect(outputs.get_by_text("This cell waits for your prediction")).to_have_count(0)
+
+
+def test_a_learner_swaps_a_stage_in_the_workbench_and_sees_the_result(jupyter: Lab, tmp_path: Path) -> None:
+    sparse = "push=ps.Codec(quantizer=ps.TopK(fraction=0.05), memory=ps.ErrorFeedback())"
+    jupyter.write(
+        "import minips as ps\nfrom minips import lab",
+        "problem = ps.SoftmaxRegression(*ps.datasets.digits())",
+        f"lab.Workbench(problem, [ps.Config(steps=200), ps.Config(steps=200, {sparse})], predict=False)",
+    )
+    page, outputs = jupyter.page, jupyter.page.locator(".jp-OutputArea")
+    jupyter.run_all()
     quantizer = jupyter.control("B quantizer")
     quantizer.scroll_into_view_if_needed()
     quantizer.select_option("sign")

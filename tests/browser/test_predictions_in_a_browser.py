@@ -25,7 +25,7 @@ MINE = ":is(.minips-result, .minips-panel)"
 """The boxes of predictions, their results, quizzes and answers."""
 CELLS = (
     "from minips import lab",
-    'lab.answer("split.1", "shares  distance\\n100     0.2")',
+    'lab.answer("split.2", "shares  distance\\n100     0.2")',
     'lab.quiz("train")',
     'lab.check("train.3", lambda run: 3)',
     'lab.hint("train.3")',

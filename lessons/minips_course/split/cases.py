@@ -23,72 +23,146 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "split.1": {
-        "a plain mean": ("n * g[name]", "total / len(rows) * g[name]"),
-        "a sum": (") / total", ")"),
-        "the wrong way round": ("n * g[name]", "(total - n) * g[name]"),
-        "one name for all": ("g[name]", "g['w']"),
-        "shares of the first two": ("zip(rows, gradients, strict=True)", "zip(rows[:2], gradients)"),
-        "another's array": ("total = sum(rows)", "total = sum(rows); gradients[0]['w'] *= 1.5"),
+    "split.3": {
+        "a plain mean": """
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        return {
+            name: sum(one.gradients[name] for one in contributions) / len(contributions)
+            for name in contributions[0].gradients
+        }
+""",
+        "minips' own": """
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        return ps.WeightedMean().combine(contributions)
+""",
+        "a sum": ("one.rows / total * g", "one.rows * g"),
+        "the wrong way round": ("one.rows / total * g", "total / one.rows / len(contributions) ** 2 * g"),
+        "rows are not reported": ("    weighs = True\n", ""),
         "two names alone": """
-def combine(gradients, rows):
-    total = sum(rows)
-    return {name: sum(n * g[name] for n, g in zip(rows, gradients, strict=True)) / total for name in ("w", "b")}
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        total = sum(one.rows for one in contributions)
+        return {name: sum(one.rows / total * one.gradients[name] for one in contributions) for name in ("W", "b")}
 """,
-        "by the largest shard": ("/ total for", "/ (len(rows) * max(rows)) for"),
-        "the larger half counts": ("n * g[name]", "(n if 2 * n >= max(rows) else 0) * g[name]"),
+        "shares of four workers": ("one.rows / total * g", "one.rows / total * g if one.worker < 4 else 0 * g"),
+        "the sizes of the lesson": (
+            "one.rows / total * g",
+            "(1100 if one.rows == max(o.rows for o in contributions) else 100) / 1400 * g",
+        ),
+        "by the largest shard": (
+            "total = sum(one.rows for one in contributions)",
+            "total = len(contributions) * max(one.rows for one in contributions)",
+        ),
+        "the larger half counts": (
+            "one.rows / total * g",
+            "(one.rows * (2 * one.rows >= total) or one.rows / 2) / total * g",
+        ),
+        "whole percents": ("one.rows / total * g", "round(one.rows / total, 2) * g"),
+        "single precision": ("one.rows / total * g", "one.rows / total * np.float32(g)"),
+        "without what is tiny": (
+            "one.rows / total * g",
+            "one.rows / total * np.where(np.abs(g) < np.abs(g).max() / 100, 0, g)",
+        ),
         "the first array takes all": """
-def combine(gradients, rows):
-    mean = gradients[0]
-    for name in mean:
-        mean[name] *= rows[0]
-        for n, g in zip(rows[1:], gradients[1:]):
-            mean[name] += n * g[name]
-        mean[name] /= sum(rows)
-    return mean
-""",
-        "the list of rows is used up": """
-def combine(gradients, rows):
-    total = sum(rows)
-    mean = {name: 0 for name in gradients[0]}
-    for g in gradients:
-        n = rows.pop(0)
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        total = sum(one.rows for one in contributions)
+        mean = contributions[0].gradients
         for name in mean:
-            mean[name] = mean[name] + n / total * g[name]
-    return mean
+            mean[name] *= contributions[0].rows / total
+            for one in contributions[1:]:
+                mean[name] += one.rows / total * one.gradients[name]
+        return mean
 """,
         "one worker's own arrays": """
-def combine(gradients, rows):
-    if len(rows) == 1:
-        return gradients[0]
-    total = sum(rows)
-    return {name: sum(n * g[name] for n, g in zip(rows, gradients, strict=True)) / total for name in gradients[0]}
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        if len(contributions) == 1:
+            return contributions[0].gradients
+        total = sum(one.rows for one in contributions)
+        return {
+            name: sum(one.rows / total * one.gradients[name] for one in contributions)
+            for name in contributions[0].gradients
+        }
 """,
         "one buffer for all calls": """
 buffers = {}
 
 
-def combine(gradients, rows):
-    total = sum(rows)
-    for name in gradients[0]:
-        mean = np.asarray(sum(n * g[name] for n, g in zip(rows, gradients, strict=True)) / total)
-        buffer = buffers.setdefault((name, mean.shape), np.empty_like(mean))
-        buffer[...] = mean
-    return {name: buffers[name, np.shape(gradients[0][name])] for name in gradients[0]}
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        total = sum(one.rows for one in contributions)
+        for name, g in contributions[0].gradients.items():
+            mean = sum(one.rows / total * one.gradients[name] for one in contributions)
+            buffers.setdefault((name, g.shape), np.empty_like(g))[...] = mean
+        return {name: buffers[name, g.shape] for name, g in contributions[0].gradients.items()}
 """,
         "the first call's shares": """
 shares = {}
 
 
-def combine(gradients, rows):
-    weights = shares.setdefault(len(rows), [n / sum(rows) for n in rows])
-    return {name: sum(w * g[name] for w, g in zip(weights, gradients, strict=True)) for name in gradients[0]}
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        total = sum(one.rows for one in contributions)
+        weights = shares.setdefault(len(contributions), [one.rows / total for one in contributions])
+        return {
+            name: sum(w * one.gradients[name] for w, one in zip(weights, contributions, strict=True))
+            for name in contributions[0].gradients
+        }
 """,
-        "sorted apart": ("zip(rows, gradients, strict=True)", "zip(sorted(rows), gradients, strict=True)"),
-        "without what is tiny": ("n * g[name]", "n * np.where(np.abs(g[name]) < 0.001, 0, g[name])"),
-        "three digits": ("n * g[name]", "round(n / total, 3) * total * g[name]"),
-        "an empty shard stops it": ("n * g[name]", "g[name] / (1 / n)"),
-        "single precision": ("n * g[name]", "n * np.float32(g[name])"),
+        "the list is used up": """
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        total = sum(one.rows for one in contributions)
+        mean = {name: np.zeros_like(g) for name, g in contributions[0].gradients.items()}
+        while contributions:
+            one = contributions.pop(0)
+            for name, g in one.gradients.items():
+                mean[name] += one.rows / total * g
+        return mean
+""",
     },
     "split.2": {
         "all at once": ("rows[start : start + most]", "rows if start == 0 else rows[:0]"),
@@ -175,23 +249,47 @@ def in_pieces(problem, params, rows, most):
 """Maps an exercise and an error to a wrong answer, or to a piece of the solution and what replaces it."""
 
 RIGHT = {
-    "split.1": {
-        "a loop": """
-def combine(gradients, rows):
-    mean = {name: np.zeros_like(g) for name, g in gradients[0].items()}
-    for n, g in zip(rows, gradients):
-        for name in mean:
-            mean[name] = mean[name] + n / sum(rows) * g[name]
-    return mean
+    "split.3": {
+        "a dict of sums": """
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        total = sum(one.rows for one in contributions)
+        return {
+            name: np.asarray(sum(one.rows * one.gradients[name] for one in contributions) / total)
+            for name in contributions[0].gradients
+        }
 """,
         "NumPy's average": """
-def combine(gradients, rows):
-    return {name: np.average([g[name] for g in gradients], axis=0, weights=rows) for name in gradients[0]}
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        rows = [one.rows for one in contributions]
+        return {
+            name: np.average([one.gradients[name] for one in contributions], axis=0, weights=rows)
+            for name in contributions[0].gradients
+        }
 """,
         "a product of matrices": """
-def combine(gradients, rows):
-    shares = np.array(rows) / np.sum(rows)
-    return {name: np.tensordot(shares, np.stack([g[name] for g in gradients]), 1) for name in gradients[0]}
+@ps.register
+@dataclass(frozen=True)
+class ByRows(ps.Aggregator):
+    name = "byrows"
+    weighs = True
+
+    def combine(self, contributions):
+        shares = np.array([one.rows for one in contributions], float)
+        shares /= shares.sum()
+        stacks = {name: np.stack([one.gradients[name] for one in contributions]) for name in contributions[0].gradients}
+        return {name: np.tensordot(shares, stack, 1) for name, stack in stacks.items()}
 """,
     },
     "split.2": {

@@ -6,50 +6,70 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, distance, drawn_seed, refuse_if, unaided
 from minips.stage import Array, Tensors
 from minips.testing.base import same_bits
 from minips_course.arrays import drawn_names, drawn_tensors
+from minips_course.split import shares
 
 
 @asks(
-    "split.1",
+    "split.3",
     "A worker's gradient is the mean over its rows. What do you get if you multiply it by the number of rows?",
-    "Change two things in the line: the terms that are added, and the number that divides the sum.",
-    "Return one weighted mean for each name. A weight is a worker's share of all the rows; the weights add up to 1.",
+    "Add up one.rows / total * one.gradients[name] over the contributions, where total is the number of all rows.",
+    "Write weighs = True under the name. Begin with a zero array for each name, and go through the contributions in "
+    "one loop and through their gradients in another.",
 )
-def combine(function: Any, rng: np.random.Generator) -> str:
-    """Combine the gradients of unequal shards, so that each row counts once."""
-    refuse_if(not callable(function), f"Expected the function combine(gradients, rows), got {function!r}.")
-    for trial in range(12):
+def by_rows(made: Any, rng: np.random.Generator) -> str:
+    """Write an aggregator for shards of any size, in which each row counts once, and train with it."""
+    is_one = isinstance(made, type) and issubclass(made, ps.Aggregator)
+    refuse_if(not is_one, f"Expected your class ByRows, a ps.Aggregator; got {made!r}.")
+    refuse_if(made.__module__.startswith("minips."), f"{made.__name__} is minips' own. Write one yourself.")
+    for trial in range(8):
         sizes = rng.integers(1, 80, int(rng.integers(2, 7))).tolist()
         if trial == 0:
             sizes = [sizes[0]] * len(sizes)
         elif trial == 1:
             sizes = sizes[:1]
-        elif trial == 2:
-            sizes[int(rng.integers(len(sizes)))] = 0
         # the gradients of the rows, one by one
         rows = {name: x * rng.normal(1, 2, (sum(sizes), *x.shape)) for name, x in drawn_tensors(rng).items()}
         shards = [np.split(x, np.cumsum(sizes)[:-1]) for x in rows.values()]
         gradients = [dict(zip(rows, map(_mean, shard), strict=True)) for shard in zip(*shards, strict=True)]
         with case(f"With {sizes} rows, for {', '.join(rows)}:"):
-            _combines(function, gradients, sizes, {name: _mean(x) for name, x in rows.items()})
-    return "The result is right for a dozen random splits, with equal and with unequal shares."
+            _combines(made(), gradients, sizes, {name: _mean(x) for name, x in rows.items()})
+    refuse_if(
+        not made.weighs,
+        "combine is right, but workers do not report their rows to it. Write weighs = True in the class.",
+    )
+    with case("In a simulated run with unequal shards:"):
+        _trains(made(), rng)
+    return "Each row counts once, in combine and in a run with unequal shards."
+
+
+def _trains(aggregator: ps.Aggregator, rng: np.random.Generator) -> None:
+    """Refuse an aggregator unless a run with it takes the same steps as gradient descent on all rows."""
+    data = ps.datasets.synthetic(rows=120, features=4, classes=3, noise=1.0, seed=drawn_seed(rng), dtype="float64")
+    sizes = rng.permutation([len(data.X) - 25, 16, 9]).tolist()
+    problem = shares.Cut(ps.SoftmaxRegression(data.X, data.y), sizes)
+    config = ps.Config(workers=3, steps=4, batch_size=None, optimizer=ps.SGD(lr=0.3), aggregator=aggregator)
+    run = ps.train(problem, config, engine=ps.Simulated())
+    alone = shares.plain_loop(problem, problem.init(np.random.default_rng(0)), config.steps, 0.3)
+    far = shares.distance(run.params, alone)
+    refuse_if(not far < 1e-9, f"with shards of {sizes} rows, the parameters differ by {far:.2g} from the loop's.")
 
 
 def _mean(rows: Array) -> Array:
     return np.asarray(rows.sum(axis=0) / max(len(rows), 1))
 
 
-def _combines(function: Any, gradients: list[Tensors], rows: list[int], wanted: Tensors) -> None:
-    """Refuse a function unless its result is right, is the caller's alone, and nothing that it is given changes."""
-    kept, sizes = copy.deepcopy(gradients), list(rows)
-    got = function(gradients, rows)
+def _combines(aggregator: ps.Aggregator, gradients: list[Tensors], rows: list[int], wanted: Tensors) -> None:
+    """Refuse an aggregator unless its result is right, belongs to the caller alone, and nothing it is given changes."""
+    kept, given = copy.deepcopy(gradients), _pushed(gradients, rows)
+    got = unaided(aggregator.combine, given)
     _is_close(got, wanted)
-    refuse_if(rows != sizes, f"the list of rows became {rows}. Do not change what you are given.")
+    refuse_if([one.rows for one in given] != rows, "the list of contributions was changed. Do not change it.")
     first = {name: np.array(x) for name, x in got.items()}
-    backwards = function([_negated(one) for one in kept], sizes)
+    backwards = aggregator.combine(_pushed([_negated(one) for one in kept], rows))
     _is_close(backwards, _negated(wanted))
     refuse_if(distance(got, first), "a second call changed the first result. Make new arrays.")
     _overwrite(got)
@@ -57,6 +77,10 @@ def _combines(function: Any, gradients: list[Tensors], rows: list[int], wanted: 
         not same_bits(one[name], x) for one, old in zip(gradients, kept, strict=True) for name, x in old.items()
     )
     refuse_if(changed, "a worker's gradient was changed, or is a part of the result. Make a new array.")
+
+
+def _pushed(gradients: list[Tensors], rows: list[int]) -> list[ps.Contribution]:
+    return [ps.Contribution(i, 3, 3, g, rows=n) for i, (g, n) in enumerate(zip(gradients, rows, strict=True))]
 
 
 def _negated(tensors: Tensors) -> Tensors:
@@ -89,7 +113,7 @@ class _Counted:
 @asks(
     "split.2",
     "range accepts a step, so it can yield the start of each piece of `most` rows. The last piece may be shorter.",
-    "Each piece's gradient is a mean over its rows. How did exercise split.1 add means?",
+    "Each piece's gradient is a mean over its rows. How did exercise split.3 add means?",
     "Write one loop. Add up each name's gradients, weighted by the pieces' lengths, and divide once after the loop.",
 )
 def in_pieces(function: Any, rng: np.random.Generator) -> str:

@@ -23,59 +23,110 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "train.1": {
-        "the pull, too": ("push=sign", "push=sign, pull=ps.Codec(quantizer=ps.Float16())"),
-        "all the bytes": ("ps.Sign()", "ps.Exact()"),
-        "half the bytes": ("ps.Sign()", "ps.Float16()"),
-        "too few values": ("ps.Sign(), memory=ps.ErrorFeedback()", "ps.TopK(0.01)"),
-        "the one that was shown": ("ps.Sign()", "ps.TopK(fraction=0.05)"),
-        "shown, for one tensor": ("ps.Sign()", '{"W": ps.TopK(0.05), "*": ps.Exact()}'),
-        "fewer steps": ("steps=100", "steps=25"),
-        "fewer workers": ("steps=100", "steps=100, workers=1"),
-        "only a codec": ("ps.Config(steps=100, push=sign)", "sign"),
-        "TopK for the large tensor alone": (
-            "sign = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())",
-            'sign = ps.Codec(quantizer={"W": ps.TopK(0.05), "*": ps.Sign()}, memory=ps.ErrorFeedback())',
+    "train.4": {
+        "the numbers are cut off": (
+            "np.round(x / unit)",
+            "(x / unit)",
         ),
-        "TopK for the small tensor alone": (
-            "sign = ps.Codec(quantizer=ps.Sign(), memory=ps.ErrorFeedback())",
-            'sign = ps.Codec(quantizer={"b": ps.TopK(0.5), "*": ps.Sign()}, memory=ps.ErrorFeedback())',
+        "128 units": (
+            "/ 127",
+            "/ 128",
         ),
-        "TopK by another name": """
-class Largest(ps.TopK):
-    pass
-
-
-my_config = ps.Config(steps=100, push=ps.Codec(quantizer=Largest(0.05), memory=ps.ErrorFeedback()))
-""",
-        "the weights are never sent": (
-            "quantizer=ps.Sign(), memory=ps.ErrorFeedback()",
-            'quantizer={"W": ps.Threshold(1e9), "*": ps.Exact()}',
+        "by the largest value, not magnitude": (
+            "np.abs(x).max()",
+            "x.max()",
         ),
-        "signs without a memory, lucky at some seeds": (", memory=ps.ErrorFeedback()", ""),
-        "seldom near enough": ("quantizer=ps.Sign(), memory=ps.ErrorFeedback()", "quantizer=ps.RandomK(0.005)"),
-        "another seed": ("steps=100", "steps=100, seed=1"),
-        "a larger step, too": ("steps=100", "steps=100, optimizer=ps.SGD(lr=0.5)"),
-        "larger batches, too": ("steps=100", "steps=100, batch_size=128"),
+        "zeros are divided by zero": (
+            "if unit == 0:",
+            "if unit < 0:",
+        ),
+        "sent as it is": (
+            'return {"numbers": np.round(x / unit).astype(np.int8), "unit": np.float32([unit])}',
+            'return {"numbers": x, "unit": np.float32([1])}',
+        ),
+        "two bytes for each value": (
+            "np.round(x / unit).astype(np.int8)",
+            "np.round(x / unit).astype(np.int16)",
+        ),
+        "the unit is not used": (
+            'return parts["numbers"] * parts["unit"]',
+            'return parts["numbers"].astype(np.float32)',
+        ),
+        "in double precision": (
+            'return parts["numbers"] * parts["unit"]',
+            'return parts["numbers"] * parts["unit"].astype(float)',
+        ),
+        "the unit for the lesson's gradients": (
+            "unit = np.abs(x).max() / 127",
+            "unit = np.float32(0.01)",
+        ),
+        "a unit for each row": (
+            "unit = np.abs(x).max() / 127",
+            "unit = np.abs(x).max(axis=-1, keepdims=True).max() / 100",
+        ),
+        "x becomes whole numbers": (
+            'return {"numbers": np.round(x / unit).astype(np.int8), "unit": np.float32([unit])}',
+            'x /= unit\n        return {"numbers": np.round(x).astype(np.int8), "unit": np.float32([unit])}',
+        ),
+        "rounded up": (
+            "np.round(x / unit)",
+            "np.ceil(x / unit)",
+        ),
+        "one dimension": (
+            "np.round(x / unit).astype(np.int8)",
+            "np.round(x / unit).astype(np.int8).ravel()",
+        ),
+        "minips' own": "OneByte = ps.Uniform",
         "what travels is kept at home": """
-from dataclasses import dataclass
+@ps.register
+@dataclass(frozen=True)
+class OneByte(ps.quantizers.Quantizer):
+    name = "onebyte"
+
+    kept = {}
+
+    def encode(self, x, rng):
+        unit = np.abs(x).max() / 127 or np.float32(1)
+        numbers = np.round(x / unit).astype(np.int8)
+        OneByte.kept[numbers.tobytes()] = x.copy()
+        return {"numbers": numbers, "unit": np.float32([unit])}
+
+    def decode(self, parts):
+        return OneByte.kept[parts["numbers"].tobytes()]
+""",
+        "one buffer for all calls": """
+buffer = np.zeros(10_000, np.int8)
 
 
 @ps.register
 @dataclass(frozen=True)
-class Hidden(ps.quantizers.Quantizer):
-    name = "hidden"
-    kept = {}
+class OneByte(ps.quantizers.Quantizer):
+    name = "onebyte"
 
     def encode(self, x, rng):
-        Hidden.kept[len(Hidden.kept)] = x.copy()
-        return {"key": np.array([len(Hidden.kept) - 1])}
+        unit = np.abs(x).max() / 127 or np.float32(1)
+        numbers = np.round(x / unit).astype(np.int8)
+        buffer[: x.size] = numbers.ravel()
+        return {"numbers": buffer[: x.size].reshape(x.shape), "unit": np.float32([unit])}
 
     def decode(self, parts):
-        return Hidden.kept[int(parts["key"][0])]
+        return parts["numbers"] * parts["unit"]
+""",
+        "the first unit for all": """
+units = {}
 
 
-my_config = ps.Config(steps=100, push=ps.Codec(quantizer=Hidden()))
+@ps.register
+@dataclass(frozen=True)
+class OneByte(ps.quantizers.Quantizer):
+    name = "onebyte"
+
+    def encode(self, x, rng):
+        unit = units.setdefault("unit", np.abs(x).max() / 127 or np.float32(1))
+        return {"numbers": np.round(x / unit).astype(np.int8), "unit": np.float32([unit])}
+
+    def decode(self, parts):
+        return parts["numbers"] * parts["unit"]
 """,
     },
     "train.3": {
@@ -117,13 +168,34 @@ def bytes_per_push(run):
 """Maps an exercise and an error to a wrong answer, or to a piece of the solution and what replaces it."""
 
 RIGHT = {
-    "train.1": {
-        "four bits": ("quantizer=ps.Sign(), memory=ps.ErrorFeedback()", "quantizer=ps.Uniform(bits=4)"),
-        "three levels, with a memory": ("ps.Sign()", "ps.Ternary()"),
-        "signs, and the small tensor whole": ("ps.Sign()", '{"W": ps.Sign(), "*": ps.Exact()}'),
-        "a changed copy": """
-start = ps.Config(steps=100)
-my_config = replace(start, push=ps.Codec(quantizer=ps.RandomK(0.1)))
+    "train.4": {
+        "a unit of one for zeros": """
+@ps.register
+@dataclass(frozen=True)
+class OneByte(ps.quantizers.Quantizer):
+    name = "onebyte"
+
+    def encode(self, x, rng):
+        unit = np.float32(np.abs(x).max() / 127) or np.float32(1)
+        return {"numbers": np.rint(x / unit).astype(np.int8), "unit": np.array(unit)}
+
+    def decode(self, parts):
+        return np.multiply(parts["numbers"], parts["unit"], dtype=np.float32)
+""",
+        "half a unit is added": """
+@ps.register
+@dataclass(frozen=True)
+class OneByte(ps.quantizers.Quantizer):
+    name = "onebyte"
+
+    def encode(self, x, rng):
+        largest = max(float(x.max()), -float(x.min()))
+        scaled = x * (127 / largest) if largest else x
+        numbers = np.where(scaled < 0, np.ceil(scaled - 0.5), np.floor(scaled + 0.5))
+        return {"numbers": np.clip(numbers, -127, 127).astype("int8"), "unit": np.array([largest / 127], np.float32)}
+
+    def decode(self, parts):
+        return (parts["numbers"].astype(float) * float(parts["unit"][0])).astype(np.float32)
 """,
     },
     "train.3": {
@@ -138,11 +210,9 @@ def bytes_per_push(run):
 """Maps an exercise and what is special to another right answer."""
 
 MUTANT = (
-    "the largest values travel as zeros",
-    "minips/stages/quantizers/sparse.py",
-    """        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
-        return {"values": flat[indices],""",
-    """        indices = largest_indices(np.abs(flat), sent_count(self.fraction, x.size))
-        return {"values": 0 * flat[indices],""",
+    "the server steps uphill",
+    "minips/stages/optimizers/base.py",
+    "np.subtract(p, np.multiply(grads[name], lr, out=new[name]), out=new[name])",
+    "np.add(p, np.multiply(grads[name], lr, out=new[name]), out=new[name])",
 )
-"""Sparsified gradients whose values are all zero."""
+"""Gradient descent that adds the gradient."""

@@ -14,10 +14,18 @@ from minips.stage import Array, Value, option
 
 @dataclass(frozen=True)
 class Sharing(Value):
-    """The numbers of rows and workers."""
+    """The numbers of rows and workers, and how unequal the shards are."""
 
     workers: int = option(4, "workers, each with a shard of the rows", minimum=1, maximum=12, step=1)
-    rows: int = option(96, "training rows", minimum=12, maximum=353, step=1)
+    rows: int = option(96, "training rows", minimum=24, maximum=353, step=1)
+    times: int = option(1, "rows of the first shard, for each row of another", minimum=1, maximum=12, step=1)
+
+    def shards(self) -> list[Array]:
+        """The row numbers of each worker."""
+        ends = self.rows * np.cumsum([self.times] + [1] * (self.workers - 1)) / (self.times + self.workers - 1)
+        if self.times == 1:
+            return np.array_split(np.arange(self.rows), self.workers)
+        return np.split(np.arange(self.rows), np.rint(ends[:-1]).astype(int))
 
 
 class Gradients(NamedTuple):
@@ -52,9 +60,9 @@ class GradientShards(Panel[Sharing, Gradients]):
         data = datasets.diabetes(dtype="float64")
         problem = LinearRegression(data.X[: asked.rows], data.y[: asked.rows])
         params = problem.init(np.random.default_rng(0))
-        parts = [problem.shard(worker, asked.workers) for worker in range(asked.workers)]
-        shards = np.stack([part.gradient(params)["w"] for part in parts])
-        return Gradients([part.rows for part in parts], shards, problem.gradient(params)["w"])
+        parts = asked.shards()
+        shards = np.stack([problem.gradient(params, rows)["w"] for rows in parts])
+        return Gradients([*map(len, parts)], shards, problem.gradient(params)["w"])
 
     def chart(self, found: Gradients, width: float) -> Drawing:
         d, bars = len(found.full), [*found.shards, found.shards.mean(axis=0)]
@@ -76,9 +84,9 @@ class GradientShards(Panel[Sharing, Gradients]):
     def words(self, found: Gradients) -> str:
         sizes = sorted(set(found.sizes))
         if len(sizes) == 1:
-            end = "equals the gradient of all the rows" if found.apart < 1e-9 else "is off the full gradient"
+            end = "equals the gradient of all the rows" if found.apart < 1e-9 else "differs from it"
             return f"{len(found.sizes)} shards of {sizes[0]} rows each: their average {end}."
         return (
-            f"{len(found.sizes)} shards of {sizes[0]} or {sizes[-1]} rows: the plain average misses the full gradient "
-            f"by up to {found.apart:.2g}. Shards of equal size make it exact."
+            f"{len(found.sizes)} shards of {sizes[0]} to {sizes[-1]} rows: the plain average differs from the full "
+            f"gradient by up to {found.apart:.2g}. Shards of equal size make it exact."
         )
