@@ -233,6 +233,8 @@ SLIDERS = {
     panels.RobustAggregation: "workers liars strength draw",
     panels.Stragglers: "consistency.staleness slower",
     panels.TransportLadder: "transport.pool at_once",
+    every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
+    every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
 }
 
 

@@ -26,7 +26,7 @@ from minips_course.spend.tensors import Option
 def allocate(function: Any, rng: np.random.Generator) -> str:
     """Choose each tensor's quantizer within a budget: byte by byte where the error falls the most."""
     refuse_if(not callable(function), f"Expected the function allocate(options, budget), got {function!r}.")
-    for trial in range(16):
+    for trial in range(60):
         options = _drawn_options(rng, trial)
         sizes = [[one.bytes for one in rows] for rows in options.values()]
         least, most = sum(map(min, sizes)), sum(map(max, sizes))

@@ -211,7 +211,11 @@ remember(
         "What 32 bits": "say spend.2",
         "Bytes buy": ("say spend.13", "say spend.11"),
         "Give the next byte": "check spend.3",
-        "Save bytes": ("predict spend.2", "say spend.3: times > 5", "say spend.12: not solved or gain > half"),
+        "Save bytes": (
+            "predict spend.2",
+            "say spend.3: times > 5",
+            "table spend.3: not solved or row['yours'][3] > row['yours'][4]",
+        ),
     },
 )
 
