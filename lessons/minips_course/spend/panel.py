@@ -77,7 +77,7 @@ class BitsByTensor(Panel[Bits, Spent]):
         drawings = []
         for what, values, ink in (
             ("bytes in a push", found.bytes, "a"),
-            ("error, of the gradient's", found.errors, "b"),
+            ("missing share of the gradient", found.errors, "b"),
         ):
             most = max(*values.values(), 0.01)
             chart = Chart(wide, 240, Scale("", -0.5, 3.5, places=names), Scale(what, 0, 1.05 * most))
