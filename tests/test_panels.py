@@ -235,7 +235,12 @@ SLIDERS = {
     panels.Stragglers: "consistency.staleness slower",
     ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
+<<<<<<< HEAD
     every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
+=======
+    every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
+    every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
+>>>>>>> wb
 }
 
 

@@ -23,82 +23,6 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "batch.1": {
-        "the one that ends badly": ("return low", "return high"),
-        "a middle that was never tried": ("return low", "return (low * high) ** 0.5"),
-        "too early": ("1.02", "1.1"),
-        "the other way round": ("if ends_well(middle)", "if not ends_well(middle)"),
-        "the middle by difference": ("(low * high) ** 0.5", "(low + high) / 2"),
-        "small steps": ("(low * high) ** 0.5", "low * 1.02"),
-        "nothing is tried": ("while high / low > 1.02", "while False"),
-        "eight halvings, whatever the range": ("while high / low > 1.02", "for _ in range(8)"),
-        "by difference": ("while high / low > 1.02", "while high - low > 0.002"),
-        "a little too early": ("1.02", "1.025"),
-        "remembered for a range": """
-known = {}
-
-
-def largest(ends_well, low, high):
-    if (low, high) not in known:
-        a, b = low, high
-        while b / a > 1.02:
-            middle = (a * b) ** 0.5
-            a, b = (middle, b) if ends_well(middle) else (a, middle)
-        known[low, high] = a
-    return known[low, high]
-""",
-        "remembered for a rate": """
-tried = {}
-
-
-def largest(ends_well, low, high):
-    while high / low > 1.02:
-        middle = (low * high) ** 0.5
-        if tried.setdefault(middle, ends_well(middle)):
-            low = middle
-        else:
-            high = middle
-    return low
-""",
-        "the last that ended well, if any": """
-def largest(ends_well, low, high):
-    best = None
-    while high / low > 1.02:
-        middle = (low * high) ** 0.5
-        if ends_well(middle):
-            best = low = middle
-        else:
-            high = middle
-    return best
-""",
-        "from one end": """
-def largest(ends_well, low, high):
-    while high / low > 1.02 and ends_well(high / 1.02):
-        low = high = high / 1.02
-    return low
-""",
-        "by chance": """
-def largest(ends_well, low, high):
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        middle = low * (high / low) ** rng.uniform(0.3, 0.7)
-        low, high = (middle, high) if ends_well(middle) else (low, middle)
-    return low
-""",
-        "on a fixed grid": """
-def largest(ends_well, low, high):
-    grid = np.geomspace(low, high, 257)
-    a, b = 0, 256
-    while b - a > 1:
-        middle = (a + b) // 2
-        a, b = (middle, b) if ends_well(grid[middle]) else (a, middle)
-    return grid[a]
-""",
-        "the lesson's range": (
-            "    while high / low > 1.02",
-            "    low, high = max(low, 0.01), min(high, 1.0)\n    while high / low > 1.02",
-        ),
-    },
     "batch.2": {
         "distances to the mean": ("(len(each) - 1)", "len(each)"),
         "a worker's variance": ("rows * one_worker", "one_worker"),
@@ -149,42 +73,59 @@ def noise_of(gradients, rows):
             "np.square(each[0]).sum() - one_worker / len(each)",
         ),
     },
+    "batch.3": {
+        "each batch is pushed": """
+def accumulate(worker, problem, batches, many):
+    for batch in batches:
+        params = worker.pull().result()
+        worker.push(problem.gradient(params, batch)).result()
+""",
+        "the sum": ("x / rows for", "x for"),
+        "the mean of the means": (
+            "total.get(name, 0) + len(batch) * g",
+            "total.get(name, 0) + g * sum(map(len, group)) / len(group)",
+        ),
+        "divided by many": ("x / rows for", "x / (many * len(batch)) for"),
+        "for eight rows a batch": ("x / rows for", "x / (8 * len(group)) for"),
+        "the last batch alone": ("total.get(name, 0) + len(batch) * g", "sum(map(len, group)) * g"),
+        "the last group is dropped": ("range(0, len(batches), many)", "range(0, len(batches) - many + 1, many)"),
+        "all rows at once": """
+def accumulate(worker, problem, batches, many):
+    for first in range(0, len(batches), many):
+        rows = np.concatenate(batches[first : first + many])
+        params = worker.pull().result()
+        worker.push(problem.gradient(params, rows)).result()
+""",
+        "a pull for each batch": (
+            "            gradient = problem.gradient(params, batch)",
+            "            gradient = problem.gradient(worker.pull().result(), batch)",
+        ),
+        "one pull for all": (
+            "    for first in range(0, len(batches), many):\n        params = worker.pull().result()",
+            "    params = worker.pull().result()\n    for first in range(0, len(batches), many):",
+        ),
+        "the total is kept": (
+            "    for first in range(0, len(batches), many):\n        params = worker.pull().result()\n"
+            "        total, rows = {}, 0",
+            "    total, rows = {}, 0\n    for first in range(0, len(batches), many):\n"
+            "        params = worker.pull().result()",
+        ),
+        "in groups of four": ("    for first in", "    many = 4\n    for first in"),
+        "two tensors alone": ("for name, g in gradient.items()", "for name, g in [*gradient.items()][:2]"),
+        "the batches are used up": (
+            "        group = batches[first : first + many]",
+            "        group = [batches.pop(0) for _ in range(min(many, len(batches)))]",
+        ),
+        "many groups of equal length": (
+            "    for first in range(0, len(batches), many):",
+            "    many = -(-len(batches) // max(len(batches) // many, 1))\n"
+            "    for first in range(0, len(batches), many):",
+        ),
+    },
 }
 """Maps an exercise and an error to a wrong answer, or to a piece of the solution and what replaces it."""
 
 RIGHT = {
-    "batch.1": {
-        "so many halvings as the range needs": """
-def largest(ends_well, low, high):
-    turns = int(np.ceil(np.log2(max(np.log(high / low) / np.log(1.02), 1))))
-    for _ in range(turns):
-        middle = np.sqrt(low * high)
-        if ends_well(middle):
-            low = middle
-        else:
-            high = middle
-    return low
-""",
-        "by logarithms, with one function more": """
-def largest(ends_well, low, high):
-    a, b = np.log(low), np.log(high)
-    tried = low
-    while b - a > np.log(1.019):
-        rate = float(np.exp((a + b) / 2))
-        if ends_well(rate):
-            a, tried = np.log(rate), rate
-        else:
-            b = np.log(rate)
-    return tried
-""",
-        "itself again": """
-def largest(ends_well, low, high):
-    if high <= 1.02 * low:
-        return low
-    middle = low * (high / low) ** 0.5
-    return largest(ends_well, middle, high) if ends_well(middle) else largest(ends_well, low, middle)
-""",
-    },
     "batch.2": {
         "products of pairs": """
 def noise_of(gradients, rows):
@@ -213,6 +154,45 @@ def noise_of(gradients, rows):
     pairs = [*zip(each[:-1], each[1:])]
     one_worker = np.mean([np.square(a - b).sum() / 2 for a, b in pairs])
     return rows * one_worker, np.mean([a @ b for a, b in pairs])
+""",
+    },
+    "batch.3": {
+        "counted and pushed": """
+def accumulate(worker, problem, batches, many):
+    total, rows, params = None, 0, None
+    for number, batch in enumerate(batches, 1):
+        if total is None:
+            params = worker.pull().result()
+        gradient = problem.gradient(params, batch)
+        weighted = {name: g * len(batch) for name, g in gradient.items()}
+        total = weighted if total is None else {name: total[name] + weighted[name] for name in total}
+        rows += len(batch)
+        if number % many == 0 or number == len(batches):
+            worker.push({name: x / rows for name, x in total.items()})
+            total, rows = None, 0
+""",
+        "shares of the rows": """
+def accumulate(worker, problem, batches, many):
+    params = worker.pull().result()
+    for first in range(0, len(batches), many):
+        group = batches[first : first + many]
+        shares = np.array([len(batch) for batch in group]) / sum(len(batch) for batch in group)
+        gradients = [problem.gradient(params, batch) for batch in group]
+        mean = {name: sum(share * g[name] for share, g in zip(shares, gradients)) for name in params}
+        params = worker.push_pull(mean).result()
+""",
+        "a running mean": """
+def accumulate(worker, problem, batches, many):
+    batches = list(batches)
+    while batches:
+        group, batches = batches[:many], batches[many:]
+        params, rows = worker.pull().result(), 0
+        mean = {name: np.zeros_like(p) for name, p in params.items()}
+        for batch in group:
+            rows += len(batch)
+            for name, g in problem.gradient(params, batch).items():
+                mean[name] = mean[name] + (g - mean[name]) * len(batch) / rows
+        worker.push(mean).result()
 """,
     },
 }

@@ -1,97 +1,116 @@
 """The exercises of "A small batch is an estimate"."""
 
 import copy
-from collections.abc import Callable
-from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import Refused, asks, case, drawn_seed, number, refuse_if
-from minips.stage import Tensors
+from minips.lab.course.exercises import Refused, asks, case, number, refuse_if
+from minips.stage import Array, Tensors
 from minips.testing.base import same_bits
 from minips_course.arrays import drawn_tensors
 
-WITHIN, MOST_RUNS, WIDEST = 1.02, 10, 1000.0
-
 
 @asks(
-    "batch.1",
-    "Each run can halve the range that you do not know. Which learning rate lies in the middle between a rate that "
-    "ends well and a rate that does not?",
-    "Keep two rates: low has ended well, high has not. Try a rate between them, which then replaces one of the two.",
-    "Write a while loop that ends when the rates are close enough. Each turn tries their geometric middle once.",
+    "batch.3",
+    "The outer loop runs over groups: batches[first : first + many], where first grows by many. The last group "
+    "may be shorter.",
+    "Pull before the inner loop and push after it. The inner loop adds up gradients, tensor by tensor: start with an "
+    "empty dict and total.get(name, 0).",
+    "problem.gradient is a mean over a batch's rows. Multiply it by their number before you add it, and divide the "
+    "total by the number of all the rows of the group.",
 )
-def largest(function: Any, rng: np.random.Generator) -> str:
-    """Find the largest learning rate that ends well, to within 2 %, in at most 10 runs."""
-    refuse_if(not callable(function), f"Expected the function largest(ends_well, low, high), got {function!r}.")
-    for trial in range(24):
-        low = 10.0 ** float(rng.uniform(-5, 2))
-        narrower = [_unlucky(rng), 1.015, WIDEST ** float(rng.uniform(0.1, 1))]
-        high = low * [WIDEST, *narrower][trial % 4]
-        near_an_end = [low * 1.001, high / 1.001]
-        for border in (near_an_end[trial // 4 % 2], low * (high / low) ** float(rng.uniform(0.05, 0.95))):
-            with case(f"Between {low:.4g} and {high:.4g}, where rates below {border:.4g} end well:"):
-                _brackets(function, border.__gt__, low, high)
-        with case(f"Between {low:.4g} and {high:.4g}, where each run leaves the larger part of the range:"):
-            _brackets(function, _contrary(low, high), low, high)
-    for many in (4, 8):
-        seed = drawn_seed(rng)
-        with case(f"With accumulate={many} and seed {seed}:"):
-            _brackets(function, partial(_ends_well, many=many, seed=seed), 0.01, 1.0)
-    return f"Each rate was found to within 2 % in at most {MOST_RUNS} runs, also for the lesson's own problem."
+def accumulate(function: Any, rng: np.random.Generator) -> str:
+    """Push the mean gradient of every few batches, one batch at a time."""
+    refuse_if(
+        not callable(function), f"Expected the function accumulate(worker, problem, batches, many), got {function!r}."
+    )
+    for trial in range(12):
+        problem = _drawn_problem(rng, trial)
+        many, groups = int(rng.integers(2, 6)), int(rng.integers(2, 5))
+        short = (0, int(rng.integers(1, many)))[trial % 2]
+        if trial == 10:
+            many, groups, short = 1, 4, 0
+        elif trial == 11:
+            many, groups, short = 6, 0, 4
+        sizes = rng.integers(1, 9, many * groups + short) if trial % 3 else np.full(many * groups + short, 5)
+        batches = [rng.choice(problem.rows, size, replace=False) for size in sizes]
+        with case(f"With many={many} and batches of {', '.join(map(str, sizes))} rows:"):
+            _accumulates(function, problem, batches, many, rng)
+    return "Each push is the mean over all the rows of its batches, and each group pulls and pushes once."
 
 
-def _unlucky(rng: np.random.Generator) -> float:
-    """Return a range that so many halvings leave a little too wide."""
-    return float((WITHIN + 0.0002) ** (2 ** rng.integers(4, 9)))
+def _drawn_problem(rng: np.random.Generator, trial: int) -> ps.Problem:
+    X, y = rng.normal(size=(60, int(rng.integers(2, 6)))), rng.integers(3, size=60)
+    if trial % 2:
+        return ps.MLP(X, y, hidden=int(rng.integers(2, 5)), classes=3)
+    return ps.LinearRegression(X, X.sum(axis=1) + rng.normal(size=60))
 
 
-def _contrary(low: float, high: float) -> Callable[[float], bool]:
-    """Return the ``ends_well`` of which a run says the least: the border is in the larger part that it leaves."""
-    ends = [low, high]
+class _Worker:
+    """A client of a server with plain SGD, which keeps the pushes."""
 
-    def ends_well(lr: float) -> bool:
-        well = lr <= ends[0] or (lr < ends[1] and lr / ends[0] < ends[1] / lr)
-        if ends[0] < lr < ends[1]:
-            ends[not well] = lr
-        return well
+    def __init__(self, params: Tensors, lr: float) -> None:
+        self.params, self._lr = params, lr
+        self.pulls = 0
+        self.pushes: list[tuple[Tensors, Tensors]] = []
+        """The parameters before each push, and what was pushed."""
 
-    return ends_well
+    def pull(self) -> "_Answer":
+        self.pulls += 1
+        return _Answer({name: x.copy() for name, x in self.params.items()})
 
+    def push(self, gradients: Any) -> "_Answer":
+        refuse_if(not isinstance(gradients, dict) or {*gradients} != {*self.params}, f"it pushed {gradients!r:.80}.")
+        pushed = {name: np.array(gradients[name], float) for name in self.params}
+        alike = all(pushed[name].shape == x.shape for name, x in self.params.items())
+        refuse_if(not alike, "it pushed gradients whose shapes are not those of the parameters.")
+        self.pushes.append((self.params, pushed))
+        self.params = {name: np.asarray(x - self._lr * pushed[name]) for name, x in self.params.items()}
+        return _Answer("applied")
 
-def _brackets(function: Any, ends_well: Callable[[float], bool], low: float, high: float) -> None:
-    """Refuse a rate unless its run ended well, and a run at a rate at most 2 % larger ended badly."""
-    seen = {low: True, high: False}
-    runs = 0
-
-    def asked(lr: Any) -> bool:
-        nonlocal runs
-        lr, runs = number(lr), runs + 1
-        refuse_if(not low <= lr <= high, f"it tried {lr:.4g}, which is not between low and high.")
-        refuse_if(runs > 4 * MOST_RUNS, f"it made more than {4 * MOST_RUNS} runs.")
-        seen[lr] = ends_well(lr)
-        return seen[lr]
-
-    got = number(function(asked, low, high))
-    refuse_if(got not in seen, f"it returned {got:.4f}, which it never tried.")
-    refuse_if(not seen[got], f"it returned {got:.4f}, which does not end well.")
-    badly = min(lr for lr, well in seen.items() if not well and lr > got)
-    refuse_if(badly > WITHIN * got, f"it returned {got:.4f}; the next rate that ended badly is {badly:.4f}.")
-    refuse_if(runs > MOST_RUNS, f"it made {runs} runs; {MOST_RUNS} are enough.")
+    def push_pull(self, gradients: Any) -> "_Answer":
+        self.push(gradients)
+        return self.pull()
 
 
-def _ends_well(lr: float, many: int, seed: int) -> bool:
-    """Return True if forty steps of batches of ``many`` rows, as in the lesson, lower the loss on the diabetes data."""
-    problem = ps.LinearRegression(*ps.datasets.diabetes(dtype="float64"))
-    rng, params = np.random.default_rng(seed), problem.init(np.random.default_rng(0))
-    before = problem.loss(params)
-    for _ in range(40):
-        gradient = problem.gradient(params, rng.integers(problem.rows, size=many))
-        params = {name: np.asarray(p - lr * gradient[name]) for name, p in params.items()}
-    return problem.loss(params) < before
+class _Answer:
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self._value
+
+
+def _accumulates(function: Any, problem: Any, batches: list[Array], many: int, rng: np.random.Generator) -> None:
+    """Refuse a function unless it pushes each group's mean gradient, from the parameters that the server then has."""
+    worker = _Worker(problem.init(rng), float(rng.uniform(0.05, 0.2)))
+    compute, allowed, asked = problem.loss_and_gradient, {tuple(sorted(rows)) for rows in batches}, []
+
+    def watched(params: Tensors, rows: Any = None) -> Any:
+        asked.append(tuple(sorted(np.arange(problem.rows) if rows is None else rows)))
+        return compute(params, rows)
+
+    problem.loss_and_gradient = watched
+    given = copy.deepcopy(batches)
+    function(worker, problem, given, many)
+    groups = [np.concatenate(batches[first : first + many]) for first in range(0, len(batches), many)]
+    pushed = len(worker.pushes)
+    refuse_if(pushed != len(groups), f"it pushed {pushed} times; {len(batches)} batches are {len(groups)} groups.")
+    for turn, (rows, (params, got)) in enumerate(zip(groups, worker.pushes, strict=True), 1):
+        wanted = compute(params, rows)[1]
+        off = max(float(np.abs(got[name] - x).max()) for name, x in wanted.items())
+        near = off <= 1e-7 * max(1.0, *(float(np.abs(x).max()) for x in wanted.values()))
+        refuse_if(not near, f"push {turn} is not the mean over the {len(rows)} rows of its group: {off:.2g} apart.")
+    most = max(map(len, asked))
+    refuse_if(
+        not {*asked} <= allowed, f"it computed a gradient of {most} rows at once, which is not one of the batches."
+    )
+    refuse_if(worker.pulls > len(groups) + 1, f"it pulled {worker.pulls} times for {len(groups)} groups.")
+    same = len(given) == len(batches) and all(map(np.array_equal, given, batches))
+    refuse_if(not same, "it changed the list of batches.")
 
 
 @asks(

@@ -114,6 +114,22 @@ sentence(
     kind="single",
 )
 
+sentence(
+    "batch.8",
+    "Your accumulate sends {ratio:.2f} of the bytes with many={many} as with many=1. Its parameters are those of "
+    "minips' own accumulation: {same}.",
+    expect="same == (ratio < 0.5)",
+    kind="identity",
+)
+
+sentence(
+    "batch.9",
+    "From 4 to 64 rows, the error became {smaller:.1f} times smaller. From 1 to 8 rows, the largest step became "
+    "{longer:.1f} times longer.",
+    expect="3 < smaller < 5 and 1.5 < longer < 7",
+    kind="single",
+)
+
 prompt(
     "batch.1",
     "How many times longer may the step be with accumulate=4, and with accumulate=8? Give the largest rates with their "
@@ -186,10 +202,13 @@ quiz(
 remember(
     "batch",
     {
-        "The gradient of a batch": ("say batch.1", "say batch.2"),
+        "The gradient of a batch": ("say batch.1", "say batch.2", "say batch.9"),
         "Only the number of rows": "say batch.2",
-        "Accumulation sends": ("say batch.3", "say batch.4"),
-        "Less noise allows": ("predict batch.2", "say batch.5"),
+        "Accumulation sends": ("say batch.3", "say batch.4", "check batch.3"),
+        "Less noise allows": ("predict batch.2", "say batch.5", "say batch.9"),
         "A limit measured": "table batch.1: all(row[rows][1] > 0.05 * row[rows][0] for rows in ('1', '4', '8'))",
     },
 )
+
+RETIRED = {"check": (1,)}
+"""The keys that no question, sentence or exercise has any more, by kind."""

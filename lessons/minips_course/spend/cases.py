@@ -25,52 +25,81 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "spend.1": {
-        "no memory": (", feedback)", ")"),
-        "signs as they are": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=9',
-            "ps.Sign(), feedback)\nplan = replace(signs, steps=4",
+    "spend.3": {
+        "stops where the best does not fit": """
+def allocate(options, budget):
+    chosen = {name: rows[0] for name, rows in options.items()}
+    while True:
+        left = budget - sum(one.bytes for one in chosen.values())
+        found = []
+        for name, rows in options.items():
+            now = chosen[name]
+            for row in rows:
+                if row.error < now.error and row.bytes > now.bytes:
+                    found.append(((now.error - row.error) / (row.bytes - now.bytes), name, row))
+        _, name, row = max(found, key=lambda one: one[0], default=(0, "", None))
+        if row is None or row.bytes - chosen[name].bytes > left:
+            return {name: one.quantizer for name, one in chosen.items()}
+        chosen[name] = row
+""",
+        "the fewest bytes": """
+def allocate(options, budget):
+    return {name: rows[0].quantizer for name, rows in options.items()}
+""",
+        "the same for all": """
+def allocate(options, budget):
+    fits = [n for n in range(5) if sum(rows[n].bytes for rows in options.values()) <= budget]
+    return {name: rows[max(fits)].quantizer for name, rows in options.items()}
+""",
+        "equal shares": """
+def allocate(options, budget):
+    share = budget / len(options)
+    found = {}
+    for name, rows in options.items():
+        fits = [row for row in rows if row.bytes <= share] or rows[:1]
+        found[name] = min(fits, key=lambda row: row.error).quantizer
+    return found
+""",
+        "shares by size": """
+def allocate(options, budget):
+    total = sum(rows[-1].bytes for rows in options.values())
+    found = {}
+    for name, rows in options.items():
+        fits = [row for row in rows if row.bytes <= budget * rows[-1].bytes / total] or rows[:1]
+        found[name] = min(fits, key=lambda row: row.error).quantizer
+    return found
+""",
+        "one after the other": """
+def allocate(options, budget):
+    chosen = {name: rows[0] for name, rows in options.items()}
+    for name, rows in options.items():
+        left = budget - sum(one.bytes for one in chosen.values()) + chosen[name].bytes
+        chosen[name] = min((row for row in rows if row.bytes <= left), key=lambda row: row.error)
+    return {name: one.quantizer for name, one in chosen.items()}
+""",
+        "the most error, whatever it costs": (") / (row.bytes - now.bytes)", ") / 1"),
+        "the fewest bytes more": ("(now.error - row.error) / (row.bytes - now.bytes)", "-(row.bytes - now.bytes)"),
+        "the next option alone": ("for row in rows:", "for row in rows[rows.index(now) + 1 : rows.index(now) + 2]:"),
+        "the relative error": ("(now.error - row.error) /", "(1 - row.error / now.error) /"),
+        "one upgrade": ("        chosen[name] = row", "        chosen[name] = row\n        budget = 0"),
+        "no look at the budget": (
+            "                if row.error < now.error and 0 < row.bytes - now.bytes <= left:",
+            "                if row.error < now.error and 0 < row.bytes - now.bytes:",
         ),
-        "signs in fewer steps": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\nplan = replace(signs, steps=9',
-            "ps.Sign(), feedback)\nplan = replace(signs, steps=3",
+        "above the budget by one option": ("row.bytes - now.bytes <= left", "row.bytes - now.bytes <= 2 * left"),
+        "half of the budget": ("left = budget -", "left = budget / 2 -"),
+        "options, no quantizers": ("name: one.quantizer for", "name: one for"),
+        "the shown tensors": """
+def allocate(options, budget):
+    names = [name for name in options if name in ("U", "a", "W", "b")]
+    return {name: options[name][0 if name == "U" else 1].quantizer for name in names}
+""",
+        "worse options, too": ("row.error < now.error and ", ""),
+        "each tensor once": (
+            "            now = chosen[name]",
+            "            now = chosen[name]\n            if now is not rows[0]:\n                continue",
         ),
-        "few of all tensors": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\n'
-            "plan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=1.5))",
-            "ps.TopK(fraction=0.005), feedback)\nplan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=2.2))",
-        ),
-        "few of the wrong tensor": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\n'
-            "plan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=1.5))",
-            '{"W": ps.TopK(fraction=0.005), "*": ps.Sign()}, feedback)\n'
-            "plan = replace(signs, steps=4, push=codec, optimizer=ps.SGD(lr=2.2))",
-        ),
-        "four bits for W": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}, feedback)\n'
-            "plan = replace(signs, steps=9, push=codec, optimizer=ps.SGD(lr=1.5))",
-            '{"W": ps.Uniform(bits=4), "*": ps.Sign()}, feedback)\n'
-            "plan = replace(signs, steps=3, push=codec, optimizer=ps.SGD(lr=1))",
-        ),
-        "the wrong order of patterns": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}',
-            '{"*": ps.Sign(), "U": ps.TopK(fraction=0.001)}',
-        ),
-        "too many steps": ("steps=9", "steps=10"),
-        "too few steps": ("steps=9", "steps=5"),
-        "as many steps as signs": ("steps=9", "steps=4"),
-        "the default rate": (", optimizer=ps.SGD(lr=1.5)", ""),
-        "too large a rate": ("lr=1.5", "lr=8"),
-        "momentum": ("lr=1.5", "lr=0.5, momentum=0.7"),
-        "another optimizer": ("ps.SGD(lr=1.5)", "ps.Adam(lr=0.01)"),
-        "fewer workers": ("steps=9", "steps=9, workers=2"),
-        "all of the others": ('"*": ps.Sign()', '"*": ps.Exact()'),
-        "few of all, at random": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}',
-            "ps.RandomK(fraction=0.005, unbiased=False)",
-        ),
-        "another seed": ("steps=9", "steps=9, seed=7"),
-        "fewer bytes by compressing": ("feedback)", "feedback, compressor=ps.Zlib())"),
+        "the options are used up": ("chosen = {name: rows[0] for", "chosen = {name: rows.pop(0) for"),
     },
     "spend.2": {
         "no memory": ("seed=seed)", "seed=seed, push=ps.Codec(config.push.quantizer))"),
@@ -107,14 +136,30 @@ BROKEN = {
 """Maps an exercise and an error to a piece of the solution and what replaces it, or to a whole wrong answer."""
 
 RIGHT = {
-    "spend.1": {
-        "more of U": ("fraction=0.001", "fraction=0.0015"),
-        "with each tensor named": (
-            '{"U": ps.TopK(fraction=0.001), "*": ps.Sign()}',
-            '{"[abW]": ps.Sign(), "U": ps.TopK(fraction=0.0012)}',
-        ),
-        "one step less": ("steps=9", "steps=8"),
-        "few of U, at random": ("ps.TopK(fraction=0.001)", "ps.RandomK(fraction=0.001, unbiased=False)"),
+    "spend.3": {
+        "all combinations": """
+def allocate(options, budget):
+    from itertools import product
+
+    fits = [some for some in product(*options.values()) if sum(one.bytes for one in some) <= budget]
+    best = min(fits, key=lambda some: sum(one.error for one in some))
+    return {name: one.quantizer for name, one in zip(options, best)}
+""",
+        "by numbers": """
+def allocate(options, budget):
+    at, left = dict.fromkeys(options, 0), budget - sum(rows[0].bytes for rows in options.values())
+    while True:
+        best, most = None, 0.0
+        for name, rows in options.items():
+            for number in range(at[name] + 1, len(rows)):
+                cost = rows[number].bytes - rows[at[name]].bytes
+                saved = rows[at[name]].error - rows[number].error
+                if 0 < cost <= left and saved / cost > most:
+                    best, most = (name, number, cost), saved / cost
+        if best is None:
+            return {name: rows[at[name]].quantizer for name, rows in options.items()}
+        at[best[0]], left = best[1], left - best[2]
+""",
     },
     "spend.2": {
         "by its own runs": """

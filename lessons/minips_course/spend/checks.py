@@ -1,6 +1,7 @@
 """The exercises of "Spend bits where they matter"."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,60 +10,81 @@ import numpy as np
 import minips as ps
 from minips.lab.course.exercises import asks, case, drawn_seed, number, refuse_if
 from minips.lab.course.intervals import interval
-
-STEPS, RATE = 4, 1.0
-"""The steps that signs make for the budget, and their best rate among those of the lesson."""
-MARGIN = 2.0
-"""A plan has to gain more percentage points than these. Top-k of all tensors may gain about one."""
-LOOKS = (16, 24, 32, 40, 48)
-"""After so many seeds a plan may be decided."""
+from minips.stages.quantizers import Sign, TopK, Uniform
+from minips_course.arrays import drawn_names
+from minips_course.spend.tensors import Option
 
 
 @asks(
-    "spend.1",
-    "Bytes buy bits or steps. Which tensor takes most of the bytes?",
-    "Change the quantizer of one tensor in the dict, and keep the memory. Then steps_within(codec, budget) returns the "
-    "number of steps that the budget pays for, and lab.best_of shows the best rate.",
-    'ps.Codec({"U": ps.TopK(fraction=…), "*": ps.Sign()}, feedback), with a fraction below 0.002, more than 7 steps, '
-    "and a rate above 1.",
+    "spend.3",
+    "Begin with the first option of each tensor: it has the fewest bytes. How many bytes of the budget are left?",
+    "Look at every option of every tensor that fits into what is left and has a lower error than the chosen one. How "
+    "much lower is the error for each more byte?",
+    "Take the option with the most error saved per byte, compute the bytes left anew, and repeat until no option fits. "
+    "Then return the quantizers of the chosen options.",
 )
-def beat_signs(plan: Any, rng: np.random.Generator) -> str:
-    """Read more digits than signs with error feedback at their best rate do, with at most their bytes."""
-    refuse_if(not isinstance(plan, ps.Config), f"Expected your plan, a ps.Config, got a {type(plan).__name__}.")
-    signs = ps.Config(
-        steps=STEPS,
-        transport=ps.InProc(),
-        push=ps.Codec(ps.Sign(), ps.ErrorFeedback()),
-        optimizer=ps.SGD(lr=RATE),
+def allocate(function: Any, rng: np.random.Generator) -> str:
+    """Choose each tensor's quantizer within a budget: byte by byte where the error falls the most."""
+    refuse_if(not callable(function), f"Expected the function allocate(options, budget), got {function!r}.")
+    for trial in range(60):
+        options = _drawn_options(rng, trial)
+        sizes = [[one.bytes for one in rows] for rows in options.values()]
+        least, most = sum(map(min, sizes)), sum(map(max, sizes))
+        budget = int(least + (most - least) * rng.uniform(0.1, 0.7)) if trial else least
+        with case(f"For {', '.join(options)}, and {budget} bytes:"):
+            _allocates(function, options, budget)
+    return "Each allocation keeps to its budget, and its error is as low as that of the rule."
+
+
+def _drawn_options(rng: np.random.Generator, trial: int) -> dict[str, list[Option]]:
+    """Draw tensors of other sizes and errors. The error of one option of each is higher than that of a smaller one."""
+    names = ["U", "a", "W", "b"] if trial == 1 else drawn_names(rng, int(rng.integers(2, 5)))
+    found = {}
+    for name in names:
+        values, scale = int(10 ** rng.uniform(1.5, 4)), 10 ** rng.uniform(-2, 1)
+        ways = [TopK(fraction=round(float(rng.uniform(0.001, 0.02)), 5)), Sign(), *(Uniform(bits=b) for b in (2, 4, 8))]
+        bits = (float(rng.uniform(0.03, 0.3)), 1, 2, 4, 8)
+        left = (1.0, rng.uniform(0.4, 0.8), rng.uniform(0.9, 3), rng.uniform(0.02, 0.2), rng.uniform(0.0001, 0.001))
+        shape = zip(ways, bits, left, strict=True)
+        found[name] = [
+            Option(way, 4 + int(values * bit / 8) + int(bit > 1), scale * float(rest)) for way, bit, rest in shape
+        ]
+    return found
+
+
+def _allocates(function: Any, options: dict[str, list[Option]], budget: int) -> None:
+    """Refuse a function unless its bytes fit, and its error is at most that of the rule."""
+    given = {name: [*rows] for name, rows in options.items()}
+    got = function(given, budget)
+    refuse_if(given != options, "it changed the options that it was given.")
+    refuse_if(
+        not isinstance(got, Mapping) or {*got} != {*options}, f"it returned {got!r:.90}; a quantizer for each tensor?"
     )
-    rate = ps.SGD(lr=getattr(plan.optimizer, "lr", RATE))
-    push = replace(plan.push, quantizer=signs.push.quantizer)
-    others = plan.optimizer != rate or replace(plan, steps=STEPS, push=push, optimizer=signs.optimizer) != signs
-    refuse_if(others, "Change quantizers, steps and learning rate alone, so that the plans can be compared.")
-    points = list[float]()
-    for look in LOOKS:
-        while len(points) < look:
-            ratio, gained = _pair(signs, plan, drawn_seed(rng))
-            refuse_if(
-                ratio > 1,
-                f"Expected at most the bytes of {STEPS} steps of signs; the plan sends {ratio:.3f} times as many.",
-            )
-            points.append(gained)
-        mean, half = interval(points)
-        if abs(mean - MARGIN) > half:
-            break
-    said = f"{mean:+.1f} ± {half:.1f} percentage points from signs with feedback ({len(points)} seeds, pairs)"
-    above = mean > MARGIN and mean - half > 0
-    refuse_if(not above, f"With {ratio:.2f} of the bytes: {said}. The mean has to be above {MARGIN:g} points.")
-    return f"{ratio:.2f} of the bytes, and {said}."
+    picked = []
+    for name, rows in options.items():
+        same = [one for one in rows if one.quantizer == got[name]]
+        refuse_if(not same, f"{name} got {got[name]!r:.60}, which is the quantizer of none of its options.")
+        picked.append(same[0])
+    size, error = sum(one.bytes for one in picked), sum(one.error for one in picked)
+    refuse_if(size > budget, f"it spent {size} bytes.")
+    least = _by_the_rule(options, budget)
+    refuse_if(error > least * (1 + 1e-9), f"its error is {error:.4g}; the rule ends at {least:.4g}.")
 
 
-def _pair(signs: ps.Config, plan: ps.Config, seed: int) -> tuple[float, float]:
-    """Train with both plans from one seed; return the share of the bytes, and the points of accuracy gained."""
-    problem = ps.MLP(*ps.datasets.digits(seed=seed), hidden=100)
-    before, after = (ps.train(problem, replace(one, seed=seed), engine=ps.Simulated()) for one in (signs, plan))
-    gained = 100 * (float(after.accuracy or 0) - float(before.accuracy or 0))
-    return after.bytes_sent / before.bytes_sent, gained
+def _by_the_rule(options: dict[str, list[Option]], budget: int) -> float:
+    chosen = {name: rows[0] for name, rows in options.items()}
+    while True:
+        left = budget - sum(one.bytes for one in chosen.values())
+        better = [
+            ((chosen[name].error - one.error) / (one.bytes - chosen[name].bytes), name, number)
+            for name, rows in options.items()
+            for number, one in enumerate(rows)
+            if 0 < one.bytes - chosen[name].bytes <= left and one.error < chosen[name].error
+        ]
+        if not better:
+            return sum(one.error for one in chosen.values())
+        _, name, number = max(better)
+        chosen[name] = options[name][number]
 
 
 @asks(
