@@ -1,6 +1,6 @@
 """How far the mean of n rounded gradients is from the gradient, for n workers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
 import numpy as np
@@ -29,14 +29,21 @@ def gradient(rows: Array | slice | None) -> Array:
 
 
 @cache
+def _of_each_row() -> Array:
+    """The gradient of each training row, shape (1438, 640)."""
+    return np.array([gradient(slice(row, row + 1)) for row in range(problem().rows)])
+
+
+@cache
 def gradients(held: str) -> tuple[Array, Array]:
     """The workers' gradients, shape (1024, 640), and the gradient with which their mean is compared."""
     if not ROWS[held]:
         x = gradient(slice(0, 32))
         return np.broadcast_to(x, (MOST, x.size)), x
-    rng = np.random.default_rng(0)
-    batches = [rng.choice(problem().rows, ROWS[held], replace=False) for _ in range(MOST)]
-    return np.array([gradient(rows) for rows in batches]), gradient(None)
+    rng, shares = np.random.default_rng(0), np.zeros((MOST, problem().rows))
+    for share in shares:
+        share[rng.choice(problem().rows, ROWS[held], replace=False)] = 1 / ROWS[held]
+    return shares @ _of_each_row(), gradient(None)
 
 
 @lru_cache(maxsize=4)
@@ -53,7 +60,7 @@ def deviations(held: str, grid: str, levels: int, shift: float) -> dict[str, Arr
     step = (high - low) / (levels - 1)
     low = low + (grid == "common") * shift * step
     r, noise = (x - low) / step, np.random.default_rng(3).random(x.shape)
-    rounded = {"nearest": np.rint(r), "random": np.floor(r + noise)}
+    rounded = {"nearest": np.rint(r), "at_random": np.floor(r + noise)}
     return {**{way: low + step * codes - truth for way, codes in rounded.items()}, "unrounded": x - truth}
 
 
@@ -66,30 +73,54 @@ def errors(
     return {way: np.array([_of_means(apart, n) for n in counts]) / length for way, apart in away.items()}
 
 
-def error_of(way: str, workers: int, held: str, grid: str = "own", shift: float = 0.0) -> float:
-    """The relative error of one way with eight levels, for one number of workers."""
-    return float(errors(held, grid, 8, shift, (workers,))[way][0])
+def at(workers: int, held: str, grid: str = "own", shift: float = 0.0) -> dict[str, float]:
+    """The relative errors with eight levels, for one number of workers."""
+    return {way: float(one) for way, (one,) in errors(held, grid, 8, shift, (workers,)).items()}
 
 
-def dithered(scale: str, block: int, levels: int = 3) -> tuple[float, int]:
-    """Random rounding of the lesson's gradient to ``levels`` above zero and below it, the last of which is the length
-    or the largest magnitude of a block: the relative error of a copy, and the first of 1, 2, 4, … workers whose mean
-    is nearer than nearest rounding on eight levels (0 if none is).
+def over_places() -> dict[str, float]:
+    """The least and the largest error of 256 workers with 32 rows each, over eight places of the common grid."""
+    places = [at(256, "32 rows each", "common", eighth / 8) for eighth in range(8)]
+    nearest, at_random = ([place[way] for place in places] for way in ("nearest", "at_random"))
+    return {"low": min(nearest), "high": max(nearest), "random_low": min(at_random), "random_high": max(at_random)}
+
+
+def parts_of(found: Mapping[str, Array]) -> dict[str, float]:
+    """The bias² of nearest rounding, the variance of random rounding, and what the latter leaves of 16 copies."""
+    variance = float(found["at_random"][0] ** 2)
+    sixteen = {"formula": variance / 16, "measured": float(found["at_random"][COUNTS.index(16)] ** 2)}
+    return {"bias": float(found["nearest"][0] ** 2), "variance": variance, **sixteen}
+
+
+def qsgd(block: int, levels: int = 3) -> dict[str, float]:
+    """Random rounding of the lesson's gradient to ``levels`` above zero and below it. The last level is the length, or
+    the largest magnitude of all, or of each block. Of each: the relative error of a copy, and the first of 1, 2, 4, …
+    workers whose mean is nearer than nearest rounding on eight levels.
     """
     x = gradient(slice(0, 32))
-    starts = np.arange(0, x.size, block)
-    sums = np.sqrt(np.add.reduceat(x * x, starts)) if scale == "length" else np.maximum.reduceat(np.abs(x), starts)
-    step = np.repeat(np.maximum(sums, 1e-30) / levels, block)[: x.size]
-    copies = np.floor(x / step + np.random.default_rng(3).random((MOST, x.size))) * step - x
-    found = [_of_means(copies, n) / float(np.linalg.norm(x)) for n in COUNTS]
-    nearest = error_of("nearest", 1, "the same")
-    return found[0], next((n for n, error in zip(COUNTS, found, strict=True) if error < nearest), 0)
+    nearest, found = errors("the same")["nearest"], list[tuple[float, float]]()
+    for size in (0, x.size, block):
+        starts = np.arange(0, x.size, size or x.size)
+        last = np.maximum.reduceat(np.abs(x), starts) if size else np.linalg.norm(x, keepdims=True)
+        step = np.repeat(np.maximum(last, 1e-30) / levels, size or x.size)[: x.size]
+        away = np.floor(x / step + np.random.default_rng(3).random((MOST, x.size))) * step - x
+        curve = np.array([_of_means(away, n) for n in COUNTS]) / np.linalg.norm(x)
+        found.append((float(curve[0]), first_below({"nearest": nearest, "at_random": curve})))
+    (length, first), (largest, second), (blocks, third) = found
+    return {"length": length, "largest": largest, "blocks": blocks, "first": first, "second": second, "third": third}
 
 
-def kept(quantizer: ps.Quantizer) -> float:
-    """The share of the step along the lesson's gradient that is left after a quantizer."""
+def first_below(found: Mapping[str, Array]) -> float:
+    """The first of 1, 2, 4, … 1024 workers whose mean is nearer with random rounding; infinite if there is none."""
+    nearer = found["at_random"] < found["nearest"]
+    return next((n for n, one in zip(COUNTS, nearer, strict=True) if one), np.inf)
+
+
+def kept(*quantizers: ps.Quantizer) -> dict[str, float]:
+    """The share of the step along the lesson's gradient that each quantizer leaves, by its name."""
     x = gradient(slice(0, 32))
-    return float(np.vdot(quantizer.decode(quantizer.encode(x, None)), x) / np.vdot(x, x))
+    decoded = {one.name: one.decode(one.encode(x, None)) for one in quantizers}
+    return {name: float(np.vdot(y, x) / np.vdot(x, x)) for name, y in decoded.items()}
 
 
 def _of_means(away: Array, n: int) -> float:

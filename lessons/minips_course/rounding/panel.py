@@ -10,6 +10,7 @@ from minips_course.rounding import average
 
 LEAST, LARGEST = 0.005, 5.0
 """The ends of the axis of errors."""
+NAMES = {"nearest": "nearest rounding", "at_random": "random rounding", "unrounded": "no rounding"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class RoundedAverage(Panel[Rounded, Left]):
     """Draws how far the mean of n gradients is from the true one: rounded to the nearest level, at random, and not.
 
     >>> here = RoundedAverage().find(Rounded(workers=256)).here
-    >>> here["unrounded"] < here["nearest"] < here["random"]
+    >>> here["unrounded"] < here["nearest"] < here["at_random"]
     True
     """
 
@@ -58,17 +59,18 @@ class RoundedAverage(Panel[Rounded, Left]):
         chart.line([found.asked.workers] * 2, [LEAST, LARGEST], Pen("dim", "circle"), "the number of workers", 1)
         for (way, curve), pen in zip(found.curves.items(), (*PENS[:2], Pen("text", "plus", "2 3")), strict=True):
             if curve.max() > 0:
-                name = "no rounding" if way == "unrounded" else f"{way} rounding"
-                chart.line(average.COUNTS, curve, pen, name)
+                chart.line(average.COUNTS, curve, pen, NAMES[way])
                 chart.marks((found.asked.workers, found.here[way]), pen)
         return chart.drawing()
 
     def words(self, found: Left) -> str:
         asked, here = found.asked, found.here
         workers = "1 worker" if asked.workers == 1 else f"{asked.workers} workers"
-        grids = "a grid of its own for each" if asked.grid == "own" else f"one common grid, moved by {asked.shift:g} steps"
+        grids = (
+            "a grid of its own for each" if asked.grid == "own" else f"one common grid, moved by {asked.shift:g} steps"
+        )
         held = "the same gradient" if asked.held == "the same" else asked.held
         return (
             f"{workers}, {held}, {asked.levels} levels, {grids}: nearest rounding errs by {here['nearest']:.3f}, "
-            f"random rounding by {here['random']:.3f}, no rounding by {here['unrounded']:.3f}."
+            f"random rounding by {here['at_random']:.3f}, no rounding by {here['unrounded']:.3f}."
         )

@@ -1,10 +1,11 @@
-"""Quantizers with three levels, each of which has other faults: a bias, a shorter step, or both."""
+"""Quantizers with a bias, a shorter step, or both, and the start of the exercise."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from minips.stage import Array, option, register
+from minips.stages.quantizers import Exact, Ternary
 from minips.stages.quantizers.base import Parts, Quantizer, part
 
 
@@ -49,3 +50,30 @@ class Stretched(Nearest):
         parts = super().encode(x, rng)
         along = np.vdot(self.decode(parts), x) / (np.vdot(x, x) or 1)  # the share of the step that is left
         return {**parts, "step": np.asarray(parts["step"] / (along or 1), x.dtype)}
+
+
+@register
+@dataclass(frozen=True)
+class Whole(Quantizer):
+    """Rounds to the nearest step, a byte for each value; ``levels`` steps span the array's largest magnitude."""
+
+    name = "whole"
+    levels: int = option(3, "levels above zero, and as many below", minimum=1, maximum=100, step=1)
+
+    def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
+        step = np.abs(x).max(initial=0) / self.levels
+        codes = np.asarray(np.rint(x / (step or 1)), np.int8)
+        return {"codes": codes, "steps": np.asarray(step, x.dtype)}
+
+    def decode(self, parts: Parts) -> Array:
+        return np.asarray(part(parts, "codes") * part(parts, "steps"))
+
+
+WAYS = {
+    "everything": Exact(),
+    "shrunk": Shrunk(),
+    "nearest": Nearest(),
+    "stretched": Stretched(),
+    "at random": Ternary(),
+}
+"""The schemes whose training is compared."""
