@@ -420,7 +420,7 @@ NOT_COMPARED = {
     "say wire.2": "the word read: bytes are read",
     "say bits.9": "one run: its bytes and its accuracy",
     "say squeeze.15": "the word lossless",
-    "say rounding.8": "one run: its bytes and its accuracy",
+    "say rounding.23": "one run: its bytes and its accuracy",
     "say remember.10": "a paper's claim for any rate",
     "say spend.4": "one run: its bytes and its accuracy",
     "say move.11": "one run, and a list of transports",
