@@ -23,13 +23,13 @@ SPREAD = 260.0
 
 @asks(
     "rounding.3",
-    "Begin with the blocks. Zeros of shape (number of blocks, self.block) take the values: rows.flat[: x.size] = "
-    "x.reshape(-1). Then np.abs(rows).max(axis=1, keepdims=True) / self.levels has a step for each row.",
+    "Begin with the blocks. Make zeros of shape (number of blocks, self.block), and let rows.flat[: x.size] take the "
+    "values. Then np.abs(rows).max(axis=1, keepdims=True) / self.levels has a step for each row.",
     "A value of 2.3 steps has to become 2 in seven cases of ten, and 3 in three. Add rng.random(rows.shape) and round "
     "down: np.floor first, then np.int8, which cuts −2.3 to −2. A block of zeros has no step: divide it by 1.",
-    "decode has to know the shape of x: from minips.stages.quantizers import base. Send base.shape_tag(x) as the part "
-    '"like", as QSGD does. Then y = base.empty_for(parts) has this shape, y.flat[:] = values.flat[: y.size] fills it, '
-    'and base.part(parts, "codes") reads a part.',
+    "decode has to know the shape of x. Import base from minips.stages.quantizers, and send base.shape_tag(x) as part "
+    '"like", as QSGD does. Then y = base.empty_for(parts) has this shape: fill y.flat[:] with the first y.size values. '
+    'And base.part(parts, "codes") reads a part.',
 )
 def blockwise(quantizer: Any, rng: np.random.Generator) -> str:
     """Round each value at random, without bias, to the whole steps of its own block."""
@@ -59,6 +59,7 @@ def _scaled(rng: np.random.Generator, levels: int, block: int, count: int, dtype
     steps[:, 1:3] %= [1, -1]  # less than a step, above zero and below it
     steps[:, 3] = np.floor(steps[:, 3]) + rng.uniform(0.02, 0.08, count)
     steps[:, 0] = rng.choice([-levels, levels], count)
+    steps[0] = -np.abs(steps[0])
     scales = 2.0 ** rng.permutation(np.arange(count) - count // 2) * rng.uniform(0.5, 1)
     return np.asarray(rng.permuted(steps, axis=1) * scales[:, None], dtype)
 
