@@ -25,7 +25,7 @@ def problem() -> ps.SoftmaxRegression:
 
 def gradient(rows: Array | slice | None) -> Array:
     """The gradient of `W` over these rows, or over all of them, before the first step; float64."""
-    return np.asarray(problem().gradient(problem().init(None), rows)["W"].reshape(-1).astype("f8"))
+    return np.asarray(problem().gradient(problem().init(np.random.default_rng(0)), rows)["W"].reshape(-1).astype("f8"))
 
 
 @cache
@@ -101,7 +101,7 @@ def qsgd(block: int, levels: int = 3) -> dict[str, float]:
     nearest, found = errors("the same")["nearest"], list[tuple[float, float]]()
     for size in (0, x.size, block):
         starts = np.arange(0, x.size, size or x.size)
-        last = np.maximum.reduceat(np.abs(x), starts) if size else np.linalg.norm(x, keepdims=True)
+        last = np.maximum.reduceat(np.abs(x), starts) if size else np.array([np.linalg.norm(x)])
         step = np.repeat(np.maximum(last, 1e-30) / levels, size or x.size)[: x.size]
         away = np.floor(x / step + np.random.default_rng(3).random((MOST, x.size))) * step - x
         curve = np.array([_of_means(away, n) for n in COUNTS]) / np.linalg.norm(x)

@@ -120,7 +120,7 @@ def _draws_for_each(quantizer: Any, x: Array, rng: np.random.Generator) -> None:
 
 
 def _errors_of(quantizer: Any, x: Array, rng: np.random.Generator) -> Array:
-    return np.subtract(quantizer.decode(quantizer.encode(x, rng)), x, dtype=float)
+    return np.asarray(np.subtract(quantizer.decode(quantizer.encode(x, rng)), x, dtype=float))
 
 
 @asks(

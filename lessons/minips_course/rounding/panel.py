@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minips.lab import Panel
 from minips.lab.charts import PENS, Chart, Drawing, Pen, Scale
+from minips.lab.panels import Panel
 from minips.stage import Array, Value, option
 from minips_course.rounding import average
 
