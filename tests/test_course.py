@@ -416,7 +416,7 @@ NOT_COMPARED = {
     "say batch.5": "the limit of one scheme's rate",
     "say bits.9": "one run: its bytes and its accuracy",
     "say squeeze.15": "the word lossless",
-    "say rounding.8": "one run: its bytes and its accuracy",
+    "say rounding.23": "one run: its bytes and its accuracy",
     "say move.11": "one run, and a list of transports",
     "say wait.3": "the word reads: parameters are read",
     "say wait.4": "the word reads: parameters are read",

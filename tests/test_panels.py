@@ -22,7 +22,11 @@ from minips.lab import charts, panels
 from minips.lab.controls import Number, Slider
 from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
+<<<<<<< HEAD
 from minips_course.server.panel import ServerRules
+=======
+from minips_course.rounding.panel import RoundedAverage
+>>>>>>> wg
 
 PNG = b"\x89PNG"
 PANELS = [*every_panel.PANELS.values()]
@@ -236,11 +240,15 @@ SLIDERS = {
     ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
 <<<<<<< HEAD
+<<<<<<< HEAD
     every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
 =======
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
 >>>>>>> wb
+=======
+    RoundedAverage: "workers levels shift",
+>>>>>>> wg
 }
 
 

@@ -26,45 +26,100 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "rounding.1": {
-        "to the nearest": ("np.floor(x / step + rng.random(x.shape))", "np.rint(x / step)"),
-        "cut towards zero": ("np.floor(x / step + rng.random(x.shape))", "x / step + rng.random(x.shape)"),
-        "always up": ("rng.random(x.shape)", "1"),
-        "one draw for all": ("rng.random(x.shape)", "rng.random()"),
-        "the same draws each time": ("rng.random", "np.random.default_rng(0).random"),
-        "draws of its own": ("rng.random", "np.random.default_rng().random"),
-        "long steps": ("/ self.steps", "/ 10"),
-        "two bytes a value": ("np.int8", "np.int16"),
-        "narrow draws": ("rng.random(x.shape)", "rng.uniform(0.1, 0.9, x.shape)"),
-        "narrow draws, by a twentieth": ("rng.random(x.shape)", "rng.uniform(0.05, 0.95, x.shape)"),
-        "a little too high": ("rng.random(x.shape)", "np.minimum(rng.random(x.shape) + 0.02, 0.999)"),
-        "ten levels": ("rng.random(x.shape)", "(rng.integers(0, 10, x.shape) + 0.5) / 10"),
-        "a smooth chance": (
-            "np.floor(x / step + rng.random(x.shape))",
-            "np.floor(x / step) + (rng.random(x.shape) < (lambda p: p * p * (3 - 2 * p))(x / step % 1))",
+    "rounding.3": {
+        "as it was given": """
+from minips.stages.quantizers import base
+
+
+@ps.register
+@dataclass(frozen=True)
+class Blockwise(stages.Whole):
+    name = "blockwise"
+    block: int = 64
+
+    def encode(self, x, rng):
+        step = np.abs(x).max(initial=0) / self.levels
+        codes = np.asarray(np.rint(x / (step or 1)), np.int8)
+        return {"codes": codes, "steps": np.asarray(step, x.dtype)}
+
+    def decode(self, parts):
+        return np.asarray(base.part(parts, "codes") * base.part(parts, "steps"))
+""",
+        "at random, in one block": """
+from minips.stages.quantizers import base
+
+
+@ps.register
+@dataclass(frozen=True)
+class Blockwise(stages.Whole):
+    name = "blockwise"
+    block: int = 64
+
+    def encode(self, x, rng):
+        step = np.abs(x).max(initial=0) / self.levels
+        codes = np.asarray(np.floor(x / (step or 1) + rng.random(x.shape)), np.int8)
+        return {"codes": codes, "steps": np.asarray(step, x.dtype)}
+
+    def decode(self, parts):
+        return np.asarray(base.part(parts, "codes") * base.part(parts, "steps"))
+""",
+        "the block of the lesson": (
+            "rows = np.zeros((-(-x.size // self.block), self.block)",
+            "rows = np.zeros((-(-x.size // 64), 64)",
         ),
-        "small ones to the nearest": (
-            "np.floor(x / step + rng.random(x.shape))",
-            "np.where(np.abs(x) < step, np.rint(x / step), np.floor(x / step + rng.random(x.shape)))",
+        "the levels of the lesson": ("/ self.levels", "/ 3"),
+        "a block for each row of the array": (
+            "        rows = np.zeros((-(-x.size // self.block), self.block), x.dtype)\n"
+            "        rows.flat[: x.size] = x.reshape(-1)\n",
+            "        rows = x.reshape(len(x) if x.ndim > 1 else 1, -1) if x.size else x.reshape(0, 1)\n",
         ),
-        "negative ones to the nearest": (
-            "np.floor(x / step + rng.random(x.shape))",
-            "np.where(x < 0, np.rint(x / step), np.floor(x / step + rng.random(x.shape)))",
+        "blocks across": (
+            "        rows.flat[: x.size] = x.reshape(-1)\n",
+            "        rows.T.flat[: x.size] = x.reshape(-1)\n",
         ),
-        "a draw for each row": ("rng.random(x.shape)", "rng.random(x.shape[:1] + (1,) * (x.ndim - 1))"),
-        "a draw for each column": ("rng.random(x.shape)", "rng.random(x.shape[-1:])"),
+        "the largest of all": (
+            "steps = np.abs(rows).max(axis=1, keepdims=True)",
+            "steps = np.full((len(rows), 1), np.abs(x).max(initial=0))",
+        ),
+        "the largest, not the largest magnitude": ("np.abs(rows).max(", "np.maximum(rows, 0).max("),
+        "the length of a block": (
+            "np.abs(rows).max(axis=1, keepdims=True)",
+            "np.sqrt((rows.astype(float) ** 2).sum(axis=1, keepdims=True)).astype(x.dtype)",
+        ),
+        "to the nearest": ("np.floor(r + rng.random(r.shape))", "np.rint(r)"),
+        "cut towards zero": ("np.floor(r + rng.random(r.shape))", "r + rng.random(r.shape)"),
+        "always up": ("rng.random(r.shape)", "1"),
+        "one draw for all": ("rng.random(r.shape)", "rng.random()"),
+        "a draw for each block": ("rng.random(r.shape)", "rng.random((len(r), 1))"),
+        "a draw for each place": ("rng.random(r.shape)", "rng.random(r.shape[1])"),
         "a draw for two": (
-            "rng.random(x.shape)",
-            "np.repeat(rng.random(x.size // 2 + 1), 2)[: x.size].reshape(x.shape)",
+            "rng.random(r.shape)",
+            "np.repeat(rng.random(r.size // 2 + 1), 2)[: r.size].reshape(r.shape)",
         ),
         "a draw and its opposite": (
-            "rng.random(x.shape)",
-            "np.ravel([(u := rng.random(x.size // 2 + 1)), 1 - u], 'F')[: x.size].reshape(x.shape)",
+            "rng.random(r.shape)",
+            "np.ravel([(u := rng.random(r.size // 2 + 1)), 1 - u], 'F')[: r.size].reshape(r.shape)",
         ),
-        "what is left goes on to the next": (
-            "np.floor(x / step + rng.random(x.shape))",
-            "np.diff(np.floor(np.cumsum(x / step) + rng.random()), prepend=0).reshape(x.shape)",
+        "the same draws each time": ("rng.random", "np.random.default_rng(0).random"),
+        "draws of its own": ("rng.random", "np.random.default_rng().random"),
+        "narrow draws": ("rng.random(r.shape)", "rng.uniform(0.1, 0.9, r.shape)"),
+        "narrow draws, by a twentieth": ("rng.random(r.shape)", "rng.uniform(0.05, 0.95, r.shape)"),
+        "a little too high": ("rng.random(r.shape)", "np.minimum(rng.random(r.shape) + 0.02, 0.999)"),
+        "a smooth chance": (
+            "np.floor(r + rng.random(r.shape))",
+            "np.floor(r) + (rng.random(r.shape) < (lambda p: p * p * (3 - 2 * p))(r % 1))",
         ),
+        "small ones to the nearest": (
+            "np.floor(r + rng.random(r.shape))",
+            "np.where(np.abs(r) < 1, np.rint(r), np.floor(r + rng.random(r.shape)))",
+        ),
+        "negative ones to the nearest": (
+            "np.floor(r + rng.random(r.shape))",
+            "np.where(r < 0, np.rint(r), np.floor(r + rng.random(r.shape)))",
+        ),
+        "two bytes a value": ("np.int8", "np.int16"),
+        "a step for each value": ('"steps": steps', '"steps": np.repeat(steps, self.block, axis=1)'),
+        "the shape of the sender": ("-(-x.size // self.block), self.block", "x.size // self.block, self.block"),
     },
     "rounding.2": {
         "the border itself": ("np.floor(variance / bias) + 1", "np.ceil(variance / bias)"),
@@ -120,44 +175,59 @@ def workers_needed(x, step):
 """Maps an exercise and an error to a piece of the solution and what replaces it, or to a whole wrong answer."""
 
 RIGHT = {
-    "rounding.1": {
-        "up with a chance": """
+    "rounding.3": {
+        "up with a chance, block by block": """
+from minips.stages.quantizers import base
+
+
 @ps.register
 @dataclass(frozen=True)
-class Dither(Nearest):
-    name = "dither"
+class Blockwise(stages.Whole):
+    name = "blockwise"
+    block: int = 64
 
     def encode(self, x, rng):
-        step = np.abs(x).max(initial=0) / self.steps or x.dtype.type(1)
-        r = x / step
-        below = np.floor(r)
-        codes = below + (rng.random(x.shape) < r - below)
-        return {"codes": np.asarray(codes, np.int8), "step": np.asarray(step)}
+        flat, codes, steps = x.reshape(-1), [], []
+        for start in range(0, x.size, self.block):
+            some = flat[start : start + self.block]
+            step = np.abs(some).max() / self.levels
+            r = some / step if step else some
+            below = np.floor(r)
+            codes.append(np.resize(below + (rng.random(some.size) < r - below), self.block))
+            steps.append(step)
+        rows = np.array(codes, np.int8).reshape(-1, self.block)
+        return {"codes": rows, "steps": np.array(steps, x.dtype), "like": base.shape_tag(x)}
+
+    def decode(self, parts):
+        y, codes, steps = base.empty_for(parts), base.part(parts, "codes"), base.part(parts, "steps")
+        if steps.ndim != 1 or codes.ndim != 2 or codes.size < y.size:
+            raise ValueError("These are not blocks.")
+        y.reshape(-1)[...] = (codes * steps[:, None]).reshape(-1)[: y.size]
+        return y
 """,
         "noise before the nearest": """
+from minips.stages.quantizers import base
+
+
 @ps.register
 @dataclass(frozen=True)
-class Dither(Nearest):
-    name = "dither"
+class Blockwise(stages.Whole):
+    name = "blockwise"
+    block: int = 64
 
     def encode(self, x, rng):
-        step = np.abs(x).max(initial=0) / self.steps or x.dtype.type(1)
-        r = x / step
-        codes = np.rint(r + rng.uniform(-0.5, 0.5, size=x.shape))
-        return {"codes": np.asarray(codes, np.int8), "step": np.asarray(step)}
-""",
-        "from above": """
-@ps.register
-@dataclass(frozen=True)
-class Dither(Nearest):
-    name = "dither"
+        rows = np.pad(x.reshape(-1), (0, -x.size % self.block)).reshape(-1, self.block)
+        unit = np.abs(rows).max(axis=1, initial=0)[:, None] / self.levels
+        r = np.divide(rows, unit, out=np.zeros_like(rows), where=unit > 0)
+        codes = np.rint(r + rng.uniform(-0.5, 0.5, size=rows.shape))
+        return {"like": base.shape_tag(x), "unit": unit, "q": np.asarray(codes, np.int8)}
 
-    def encode(self, x, rng):
-        step = np.abs(x).max(initial=0) / self.steps or x.dtype.type(1)
-        r = x / step
-        codes = np.ceil(r - np.random.default_rng(rng.integers(2**63)).random(x.shape))
-        return {"codes": np.asarray(codes, np.int8), "step": np.asarray(step)}
+    def decode(self, parts):
+        y = base.empty_for(parts)
+        y.flat[:] = (base.part(parts, "q") * base.part(parts, "unit")).flat[: y.size]
+        return y
 """,
+        "from above, with draws in turn": ("np.floor(r + rng.random(r.shape))", "np.ceil(r - rng.random(r.shape))"),
     },
     "rounding.2": {
         "by counting": """

@@ -1,11 +1,12 @@
 """The exercises of "Round at random"."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import asks, case, conforms, number, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, conforms, number, refuse_if
 from minips.stage import Array
 from minips.stages.quantizers import Parts
 from minips.testing.base import same_bits
@@ -21,62 +22,105 @@ SPREAD = 260.0
 
 
 @asks(
-    "rounding.1",
-    "A value of 2.3 steps has to become 2 in seven cases of ten and 3 in three of ten. Draw from rng.",
-    "Only the codes change. Replace np.rint by two steps: add a number drawn for each value, as `at_random` does in "
-    "this lesson, and round down.",
-    "Mind the values below zero: astype(np.int8) cuts −2.3 to −2, while np.floor goes down to −3. "
-    "So which of the two must come first?",
+    "rounding.3",
+    "Begin with the blocks. Make zeros of shape (number of blocks, self.block), and let rows.flat[: x.size] take the "
+    "values. Then np.abs(rows).max(axis=1, keepdims=True) / self.levels has a step for each row.",
+    "A value of 2.3 steps has to become 2 in seven cases of ten, and 3 in three. Add rng.random(rows.shape) and round "
+    "down: np.floor first, then np.int8, which cuts −2.3 to −2. A block of zeros has no step: divide it by 1.",
+    "decode has to know the shape of x. Import base from minips.stages.quantizers, and send base.shape_tag(x) as part "
+    '"like", as QSGD does. Then y = base.empty_for(parts) has this shape: fill y.flat[:] with the first y.size values. '
+    'And base.part(parts, "codes") reads a part.',
 )
-def dither(quantizer: Any, rng: np.random.Generator) -> str:
-    """Make the rounding random, so that the mean of many decoded arrays is the gradient itself."""
-    conforms(quantizer, ps.Quantizer, "Dither()")
+def blockwise(quantizer: Any, rng: np.random.Generator) -> str:
+    """Round each value at random, without bias, to the whole steps of its own block."""
+    conforms(quantizer, ps.Quantizer, "Blockwise()")
     for dtype in (np.float32, np.float64):
-        step = float(10 ** rng.uniform(-3, 3)) if dtype == np.float64 else float(2.0 ** rng.integers(-9, 9))
-        steps = rng.integers(-99, 99, PLACES) + np.r_[rng.uniform(0.02, 0.08, 10), rng.uniform(0.02, 0.98, PLACES - 10)]
-        steps[:30] %= np.repeat([1, -1], 15)  # less than a step, above zero and below it
-        steps[-1] = float(rng.choice([-100, 100]))
-        x = np.asarray(step * steps, dtype)
-        _is_right_on_average(quantizer, np.repeat(x[:, None], COPIES, axis=1), step, rng)
-        halves = rng.integers(-99, 99, (600, 2, 2)) + 0.5
-        halves[0, 0, 0] = 100
-        _draws_for_each(quantizer, np.asarray(step * halves, dtype), rng)
-    return f"The mean of {DRAWS * COPIES:,} draws is right for each of {PLACES} values, in float32 and float64."
+        block, count = ((20, 5), (25, 4), (50, 2))[int(rng.integers(3))]
+        levels = int(rng.integers(3, 101))
+        some = _made(quantizer, levels, block)
+        _is_right_on_average(some, _scaled(rng, levels, block, count, dtype), rng)
+        _has_its_own_step(some, rng, dtype)
+        halves = rng.integers(-levels, levels, (100, 8)) + 0.5
+        halves[:, 0] = levels
+        _draws_for_each(_made(quantizer, levels, 8), np.asarray(halves * 2.0 ** rng.integers(-6, 6), dtype), rng)
+    return f"The mean of {DRAWS * COPIES:,} draws is right for each of {PLACES} values, in blocks of several sizes."
 
 
-def _is_right_on_average(quantizer: ps.Quantizer, x: Array, step: float, rng: np.random.Generator) -> None:
-    """Refuse a quantizer unless the mean of what it makes of each row's value is this value."""
-    nbytes = _nbytes(quantizer.encode(x, rng))
-    became = f"{x.size} values of {x.dtype} became {nbytes} bytes"
-    refuse_if(nbytes > x.size + 64, f"{became}; a byte for each is allowed.")
-    draws = np.stack([_errors_of(quantizer, x, rng) for _ in range(DRAWS)]) / step
-    largest, off, values = np.abs(draws).max(axis=(0, 2)), draws.mean(axis=(0, 2)), x[:, 0]
-    worst = int(largest.argmax())
-    asked = f"one step at most is allowed, and a step is max|x| / 100 = {step:.4g}"
-    came = f"x[{worst}] = {values[worst]:.4g} came back {largest[worst]:.2f} steps off"
-    refuse_if(not largest[worst] <= 1.001, f"{came}; {asked}.")
-    errors = np.sqrt(draws.var(axis=(0, 2)) / (DRAWS * COPIES) + NEAR**2)
-    deviations = off / errors
+def _made(quantizer: Any, levels: int, block: int) -> Any:
+    try:
+        return replace(quantizer, levels=levels, block=block)
+    except (TypeError, ValueError) as error:
+        raise Refused(f"Blockwise(levels={levels}, block={block}) fails: {error}") from None
+
+
+def _scaled(rng: np.random.Generator, levels: int, block: int, count: int, dtype: Any) -> Array:
+    """Blocks whose largest magnitudes differ, shape (count, block); the values' fractions of a step are drawn."""
+    steps = rng.integers(-levels, levels, (count, block)) + rng.uniform(0.02, 0.98, (count, block))
+    steps[:, 1:3] %= [1, -1]  # less than a step, above zero and below it
+    steps[:, 3] = np.floor(steps[:, 3]) + rng.uniform(0.02, 0.08, count)
+    steps[:, 0] = rng.choice([-levels, levels], count)
+    steps[0] = -np.abs(steps[0])
+    scales = 2.0 ** rng.permutation(np.arange(count) - count // 2) * rng.uniform(0.5, 1)
+    return np.asarray(rng.permuted(steps, axis=1) * scales[:, None], dtype)
+
+
+def _is_right_on_average(quantizer: Any, blocks: Array, rng: np.random.Generator) -> None:
+    """Refuse a quantizer unless the mean of what it makes of each value of these blocks is this value."""
+    x, step = np.tile(blocks, (COPIES, 1)), np.abs(blocks).max(axis=1, keepdims=True) / quantizer.levels
+    nbytes, most = _nbytes(quantizer.encode(x, rng)), x.size + len(x) * x.itemsize + 64
+    became = f"{x.size} values of {x.dtype} in {len(x)} blocks became {nbytes} bytes"
+    refuse_if(nbytes > most, f"{became}; a byte for each value and a step for each block are allowed.")
+    draws = [_errors_of(quantizer, x, rng).reshape(COPIES, *blocks.shape) / step for _ in range(DRAWS)]
+    errors = np.concatenate(draws).reshape(DRAWS * COPIES, -1)
+    _within_a_step(errors, blocks, quantizer)
+    off, values = errors.mean(axis=0), (blocks / step).reshape(-1)
+    deviations = off / np.sqrt(errors.var(axis=0) / len(errors) + NEAR**2)
     worst = int(np.abs(deviations).argmax())
-    meant = f"x = {values[worst]:.4g} is {values[worst] / step:.3f} steps"
-    mean = f"The mean of {DRAWS * COPIES:,} decoded values is {values[worst] / step + off[worst]:.3f} steps"
+    meant = f"In {quantizer!r} x = {blocks.flat[worst]:.4g} is {values[worst]:.3f} steps of its block"
+    mean = f"The mean of {len(errors):,} decoded values is {values[worst] + off[worst]:.3f} steps"
     wrong = abs(deviations[worst]) > SURE or np.square(deviations).sum() > SPREAD
     refuse_if(wrong, f"{meant}. {mean}: rounding is not yet right on average.")
 
 
-def _draws_for_each(quantizer: ps.Quantizer, x: Array, rng: np.random.Generator) -> None:
+def _has_its_own_step(quantizer: Any, rng: np.random.Generator, dtype: Any) -> None:
+    """Refuse a quantizer whose blocks are not runs of values, in arrays of any shape; the last one may be short."""
+    block = quantizer.block
+    for shape in ((3 * block + block // 2,), (block - 1,), (4, block // 2 + 1, 3), (block + 1, 2)):
+        flat = rng.normal(size=int(np.prod(shape)))
+        for start in range(0, flat.size, 2 * block):
+            flat[start : start + block] *= 1e4
+        flat[block : 2 * block] *= rng.random() < 0.5  # a block of zeros
+        x = np.asarray(flat.reshape(shape), dtype)
+        largest = [np.abs(flat[i : i + block]).max() or quantizer.levels for i in range(0, flat.size, block)]
+        steps = np.repeat(largest, block)
+        errors = _errors_of(quantizer, x, rng).reshape(-1) / (steps[: x.size] / quantizer.levels)
+        with case(f"Of an array of shape {shape}:"):
+            _within_a_step(errors[None], x, quantizer)
+
+
+def _within_a_step(errors: Array, x: Array, quantizer: Any) -> None:
+    """Refuse a quantizer if any of these errors, in steps of the value's block, is more than a step."""
+    largest = np.abs(errors).max(axis=0)
+    worst = int(largest.argmax())
+    came = f"{quantizer!r} brings x = {x.flat[worst]:.4g} back {largest[worst]:.2f} steps off"
+    refuse_if(not largest[worst] <= 1.001, f"{came}; a step is the largest magnitude of its block / levels.")
+
+
+def _draws_for_each(quantizer: Any, x: Array, rng: np.random.Generator) -> None:
     """Refuse a quantizer unless the errors of different values have nothing to do with each other."""
-    errors = np.stack([_errors_of(quantizer, x, rng) for _ in range(2 * DRAWS)])
-    sums = (((1, 2, 3), "all values", 2.5), ((1,), "a column", 1.7), ((2,), "neighbours", 1.3), ((3,), "a row", 1.3))
-    for axes, which, most in sums:
-        together = float(errors.sum(axis=axes).var(axis=0).sum() / errors.var(axis=0).sum())
+    errors = np.stack([_errors_of(quantizer, x, rng) for _ in range(2 * DRAWS)])[:, :, 1:].reshape(2 * DRAWS, -1, 7)
+    errors /= np.abs(x[:, :1])  # in units of the block's largest magnitude
+    pairs = errors[:, :, :6].reshape(2 * DRAWS, -1, 3, 2)
+    sums = ((errors, (1, 2), "all values", 2.5), (errors, (1,), "a place in the blocks", 1.7))
+    for some, axes, which, most in (*sums, (errors, (2,), "a block", 1.3), (pairs, (3,), "neighbours", 1.3)):
+        together = float(some.sum(axis=axes).var(axis=0).sum() / some.var(axis=0).sum())
         varies = f"the error of the sum of {which} varies {together:.2f} times as much as it should"
         apart = 1 / most < together < most
         refuse_if(not apart, f"The values are not rounded one by one: {varies}. Draw a number for each value.")
 
 
-def _errors_of(quantizer: ps.Quantizer, x: Array, rng: np.random.Generator) -> Array:
-    return np.subtract(quantizer.decode(quantizer.encode(x, rng)), x, dtype=float)
+def _errors_of(quantizer: Any, x: Array, rng: np.random.Generator) -> Array:
+    return np.asarray(np.subtract(quantizer.decode(quantizer.encode(x, rng)), x, dtype=float))
 
 
 @asks(

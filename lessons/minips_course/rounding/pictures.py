@@ -6,16 +6,15 @@ from matplotlib import pyplot
 from numpy.typing import ArrayLike
 
 from minips.lab.plots import LOOKS
-from minips.stage import Array
 
 
-def draw_errors(counts: Array, curves: Mapping[str, ArrayLike]) -> None:
+def draw_errors(counts: Sequence[int], curves: Mapping[str, ArrayLike]) -> None:
     """Plot the error of an average of gradients against their number."""
     _, ax = pyplot.subplots(figsize=(6.4, 3.4), layout="constrained")
     for (name, curve), look in zip(curves.items(), LOOKS, strict=False):
         ax.loglog(counts, curve, label=name, **look.line)
     ax.set(xlabel="gradients that were averaged", ylabel="relative error of the average")
-    ax.set_xticks(counts[::2].tolist(), map(str, counts[::2].tolist()))
+    ax.set_xticks(counts[::2], [*map(str, counts[::2])])
     low, high = ax.get_ylim()
     ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5) if low < tick < high]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])

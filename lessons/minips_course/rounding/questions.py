@@ -97,27 +97,53 @@ sentence(
 )
 
 sentence(
-    "rounding.4",
-    "The step of QSGD is {wider:.0f} times the step of the eight levels, at the same 3 bits. The largest value is "
-    "{largest:.2f} of such a step. One copy errs by {error:.1f}: worse than sending nothing. Of 1, 2, 4, … 1024 "
-    "workers, {workers} is the first number whose average beats nearest rounding.",
-    expect="error > 1 and largest < 1 and workers > 16",
+    "rounding.15",
+    "256 workers with their own 32 rows, each gradient on its own eight levels: the average errs by {unrounded:.3f} "
+    "without rounding, by {nearest:.3f} with nearest rounding, by {at_random:.3f} with random rounding.",
+    expect="unrounded < nearest and unrounded < at_random",
     kind="single",
 )
 
 sentence(
-    "rounding.12",
-    "With the largest magnitude in place of the length, one copy errs by {whole:.2f}, in blocks by {blocks:.2f}. From "
-    "{workers} workers on, or {in_blocks} in blocks, the average beats nearest rounding on the eight levels.",
-    expect="blocks < whole < 1 and in_blocks <= workers <= 16",
+    "rounding.16",
+    "Eight places of one common grid: nearest rounding errs by {low:.3f} to {high:.3f}, random rounding by "
+    "{random_low:.3f} to {random_high:.3f}. On grids of their own, nearest rounding erred by {own:.3f}.",
+    expect="own < low and random_high < low",
     kind="single",
 )
 
 sentence(
-    "rounding.13",
-    "On one common grid: nearest rounding {nearest:.3f}, random rounding {at_random:.3f}. With levels of their own it "
-    "was {own:.3f} and {own_random:.3f}.",
-    expect="nearest > at_random and own < own_random",
+    "rounding.17",
+    "Three levels above zero and three below. One copy errs by {length:.1f} if the scale is the length: worse than "
+    "sending nothing. It errs by {largest:.2f} with the largest magnitude, and by {blocks:.2f} in blocks of {block}, "
+    "at {bits:.1f} bits a value. The average beats nearest rounding on eight levels from {first}, {second} and "
+    "{third} workers on.",
+    expect="length > 1 and blocks <= largest < 1 and third <= second < first",
+    kind="single",
+)
+
+sentence(
+    "rounding.18",
+    "Of the step along the gradient, nearest rounding to three levels keeps {nearest:.0%}, shrunk {shrunk:.0%}, "
+    "stretched {stretched:.0%}.",
+    expect="abs(nearest - shrunk) < 0.05 and abs(stretched - 1) < 1e-6",
+    kind="single",
+)
+
+sentence(
+    "rounding.19",
+    "8 workers, all with the learning rate 0.1: shrunk raises the held-out loss after 60 steps by {early:.3f} ± "
+    "{early_half:.3f}. At its best rate it changes it by {late:+.3f} ± {half:.3f}: a shorter step is only a smaller "
+    "rate.",
+    expect="early > 0.1 and late < early / 10",
+    kind="comparison",
+)
+
+sentence(
+    "rounding.20",
+    "16 equal gradients, averaged: nearest rounding errs by {nearest:.2f}, as one copy does; random rounding by "
+    "{at_random:.2f}, a quarter of one copy's {one:.2f}.",
+    expect="abs(at_random / one - 0.25) < 0.02",
     kind="single",
 )
 
@@ -130,49 +156,26 @@ card(
 )
 
 sentence(
-    "rounding.6",
-    "256 workers with their own 32 rows: error {unrounded:.3f} without rounding, {nearest:.3f} with nearest, "
-    "{at_random:.3f} with random rounding on the same levels, {qsgd:.3f} with QSGD.",
-    expect="unrounded < nearest and unrounded < at_random < qsgd",
+    "rounding.22",
+    "256 workers with 1024 rows of their own, on grids of their own: {unrounded:.3f} without rounding, "
+    "{nearest:.3f} with nearest, {at_random:.3f} with random rounding.",
+    expect="unrounded < at_random and nearest > 2 * at_random",
     kind="single",
 )
 
 sentence(
-    "rounding.7",
-    "The same with 1024 of the {rows} rows at each of 256 workers: nearest {nearest:.3f}, random {at_random:.3f}.",
-    expect="nearest > 2 * at_random",
+    "rounding.23",
+    "Between four processes and a server your quantizer sent {bits:.1f} bits for each value, header and all, and the "
+    "model reads {accuracy:.0%} of the held-out digits.",
+    expect="bits < 16 and accuracy > 0.9",
     kind="single",
 )
 
 sentence(
-    "rounding.8",
-    "Your quantizer sent {share:.0%} of the bytes between four processes and a server, and the model reads "
-    "{accuracy:.0%} of the held-out digits.",
-    expect="share < 0.45 and accuracy > 0.9",
-    kind="single",
-)
-
-sentence(
-    "rounding.9",
-    "8 workers and the learning rate 0.1 for both: nearest rounding to three levels raises the held-out loss after 60 "
-    "steps by {early:.3f} ± {early_half:.3f}. Each at its best rate: by {near:.3f} ± {near_half:.3f}.",
-    expect="near - near_half > 0 and early > 3 * near",
-    kind="comparison",
-)
-
-sentence(
-    "rounding.10",
-    "Of the step along the gradient, nearest rounding to three levels keeps {nearest:.0%}, and Stretched "
-    "{stretched:.0%}.",
-    expect="nearest < 0.5 and abs(stretched - 1) < 1e-6",
-    kind="single",
-)
-
-sentence(
-    "rounding.11",
-    "Where the steps are as long along the gradient, and each has its best rate, nearest rounding raises the held-out "
-    "loss by {stretched:.3f} ± {half:.3f}: a shorter step is not its only fault.",
-    expect="stretched - half > 0",
+    "rounding.21",
+    "At each one's best rate nearest rounding raises the loss by {near:.3f} ± {near_half:.3f}, and stretched, which "
+    "has the bias alone, by {stretched:.3f} ± {half:.3f}.",
+    expect="near - near_half > 0 and stretched - half > 0",
     kind="comparison",
 )
 
@@ -192,7 +195,7 @@ prompt(
     "stretched, while random rounding differs by less than its own. Variance hurts a single worker: without an "
     "average, random rounding has a higher loss, too.",
     kind="comparison",
-    by=("say rounding.9", "say rounding.11", "say rounding.14"),
+    by=("say rounding.19", "say rounding.21", "say rounding.14"),
 )
 
 quiz(
@@ -214,7 +217,7 @@ quiz(
             "it is nearly right": "It is right on average, over many draws. A single draw may be far off.",
             "it is nearer than nearest rounding": "On the same levels no rounding is nearer than nearest rounding.",
         },
-        by="say rounding.4",
+        by="say rounding.17",
     ),
     Item(
         "The variance of one copy is 0.64. What is the expected squared error of the mean of 16 independent, unbiased "
@@ -245,7 +248,7 @@ quiz(
             "it is biased": "Each value is right on average.",
             "nothing: the mean is right": "Each value is right on average, but the errors in a message add up.",
         },
-        by="check rounding.1",
+        by="check rounding.3",
     ),
 )
 
@@ -255,7 +258,9 @@ remember(
         "Bias is": "say rounding.3",
         "Averaging": ("say rounding.3", "predict rounding.1"),
         "In one copy": "say rounding.2",
-        "Batches that differ": ("predict rounding.2", "say rounding.7", "say rounding.13"),
-        "To round at random": "check rounding.1",
+        "Batches that differ": ("predict rounding.2", "say rounding.22", "say rounding.16"),
+        "To round at random": "check rounding.3",
     },
 )
+
+RETIRED = {"say": (4, 6, 7, 8, 9, 10, 11, 12, 13), "check": (1,)}
