@@ -22,11 +22,8 @@ from minips.lab import charts, panels
 from minips.lab.controls import Number, Slider
 from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
-<<<<<<< HEAD
-from minips_course.server.panel import ServerRules
-=======
 from minips_course.rounding.panel import RoundedAverage
->>>>>>> wg
+from minips_course.server.panel import ServerRules
 
 PNG = b"\x89PNG"
 PANELS = [*every_panel.PANELS.values()]
@@ -239,16 +236,10 @@ SLIDERS = {
     panels.Stragglers: "consistency.staleness slower",
     ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
-<<<<<<< HEAD
-<<<<<<< HEAD
     every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
-=======
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
->>>>>>> wb
-=======
     RoundedAverage: "workers levels shift",
->>>>>>> wg
 }
 
 
