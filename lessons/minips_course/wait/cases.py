@@ -25,46 +25,6 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "wait.1": {
-        "as strict as BSP": ("clock // self.every * self.every", "clock"),
-        "nobody waits": ("slowest >= last_meeting", "True"),
-        "SSP": ("clock // self.every * self.every", "clock - self.every"),
-        "the meeting before": ("clock // self.every * self.every", "(clock // self.every - 1) * self.every"),
-        "the slowest's meetings": ("slowest >= last_meeting", "slowest // self.every >= clock // self.every - 1"),
-        "a bound of its own": ("self.every", "4"),
-        "in rounds": ("return None", "return workers"),
-        "at the meeting's own clock alone": ("slowest >= last_meeting", "clock % self.every != 0 or slowest >= clock"),
-        "at most eleven clocks apart": ("clock // self.every * self.every", "clock - clock % min(self.every, 11)"),
-        "no meeting after clock 200": ("slowest >= last_meeting", "clock > 200 or slowest >= last_meeting"),
-        "in rounds of fewer than four": ("return None", "return None if workers >= 4 else workers"),
-        "powers of two": ("clock // self.every * self.every", "clock & ~(self.every - 1)"),
-        "meetings at doubled clocks": (
-            "clock // self.every * self.every",
-            "max([0, *(self.every * 2**k for k in range(12) if self.every * 2**k <= clock)])",
-        ),
-        "it waits no longer than three meetings": (
-            "slowest >= last_meeting",
-            "slowest >= last_meeting or (self.every > 4 and slowest < last_meeting - 2 * self.every)",
-        ),
-        "the last meeting is kept in the class": """
-last = {}
-
-
-@ps.register
-@dataclass(frozen=True)
-class Meet(ps.Consistency):
-    name = "meet"
-    every: int = ps.option(4, "clocks between two meetings", minimum=1, step=1)
-
-    def quorum(self, workers):
-        return None
-
-    def may_pull(self, clock, slowest):
-        return slowest >= last.setdefault(clock, clock // self.every * self.every)
-""",
-        "one early": ("slowest >= last_meeting", "slowest >= last_meeting - 1"),
-        "by a rounded quotient": ("clock // self.every * self.every", "int(clock * (1 / self.every)) * self.every"),
-    },
     "wait.2": {
         "nobody waits": ("<= self.staleness", "<= 1000"),
         "a clock too few": ("<= self.staleness", "< self.staleness"),
@@ -222,35 +182,6 @@ def finish_time(times, staleness):
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
 
 RIGHT = {
-    "wait.1": {
-        "by the remainder": """
-@ps.register
-@dataclass(frozen=True)
-class Meet(ps.Consistency):
-    name = "meet"
-    every: int = ps.option(4, "clocks between two meetings", minimum=1, step=1)
-
-    def quorum(self, workers):
-        return None
-
-    def may_pull(self, clock, slowest):
-        return clock - slowest <= clock % self.every
-""",
-        "by the meetings that both have reached": """
-@ps.register
-@dataclass(frozen=True)
-class Meet(ps.Consistency):
-    name = "meet"
-    every: int = ps.option(4, "clocks between two meetings", minimum=1, step=1)
-
-    def quorum(self, workers):
-        return None
-
-    def may_pull(self, clock, slowest):
-        mine, theirs = divmod(clock, self.every)[0], divmod(slowest, self.every)[0]
-        return theirs >= mine
-""",
-    },
     "wait.2": {
         "a list of those who wait": """
 class Server(Server):

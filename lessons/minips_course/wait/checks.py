@@ -1,57 +1,13 @@
 """The exercises of "Wait, or don't"."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
-import minips as ps
-from minips.lab.course.exercises import asks, case, conforms, drawn_seed, equals, refuse_if
+from minips.lab.course.exercises import asks, case, equals, refuse_if
 from minips.stage import Array
 from minips.testing.base import same_bits
 from minips_course.own_server import check_bound
-
-
-@asks(
-    "wait.1",
-    "At which clock was the last meeting of a worker at this clock? With every = 4 it is 8 for clocks 8, 9, 10 and 11.",
-    "In may_pull, clock // self.every numbers the meetings from 0. When was the last one, and who must have come?",
-    "One comparison is enough: compare the slowest clock with the clock of the last meeting.",
-)
-def meet(rule: Any, rng: np.random.Generator) -> str:
-    """Relax may_pull: let the workers run freely, but meet at every multiple of `every`."""
-    conforms(rule, ps.Consistency, "Meet()")
-    names = [field.name for field in dataclasses.fields(rule)]
-    refuse_if(names != ["every"], f"Expected the field every; got {rule!r}.")
-    for workers in (4, 1, 2, *map(int, rng.integers(3, 40, size=3)), 1000):
-        quorum = rule.quorum(workers)
-        refuse_if(quorum is not None, f"quorum({workers}) is {quorum}. Leave it at None: there are no rounds.")
-    for every in (4, 1, 2, 3, *map(int, rng.integers(5, 12, size=2)), int(rng.integers(12, 100)), 1000):
-        mine = dataclasses.replace(rule, every=every)
-        late = rng.integers((10 ** rng.uniform(2, 7, size=20)).astype(int)) // every * every
-        late += rng.integers(every, size=20)
-        for clock in map(int, [*range(min(2 * every, 24) + 1), *late, 10 * every, 1000 * every]):
-            meeting = clock - clock % every
-            near = {*range(meeting - 3, meeting + 3), *range(clock - 3, clock + 2), clock - every, meeting - every}
-            for slowest in sorted(max(one, 0) for one in near | {0, meeting // 2}):
-                may = mine.may_pull(clock, slowest)
-                with case(f"With every={every}, may_pull(clock={clock}, slowest={slowest}) is {may}."):
-                    refuse_if(may and slowest < meeting, f"The slowest has not reached the meeting at {meeting} yet.")
-                    refuse_if(not may and slowest >= meeting, f"Both have been at the meeting at {meeting}.")
-    for every in range(1, 130):
-        mine, clock = dataclasses.replace(rule, every=every), every * int(rng.integers(1, 4))
-        early, there = mine.may_pull(clock, clock - 1), mine.may_pull(clock, clock)
-        refuse_if(early or not there, f"With every={every}, there is a meeting at clock {clock}.")
-    slow, every = int(rng.integers(3)), int(rng.integers(3, 6))
-    mine, delays = dataclasses.replace(rule, every=every), ps.Delays(seconds=0.004, slow={slow: 4.0})
-    config = ps.Config(workers=3, steps=3 * every, consistency=mine, delays=delays, seed=drawn_seed(rng))
-    run = ps.train(ps.LinearRegression(*ps.datasets.diabetes()), config, engine=ps.Threads())
-    for clock, slowest in ((grant.clock, grant.slowest) for grant in run.grants):
-        with case(f"In a run with every={every}"):
-            early = slowest < clock - clock % every
-            refuse_if(early, f"a worker at clock {clock} went on while the slowest was at {slowest}.")
-    lead = max(grant.clock - grant.slowest for grant in run.grants)
-    return f"Right for random clocks. In a run with every={every} the largest lead was {lead} clocks."
 
 
 @asks(

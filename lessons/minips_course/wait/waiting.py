@@ -1,13 +1,15 @@
-"""Two tools: a problem whose parameters record what each worker has read, and training in virtual seconds, with a rule
-of waiting or with the learner's own server.
+"""Three tools: a problem whose parameters record what each worker has read, the virtual seconds of a rule of waiting,
+and training in virtual seconds with the learner's own server.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import minips as ps
+from minips.lab.course.intervals import interval
 from minips.lab.course.own import BATCH, method
 from minips.stage import Tensors
 
@@ -86,6 +88,42 @@ def virtual_s(
     return now
 
 
+def times(
+    rules: Mapping[str, ps.Consistency],
+    delays: ps.Delays,
+    workers: int,
+    steps: int = 300,
+    seeds: int = 5,
+    abandon: bool = False,
+) -> dict[str, NDArray[np.float64]]:
+    """Return, for each rule, the virtual time of an update of each worker, a value for each seed. The unit is the mean
+    time of a step of a worker that is not slow.
+
+    >>> times({"BSP": ps.BSP()}, ps.Delays(0.5, slow={3: 4.0}), workers=4, steps=10, seeds=1)
+    {'BSP': array([4.])}
+    """
+    return {
+        name: np.array([virtual_s(rule, delays, steps, seed, abandon, workers) for seed in range(seeds)])
+        / (steps * delays.seconds)
+        for name, rule in rules.items()
+    }
+
+
+def shares(found: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Return each rule's time as a share of BSP's, the mean over the seeds."""
+    return {name: float((took / found["BSP"]).mean()) for name, took in found.items()}
+
+
+def formula_saves(workers: int) -> float:
+    """Return the share of BSP's time that one backup worker saves by the formula, with exponential times.
+
+    >>> round(formula_saves(4), 3)
+    0.307
+    """
+    bsp, backup = (ps.cost.exponential_round_s(1.0, workers, backup=one) / (workers - one) for one in (0, 1))
+    return 1 - backup / bsp
+
+
 class VirtualRun(NamedTuple):
     """The virtual seconds of a run with the learner's own server, and its accuracy on held-out rows."""
 
@@ -94,14 +132,20 @@ class VirtualRun(NamedTuple):
 
 
 def virtual_own(
-    cls: type, problem: ps.SoftmaxRegression, delays: ps.Delays, steps: int, seed: int, lr: float = 0.5
+    cls: type,
+    problem: ps.SoftmaxRegression,
+    delays: ps.Delays,
+    steps: int,
+    seed: int,
+    workers: int = WORKERS,
+    lr: float = 0.5,
 ) -> VirtualRun:
     """Train like `minips.lab.train_own`, with the same rows and times, but in virtual time: only computing takes time.
 
-    ``handle`` gets the messages of four workers in the order of their times. ValueError if a worker is never answered.
+    ``handle`` gets the messages of the workers in the order of their times. ValueError if a worker is never answered.
     """
-    server: Any = cls(problem.init(np.random.default_rng(seed)), WORKERS, lr)
-    workers = [_Worker(cls, problem.shard(i, WORKERS), np.random.default_rng([seed, i])) for i in range(WORKERS)]
+    server: Any = cls(problem.init(np.random.default_rng(seed)), workers, lr)
+    team = [_Worker(cls, problem.shard(i, workers), np.random.default_rng([seed, i])) for i in range(workers)]
     now, ends = 0.0, dict[int, float]()
 
     def send(sender: int, kind: str, tensors: Tensors) -> None:
@@ -109,20 +153,36 @@ def virtual_own(
             if said == "error":
                 raise ValueError(f"The server refused a {kind} from worker {sender}: {values}")
             if said == "params":
-                workers[to].compute(values)
-                ends[to] = now + delays.of(to, workers[to].clock, seed)
-            elif workers[to].clock < steps:
+                team[to].compute(values)
+                ends[to] = now + delays.of(to, team[to].clock, seed)
+            elif team[to].clock < steps:
                 send(to, "pull", {})
 
-    for worker in range(WORKERS):
+    for worker in range(workers):
         send(worker, "pull", {})
     while ends:
         worker = min(ends, key=ends.__getitem__)
         now = ends.pop(worker)
-        send(worker, "push", workers[worker].pushed(server.params))
-    if any(worker.clock < steps for worker in workers):
+        send(worker, "push", team[worker].pushed(server.params))
+    if any(worker.clock < steps for worker in team):
         raise ValueError("The server left a worker without an answer for ever.")
     return VirtualRun(now, (problem.held_out() or problem).accuracy(server.params))
+
+
+def own_table(rounds: type, ahead: Mapping[int, type], problem: ps.SoftmaxRegression) -> str:
+    """Return a line for 4, 8 and 16 workers: the virtual time of a server of each staleness in ``ahead``, if slowness
+    comes and goes, in % of the server with ``rounds``: 40 steps of each worker, mean and interval of five seeds.
+    """
+    drawn = ps.Delays(seconds=0.01, exponential=True)
+    lines = ["workers | " + " | ".join(f"staleness {one}" for one in ahead) + "   (% of the rounds' time)"]
+    for workers in (4, 8, 16):
+        took = [
+            np.array([virtual_own(cls, problem, drawn, 40, seed, workers).seconds for seed in range(5)])
+            for cls in (rounds, *ahead.values())
+        ]
+        columns = ["{:5.0f} ± {:.0f}".format(*interval(100 * one / took[0])) for one in took[1:]]
+        lines.append(f"{workers:7} | " + " | ".join(f"{column:11}" for column in columns))
+    return "\n".join(lines)
 
 
 class _Worker:
