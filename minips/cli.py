@@ -752,7 +752,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--reset", action="store_true", help="forget your progress, after you confirm, and stop")
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")
     one = add(check, "grade an exercise in a notebook")
-    one.add_argument("exercise", metavar="EXERCISE", help="its key, such as wait.1")
+    one.add_argument("exercise", metavar="EXERCISE", help="its key, such as wait.2")
     one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="one or more copies of the lesson")
     return parser
 

@@ -425,7 +425,6 @@ NOT_COMPARED = {
     "say stale.9": "the limit of one scheme's rate",
     "say stale.10": "the limit of one rule's rate",
     "predict train.1": "one run",
-    "answer wait.2": "times; the accuracy is that of a comparison, wait.12",
 }
 """Sentences, questions and prompts with words of `TRAINED` that compare no schemes."""
 TRAINED = re.compile(r"accurac|\bloss|\breads?\b|percentage points|\btrains? better\b", re.IGNORECASE)

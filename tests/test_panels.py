@@ -237,6 +237,7 @@ SLIDERS = {
     ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
     every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
+    every_panel.PANELS["minips_course.wait.panel.WhoWaits"]: "rule.staleness workers",
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
     RoundedAverage: "workers levels shift",

@@ -97,12 +97,12 @@ NOTES = """
 def test_what_was_noted_under_numbers_is_read_as_notes_on_the_lessons_that_they_have_become() -> None:
     state.state_file().parent.mkdir(parents=True)
     state.state_file().write_text(NOTES.lstrip())
-    assert (row("00"), row("16")[0]) == (("1 of 2 (train.1)", "1 of 2, 0 came true"), "1 of 3 (wait.2)")
+    assert (row("00"), row("16")[0]) == (("1 of 2 (train.1)", "1 of 2, 0 came true"), "1 of 2 (wait.2)")
     assert lab.progress().set_aside == 0
     assert lab.predict("train.1").value == "much"
     assert state.noted("quiz") == {"wait": {"quiz": "wait", "right": "4 of 5"}}
     page = lab.report(state.state_file().parent).path.read_text()
-    assert "Exercises: wait.2 done, of 3." in page
+    assert "Exercises: wait.2 done, of 2." in page
     assert "It waits." in page
     assert lab.check("00.1", "yes")
     assert state.state_file().read_text() == NOTES.lstrip()  # it was noted before
@@ -123,7 +123,7 @@ def test_a_lesson_that_is_renumbered_keeps_its_progress(tmp_path: Path, monkeypa
     state.state_file().write_text(NOTES.lstrip())
     lab.check("train.1", "yes")
     assert [*courses.chosen().paths()][:2] == [last, first]
-    assert (row("00")[0], row("01")[0], row("15")[0]) == ("0 of 2", "1 of 2 (train.1)", "1 of 3 (wait.2)")
+    assert (row("00")[0], row("01")[0], row("15")[0]) == ("0 of 2", "1 of 2 (train.1)", "1 of 2 (wait.2)")
 
 
 def test_a_question_that_asks_for_a_number_now_reads_notes_of_when_it_had_options(

@@ -65,10 +65,9 @@ class WhoWaits(panel.ServerRules):
         return simulate(asked.rule, asked.slowness, asked.workers)
 
     def words(self, found: Any) -> str:
-        run = found.run
+        run, rule = found.run, found.run.config.consistency
         late = f" The server dropped {run.late} late pushes." if run.late else ""
         return (
-            f"{run.config.consistency}, {run.config.workers} workers: {run.updates} updates in {run.seconds:.2f} virtual s, "
-            f"{run.seconds / found.bsp_s:.0%} of BSP's time. The workers waited {found.waited:.0%} of their "
-            f"time.{late}"
+            f"{rule}, {run.config.workers} workers: {run.updates} updates in {run.seconds:.2f} virtual s, "
+            f"{run.seconds / found.bsp_s:.0%} of BSP's time. The workers waited {found.waited:.0%} of their time.{late}"
         )
