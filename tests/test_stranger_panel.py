@@ -8,17 +8,6 @@ from minips_course.given_server import Server
 from minips_course.stranger.panel import LONGEST, OUTCOMES, READERS, VALUE_BYTES, Damage, Damaged, messages, table
 
 
-def test_it_has_a_picture_with_words_and_a_name_for_each_control(capsys: pytest.CaptureFixture[str]) -> None:
-    panel = Damage(Server)
-    assert [*panel.controls] == ["reader", "place", "new"]
-    assert all(widget.full_name.startswith(panel.title) for widget in panel.controls.values())
-    panel.run()
-    assert panel.wait(60)
-    assert panel.picture.image.value.count("<svg ") == 2
-    panel.static()
-    assert capsys.readouterr().out == f"<picture: {panel.title}>\n{panel.words(panel.found)}\n"
-
-
 @pytest.mark.parametrize("reader", READERS)
 def test_a_byte_of_the_values_is_loaded_and_the_byte_that_is_there_is_no_damage(reader: str) -> None:
     panel = Damage(Server, reader=reader)

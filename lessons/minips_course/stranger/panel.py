@@ -13,6 +13,7 @@ from minips.lab.charts import LINE, PENS, Chart, Drawing, Scale
 from minips.lab.panels import Panel
 from minips.stage import Value, option
 from minips.stages.serializers import MsgPack, Packet
+from minips_course.given_server import Server
 
 READERS = ("minips", "np.load", "your own")
 LONGEST = 176
@@ -87,10 +88,10 @@ class Read(NamedTuple):
 
 
 class Damage(Panel[Damaged, Read]):
-    """Writes a byte over one of a message: draws what three readers make of it, here and at all other places.
+    """Writes a byte over one of a message: draws what three readers make of it, here and at all other places. Without
+    a ``server`` of the learner's, it is the given one.
 
-    >>> from minips_course.given_server import Server
-    >>> Damage(Server).find(Damaged("np.load", place=0, new=0)).told[0]
+    >>> Damage().find(Damaged("np.load", place=0, new=0)).told[0]
     'ValueError'
     """
 
@@ -99,7 +100,7 @@ class Damage(Panel[Damaged, Read]):
     labels = {"new": "new byte"}
     repeats = True
 
-    def __init__(self, server: Any, **asked: Any) -> None:
+    def __init__(self, server: Any = Server, **asked: Any) -> None:
         self.messages = messages(server)
         super().__init__(**asked)
 
