@@ -23,7 +23,6 @@ CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
 """The most words and lines that a core asks a learner to read, and the most lines that a lesson folds."""
 OLD_SHAPE = {
     *("lecture",),
-    *("stranger", "bits"),
     *("move", "hide", "wait", "stale", "trust"),
     *("cost", "pays", "allreduce", "ddp"),
 }

@@ -24,6 +24,7 @@ from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
 from minips_course.rounding.panel import RoundedAverage
 from minips_course.server.panel import ServerRules
+from minips_course.stranger.panel import Damage
 
 PNG = b"\x89PNG"
 PANELS = [*every_panel.PANELS.values()]
@@ -240,6 +241,7 @@ SLIDERS = {
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
     RoundedAverage: "workers levels shift",
+    Damage: "place new",
 }
 
 
