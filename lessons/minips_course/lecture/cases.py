@@ -73,17 +73,30 @@ def work(references, gradient, steps):
         ),
         "a push that nobody waits for": ("        for future in sent:\n            future.wait()\n", ""),
         "waits for the last alone": ("for future in sent:", "for future in sent[-1:]:"),
-        "waits too late": (
-            """    for _ in range(steps):
-        asked = [reference.rpc_async().pull() for reference in references]
-""",
-            """    sent = []
+        "waits too late": """
+class Part:
+    def __init__(self, params):
+        self.params, self.history = params, []
+
+    def pull(self):
+        return self.params
+
+    def apply(self, gradients):
+        self.history.append(gradients)
+        self.params = self.params - 0.5 * gradients
+
+
+def work(references, gradient, steps):
+    sent = []
     for _ in range(steps):
         asked = [reference.rpc_async().pull() for reference in references]
         for future in sent:
             future.wait()
+        gradients = gradient([future.wait() for future in asked])
+        sent = [reference.rpc_async().apply(g) for reference, g in zip(references, gradients)]
+    for future in sent:
+        future.wait()
 """,
-        ),
         "waits in the end": """
 class Part:
     def __init__(self, params):

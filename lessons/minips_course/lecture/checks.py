@@ -66,6 +66,8 @@ def _train(
     work(references, gradient, steps)
     late = sum(not promise.done() for reference in references for promise in reference.promised)
     refuse_if(late, f"nobody waited for the results of {late} calls through rpc_async: they may come late, or fail.")
+    overtaking = sum(reference.overtaking for reference in references)
+    refuse_if(overtaking, f"{overtaking} calls were sent before an earlier call to the same owner was waited for.")
     count = len(pushed[0]) // 2
     refuse_if(count != steps, f"gradient was called {count} times, expected {steps}.")
     for one, w, all_, reference in zip(owned, wanted, pushed, references, strict=True):

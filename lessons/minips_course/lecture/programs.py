@@ -34,7 +34,7 @@ KILLED_AFTER_S = 1.0
 """The seconds between the failure of one process and the killing of the others."""
 LONGEST = 300
 """The length, in characters, to which an error is cut before it is shown."""
-TORCH, SMALL = "from torch.distributed import rpc", "from minips_course.lecture import rpc"
+TORCH, SMALL = "from torch.distributed import rpc", "import rpc"
 MAIN = """
 
 if __name__ == "__main__":
@@ -250,14 +250,16 @@ def run_all(program: str, count: int, **given: bytes) -> Ending:
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, content in (given | {"program.py": program.encode()}).items():
+        for file, content in (
+            given | {"program.py": program.encode(), "rpc.py": Path(rpc.__file__).read_bytes()}
+        ).items():
             files.write(folder / file, content)
         path = os.pathsep.join([str(Path(one.__file__ or "").parents[1]) for one in (minips, minips_course)])
         own = {rpc.FOLDER: name, rpc.KEY: secrets.token_hex(), "OPENBLAS_NUM_THREADS": "1"}
         own["PYTHONPATH"] = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")]))
         running = [
             subprocess.Popen(
-                [sys.executable, "-P", "program.py", str(rank)],
+                [sys.executable, "program.py", str(rank)],
                 **{"cwd": name, "env": os.environ | own, "text": True},
                 **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
             )
@@ -299,7 +301,7 @@ from pathlib import Path
 
 import dill
 import numpy as np
-from minips_course.lecture import rpc
+import rpc
 
 Part, work = dill.loads(Path("answer").read_bytes())
 names, aim = ["ps0", "ps1", "worker1"], [np.ones(3), np.full(2, 2.0)]
@@ -366,7 +368,9 @@ class Reference:
         self.largest = 0
         """The bytes of the largest message so far: a call's arguments, its result, or the whole object."""
         self.promised: list[Promise] = []
-        """The futures of all calls through `rpc_async`."""
+        """The futures of all calls."""
+        self.overtaking = 0
+        """The calls that were sent before an earlier one was waited for, so that either may be made first."""
 
     def to_here(self) -> Any:
         """Return a copy of the object."""
@@ -389,6 +393,7 @@ class Reference:
 
     def _promise(self, name: str, args: tuple[Any, ...]) -> "Promise":
         sent = self._travelled(args)
+        self.overtaking += any(not promise.done() for promise in self.promised)
         self.promised.append(Promise(lambda: self._travelled(getattr(self._owned, name)(*sent)), self._trips))
         return self.promised[-1]
 

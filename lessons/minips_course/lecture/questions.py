@@ -85,10 +85,17 @@ sentence(
 )
 
 sentence(
+    "lecture.12",
+    "{wrong} of the {count} programs ended with an error.",
+    expect="wrong == 4 and count == 6 and 'lambda' in errors[0] and 'NameError' in errors[1]",
+    kind="single",
+)
+
+sentence(
     "lecture.10",
-    "Your worker made {steps} steps with two owners in other processes. They remember {pushes} pushes, and the largest "
-    "distance from the aim went from 2 to {distance:.3g}. In the panel, the calls took {ratio:.1f} times the bytes of "
-    "one copy.",
+    "In three processes, your worker made {steps} steps with two owners. They remember {pushes} pushes, and the "
+    "largest distance from the aim went from 2 to {distance:.3g}. In the panel, the calls took {ratio:.1f} times the "
+    "bytes of one copy.",
     expect="(distance == 2) if not any(pushes) else distance < 0.1 and pushes == [steps, steps]",
     kind="single",
 )
@@ -123,7 +130,7 @@ quiz(
             "Its source.": "A pickle contains no source or byte code. So the other process needs the same module.",
             "Its result.": "Pickling a function does not call it.",
         },
-        by="say lecture.9: 'lambda' in errors[0]",
+        by="say lecture.12",
     ),
     Item(
         "A function that uses a global of its module is called in another process. Which global does it see?",
@@ -134,7 +141,7 @@ quiz(
             "module and its name.",
             "Both processes share it.": "Two processes share no variables. Each has its own copy of the module.",
         },
-        by="say lecture.9: 'NameError' in errors[1] and not errors[5]",
+        by="say lecture.12: not errors[5]",
     ),
     Item(
         "You want the server's parameters to change. Which call does that?",
@@ -144,7 +151,7 @@ quiz(
             "reference.local_value().apply_gradients(g), at the worker": "Only the owner may call local_value(); at "
             "the worker it raises an error.",
         },
-        by=("predict lecture.1", "say lecture.9: not errors[5]"),
+        by=("predict lecture.1", "say lecture.12: not errors[5]"),
     ),
     Item(
         "What is to_here() good for?",
@@ -172,8 +179,8 @@ quiz(
 remember(
     "lecture",
     {
-        "pickle sends": "say lecture.9: 'lambda' in errors[0]",
-        "Each process has": "say lecture.9: 'NameError' in errors[1]",
+        "pickle sends": "say lecture.12",
+        "Each process has": "say lecture.12",
         "`to_here()`": ("predict lecture.1", "predict lecture.3"),
         "A remote reference": ("say lecture.10", "check lecture.3"),
         "A program that ends": ("predict lecture.1", "say lecture.10"),

@@ -2,7 +2,8 @@
 
 A call travels over a connection of its own: to the port of the process that is called goes a pickle of the function and
 its arguments, and back comes a pickle of the result. pickle sends a function as its module and its name. The processes
-find each other's ports in a folder, which all of them get from the program that starts them, with a key.
+find each other's ports in a folder, which all of them get from the program that starts them, with a key. This file
+imports nothing but the standard library: it is copied beside each program.
 """
 
 import itertools
@@ -16,8 +17,6 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
-
-from minips import files
 
 FOLDER, KEY = "MINIPS_LESSON_RPC", "MINIPS_LESSON_KEY"
 """The names of the environment's variables with the folder and the key."""
@@ -108,15 +107,14 @@ def init_rpc(name: str, rank: int, world_size: int) -> None:
     _process = _Process(name, world_size, Path(os.environ[FOLDER]), os.environ[KEY].encode())
     listener = Listener(("127.0.0.1", 0), backlog=64, authkey=_process.key)
     threading.Thread(target=_listen, args=(listener,), daemon=True).start()
-    files.write(_process.folder / f"{name}.port", str(listener.address[1]))
+    _tell(f"{name}.port", str(listener.address[1]))
     _wait_for(lambda: _count("*.port") == world_size, "join")
 
 
 def shutdown() -> None:
     """Answer calls until all processes of the group have called this."""
-    me = _me()
-    files.write(me.folder / f"{me.name}.done", "")
-    _wait_for(lambda: _count("*.done") == me.of, "end")
+    _tell(f"{_me().name}.done", "")
+    _wait_for(lambda: _count("*.done") == _me().of, "end")
 
 
 class _Process(NamedTuple):
@@ -135,6 +133,13 @@ def _me() -> _Process:
     if _process is None:
         raise RuntimeError("Call rpc.init_rpc first: this process has no name yet.")
     return _process
+
+
+def _tell(file: str, words: str) -> None:
+    """Write a file into the folder, whole at once."""
+    part = _me().folder / f"{file}.part"
+    part.write_text(words)
+    part.rename(_me().folder / file)
 
 
 def _count(pattern: str) -> int:
