@@ -50,6 +50,8 @@ docs/FAQ
 docs/teachers
 {LESSONS}
 lessons/README
+lessons/further-a-parameter-server
+lessons/further-fewer-bytes
 lessons/GLOSSARY
 ```
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-KINDS = (".ipynb", ".md", ".png", ".json")
+KINDS = (".ipynb", ".md", ".png", ".svg", ".json")
 
 
 class Notebooks(BuildHookInterface):

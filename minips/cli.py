@@ -560,7 +560,12 @@ def lab(options: argparse.Namespace) -> None:
         if not address and not start.write(folder, course):
             copied.kept.append(start.NAME)
     _say(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
-    groups = ("New", "Updated, as you had not changed them", "Kept with your changes; rename one to get a fresh copy")
+    groups = (
+        "New",
+        "Updated, as you had not changed them",
+        "Kept with your changes; rename one to get a fresh copy",
+        "Kept from an earlier edition, with your changes",
+    )
     for what, names_of in zip(groups, copied, strict=True):
         if names_of:
             _say(f"{what}: {', '.join(names_of)}", file=sys.stderr)

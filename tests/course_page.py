@@ -1,4 +1,5 @@
-"""Write the tables of lessons into the course's page: `python tests/course_page.py`, after a lesson has changed.
+"""Write the tables of lessons into the course's page, and the picture of the path: `python tests/course_page.py`, after
+a lesson has changed.
 
 Each row says what the lesson's own first cell says, so that the page and the notebooks cannot differ.
 """
@@ -6,6 +7,7 @@ Each row says what the lesson's own first cell says, so that the page and the no
 import re
 from typing import NamedTuple
 
+import course_path
 from minutes import LESSONS
 
 from minips.lab.course import start
@@ -14,6 +16,12 @@ from minips_course import course
 
 PAGE = LESSONS / "README.md"
 BEGIN, END = "<!-- tests/course_page.py writes what follows -->", "<!-- and it ends here -->"
+AFTERWARDS = {
+    "an afternoon": "say what travels in a training step, write a server's round, and choose who waits for whom",
+    "a week": "write every stage of a parameter server, compare schemes fairly, and train beside slow or lying workers",
+    "all of it": "predict what a run costs on a network, do without a server, and put a codec into DDP",
+}
+"""What a learner can do after each way."""
 NEEDS = re.compile(r"\*\*What you need\.\*\* (.+)\n")
 
 
@@ -52,8 +60,10 @@ def rows() -> dict[str, Row]:
 def tables() -> str:
     """All tables of the page."""
     every = rows()
-    lines = ["| way | lessons | hours, without homework |", "|---|---|---|"]
-    lines += [f"| {way.name} | {way.lessons} | {way.hours:.1f} |" for way in start.path().ways()]
+    lines = ["| way | lessons | hours, without homework | afterwards you can |", "|---|---|---|---|"]
+    lines += [
+        f"| {way.name} | {way.lessons} | {way.hours:.1f} | {AFTERWARDS[way.name]} |" for way in start.path().ways()
+    ]
     for part, words in course.parts.items():
         lines += ["", f"### {part}", "", "| lesson | its question | minutes, and homework | builds on |"]
         lines += ["|---|---|---|---|", *(str(every[word]) for word in words)]
@@ -69,4 +79,5 @@ def with_tables(page: str) -> str:
 
 
 if __name__ == "__main__":
+    course_path.PICTURE.write_text(course_path.drawn(), encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -98,7 +98,9 @@ def minutes(path: Path) -> tuple[Minutes, Minutes]:
 
 
 if __name__ == "__main__":
-    table = Table("lesson", "words", "lines", "folded", "predictions", "panels", "exercises", "run s", "core min", "homework min")
+    table = Table(
+        "lesson", "words", "lines", "folded", "predictions", "panels", "exercises", "run s", "core min", "homework min"
+    )
     for number in sys.argv[1:] or [""]:
         for path in sorted(LESSONS.glob(f"{number}*.ipynb")):
             core, homework = minutes(path)

@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 GUIDE = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
 """What a user reads first: the README, and the pages of docs."""
 OTHERS = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "lessons/README.md", "lessons/GLOSSARY.md"]
-PAGES = [*GUIDE, *OTHERS, "minips/core/PROTOCOL.md"]
+FURTHER = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "lessons").glob("further-*.md"))
+"""What the lessons of a part leave out, one click from its lessons."""
+PAGES = [*GUIDE, *OTHERS, *FURTHER, "minips/core/PROTOCOL.md"]
 FENCED = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -16,7 +16,8 @@ from minips.lab.course import courses, lessons, start
 ROOT = Path(__file__).parents[1]
 NAMES = [lesson.path.name for lesson in lessons.lessons()]
 SHELF = courses.chosen().notebooks
-FILES = [*NAMES, lessons.GLOSSARY]
+PAGES = [lessons.GLOSSARY, *sorted(page.name for page in SHELF.glob(lessons.FURTHER))]
+FILES = [*NAMES, *PAGES]
 
 
 PANEL = re.compile(rf"lab\.({'|'.join(['Workbench', *(name for name in panels.__all__ if name != 'Panel')])})\(")
@@ -24,12 +25,12 @@ PANEL = re.compile(rf"lab\.({'|'.join(['Workbench', *(name for name in panels.__
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    assert lessons.copy_to(tmp_path / "mine") == lessons.Copied(new=FILES, renewed=[], kept=[])
+    assert lessons.copy_to(tmp_path / "mine") == lessons.Copied(new=FILES, renewed=[], kept=[], earlier=[])
     return tmp_path / "mine"
 
 
 def test_a_second_time_there_is_nothing_to_do(folder: Path) -> None:
-    assert lessons.copy_to(folder) == lessons.Copied([], [], [])
+    assert lessons.copy_to(folder) == lessons.Copied([], [], [], [])
 
 
 def test_what_was_changed_is_kept_and_what_is_gone_comes_back(folder: Path) -> None:
@@ -37,7 +38,7 @@ def test_what_was_changed_is_kept_and_what_is_gone_comes_back(folder: Path) -> N
     first.write_text(first.read_text() + "\n")
     mine = first.read_bytes()
     second.unlink()
-    assert lessons.copy_to(folder) == lessons.Copied(new=[second.name], renewed=[], kept=[])
+    assert lessons.copy_to(folder) == lessons.Copied(new=[second.name], renewed=[], kept=[], earlier=[])
     assert first.read_bytes() == mine
 
 
@@ -48,9 +49,27 @@ def test_an_untouched_copy_is_renewed_and_a_changed_one_is_named(folder: Path) -
         ledger[name] = lessons._hash(b"an older lesson")
     (folder / lessons.LEDGER).write_text(json.dumps(ledger))
     (folder / NAMES[1]).write_text("an older lesson, and what the learner did")
-    assert lessons.copy_to(folder) == lessons.Copied(new=[], renewed=[NAMES[0]], kept=[NAMES[1]])
+    assert lessons.copy_to(folder) == lessons.Copied(new=[], renewed=[NAMES[0]], kept=[NAMES[1]], earlier=[])
     assert (folder / NAMES[0]).read_bytes() == lessons.blanked(SHELF / NAMES[0])
     assert "what the learner did" in (folder / NAMES[1]).read_text()
+
+
+def test_a_copy_under_an_earlier_name_goes_unless_it_was_changed(folder: Path) -> None:
+    ledger = json.loads((folder / lessons.LEDGER).read_text())
+    untouched, changed = "12_move_frames.ipynb", "14_wait_or_dont.ipynb"
+    for name in (untouched, changed):
+        (folder / name).write_text("an older lesson")
+        ledger[name] = lessons._hash(b"an older lesson")
+    (folder / lessons.LEDGER).write_text(json.dumps(ledger))
+    (folder / changed).write_text("an older lesson, and what the learner did")
+    (folder / "19_do_without_a_server.ipynb").write_text("of which nothing is known")
+    copied = lessons.copy_to(folder)
+    assert copied.earlier == [
+        "14_wait_or_dont.ipynb (now 16_wait_or_dont.ipynb)",
+        "19_do_without_a_server.ipynb (now 21_do_without_a_server.ipynb)",
+    ]
+    assert not (folder / untouched).exists()
+    assert "what the learner did" in (folder / changed).read_text()
 
 
 def test_where_nothing_is_known_of_the_copies_all_stay(folder: Path) -> None:
@@ -74,7 +93,7 @@ def test_copies_have_no_outputs_unless_they_are_asked_for(tmp_path: Path, folder
 
 
 def test_the_lessons_themselves_are_left_alone() -> None:
-    assert lessons.copy_to(SHELF, outputs=True) == lessons.Copied([], [], [])
+    assert lessons.copy_to(SHELF, outputs=True) == lessons.Copied([], [], [], [])
     assert not (SHELF / lessons.LEDGER).exists()
 
 

@@ -350,7 +350,7 @@ def test_each_number_of_a_claim_was_given_or_is_part_of_what_decides_it(path: Pa
 
 
 def decided(by: str, *measured: tuple[str, bool, dict[str, Any]]) -> Run:
-    """What a run with these measurements decides about a claim in lesson 15."""
+    """What a run with these measurements decides about a claim in lesson 17."""
     run = Run([Claim("a claim", "the border is only a little lower", "", deciders("stale.1", by))])
     for key, holds, values in measured:
         run.came("say", key, holds, values)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import every_panel
 import numpy as np
 import pytest
 from IPython.core.events import EventManager, available_events
@@ -23,7 +24,7 @@ from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
 
 PNG = b"\x89PNG"
-PANELS = [getattr(panels, name) for name in panels.__all__ if name != "Panel"]
+PANELS = [*every_panel.PANELS.values()]
 MEASURING = [panels.TransportLadder, panels.Stragglers]
 SOME_NOW = [pytest.param(make, marks=[pytest.mark.soak] * (make in MEASURING)) for make in PANELS]
 """The panels; the two slowest ones run with the soak."""

@@ -351,7 +351,7 @@ class TestAnswer:
         lab.answer("0.91", self.TABLE)
         said = capsys.readouterr().out
         assert self.TABLE in said
-        assert "Say it. What sends less, and how do you know?" in said
+        assert "Explain it. What sends less, and how do you know?" in said
         assert "An example" not in said
 
     def test_where_nobody_is_an_example_is_shown_and_said_to_be_one(

@@ -1,5 +1,5 @@
-"""The shape of a lesson: objectives, a panel before the exercise, minutes, words and lines within the budget, five lines
-to remember, a quiz, an answer in words that the learner measured, a program of the learner's own, homework, links forward.
+"""The shape of a lesson: objectives, a panel before the exercise, minutes, words and lines within the budget, five
+lines to remember, a quiz, an answer in words about measurements, a program of the learner's own, homework, links on.
 """
 
 import re
@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import course_path
 import pages
 import pytest
 from course_page import PAGE, with_tables
@@ -151,7 +152,7 @@ def test_ends_with_five_lines_a_quiz_homework_and_further(path: Path) -> None:
         assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
     else:
         assert order[-4:] == ["Remember", "Quiz", OWN, "Homework"]
-        assert re.search(r"\(\.\./docs/further-[a-z-]+\.md#\S+\)", last), "no link to the part's page of further reading"
+        assert re.search(r"\(further-[a-z-]+\.md#\S+\)", last), "no link to the part's page of further reading"
     if path == LESSONS[-1]:
         return
     assert (link := re.search(r"Next: \[lesson (\d\d)\]\((\d\d_\w+\.ipynb)\)", last)), last
@@ -245,6 +246,12 @@ def test_symbols_are_found_in_italics_and_formulas_alone() -> None:
 def test_the_courses_page_says_what_the_lessons_say() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_tables(page), "write its tables again: python tests/course_page.py"
+
+
+def test_the_picture_of_the_path_has_the_lessons_of_today() -> None:
+    assert course_path.PICTURE.read_text(encoding="utf-8") == course_path.drawn(), (
+        "write it: python tests/course_page.py"
+    )
 
 
 @each_lesson

@@ -1,4 +1,4 @@
-"""Waiting in virtual time, as lesson 14 computes it, against the engine that trains in virtual time; and a learner's
+"""Waiting in virtual time, as lesson 16 computes it, against the engine that trains in virtual time; and a learner's
 own server in virtual time, against the same one in threads.
 """
 

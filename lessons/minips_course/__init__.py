@@ -20,7 +20,7 @@ LESSONS = tuple(word for part in PARTS.values() for word in part)
 """The name of each lesson, in the order of the notebooks."""
 
 WAYS = {
-    "an afternoon": ("train", "split", "server", "bits", "wait", "cost"),
+    "an afternoon": ("train", "split", "server", "bits", "move", "wait", "cost"),
     "a week": LESSONS[: LESSONS.index("cost")],
     "all of it": LESSONS,
 }

@@ -51,7 +51,7 @@ def answer(lab: Lab, groups: int) -> None:
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "Light"), (768, "Dark")])
-@pytest.mark.parametrize("number", ["00", "03", "08", "14"])
+@pytest.mark.parametrize("number", ["00", "03", "08", "16"])
 def test_from_opening_to_end(jupyter: Lab, tmp_path: Path, number: str, width: int, theme: str) -> None:
     (path,) = LESSONS.glob(f"{number}_*.ipynb")
     page, cells, seconds = jupyter.page, read(path)["cells"], {}

@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import every_panel
 import pytest
 from jupyter_page import CLIPPED, UNTOLD, Lab
 from playwright.sync_api import Locator, expect
 from views_page import WIDTHS, faults_here, inaccessible
 
-from minips.lab import panels
 from minips.lab.course import QUIZZES
 
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
@@ -21,7 +21,7 @@ problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=400, features=10, cla
 """
 LONG = "ps.Config(workers=2, steps=100_000, delays=ps.Delays(seconds=0.01))"
 STOP_MS = 2_000
-PANELS = [name for name in panels.__all__ if name != "Panel"]
+PANELS = [*every_panel.PANELS]
 
 CONTRAST = """() => {
     const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true})
@@ -147,7 +147,8 @@ def every_control(panel: Locator) -> list[Locator]:
 def show_all(jupyter: Lab) -> Locator:
     """A notebook with all panels, which have no picture yet if they need Run."""
     jupyter.write(
-        START + "from IPython.display import display", f"display({', '.join(f'lab.{name}()' for name in PANELS)})"
+        START + every_panel.IMPORTS + "from IPython.display import display",
+        f"display({', '.join(f'{name}()' for name in PANELS)})",
     )
     jupyter.run_all()
     all_panels = jupyter.page.locator(".minips-panel")

@@ -18,7 +18,7 @@ from IPython.display import display
 from minips import seeds
 from minips.lab.course import state
 from minips.lab.course.best import Best
-from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, completed, find, full_key
+from minips.lab.course.questions import PROMPTS, QUIZZES, Item, Prompt, completed, find, full_key, tells_if_retired
 from minips.lab.course.verdicts import CSS, mark
 from minips.lab.style import STYLE, WIDE
 from minips.lab.texts import as_html, status
@@ -37,6 +37,7 @@ class Said:
         return f"<p>{'' if self.holds else '⚠ '}{as_html(self.text)}</p>"
 
 
+@tells_if_retired
 def say(key: str, **values: Any) -> None:
     """Show the sentence of this key with the values in it. Raises `Disagreement` as `completed` does."""
     display(Said(*completed(key, **values)))  # type: ignore[no-untyped-call]
@@ -59,7 +60,7 @@ class Answer:
         )
         self.button.on_click(lambda _: self.keep())
         self.note = ipywidgets.HTML("You can change them later." if before else "")
-        task = ipywidgets.HTML(f"{STYLE}<b>Say it.</b> {as_html(prompt.task)}")
+        task = ipywidgets.HTML(f"{STYLE}<b>Explain it.</b> {as_html(prompt.task)}")
         self.panel = ipywidgets.VBox([task, self.text, self.button, self.note])
         self.panel.add_class("minips-panel")
 
@@ -74,6 +75,7 @@ class Answer:
         self.note.value = status(" ".join(filter(None, ["It is kept, and goes into the report.", short, unkept])))
 
 
+@tells_if_retired
 def answer(key: str, table: Any) -> None:
     """Show ``table``, which has the measurements, and the task of this key with a box for the answer. TypeError if the
     task compares schemes that train, and the table is not a `Best`.
@@ -86,10 +88,10 @@ def answer(key: str, table: Any) -> None:
     else:
         display(table)  # type: ignore[no-untyped-call]
     if state.autoplay():
-        print(f"Say it. {prompt.task}\nNobody was asked in this run. An example of an answer: {prompt.example}")
+        print(f"Explain it. {prompt.task}\nNobody was asked in this run. An example of an answer: {prompt.example}")
         return
     box = Answer(prompt, str(table))
-    text = f"Say it. {prompt.task}"
+    text = f"Explain it. {prompt.task}"
     display({**box.panel._repr_mimebundle_(), "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
 
 

@@ -93,8 +93,8 @@ class Course:
         if len(paths) != len(self.words) or len({*numbers}) < len(numbers):
             got = join_names([path.name for path in paths]) if paths else "none"
             raise FileNotFoundError(
-                f"The course {self.name!r} needs one notebook for each of its {len(self.words)} lessons, with different "
-                f"numbers, such as 00_{self.lessons[0]}.ipynb, in {self.notebooks}; got {got}."
+                f"The course {self.name!r} needs one notebook for each of its {len(self.words)} lessons, with "
+                f"different numbers, such as 00_{self.lessons[0]}.ipynb, in {self.notebooks}; got {got}."
             )
         return dict(zip(self.words, paths, strict=True))
 
@@ -200,6 +200,17 @@ def course_of(key: str) -> Course:
 def numbers() -> dict[int, str]:
     """Map each lesson's number in the earlier edition to the lesson's name."""
     return {int(name[:2]): word for name, word in chosen().numbered.items()}
+
+
+def is_retired(call: str, key: str) -> bool:
+    """True if an earlier edition of the lesson had this key, and today's has another task or none in its place.
+
+    A lesson's ``questions`` lists such numbers in ``RETIRED``, by the function that cells call, such as "predict".
+    """
+    lesson, _, number = key.partition(".")
+    modules = (sys.modules.get(f"{package}.{lesson.rpartition(':')[2]}.questions") for package in installed())
+    retired = (getattr(module, "RETIRED", {}).get(call, ()) for module in modules)
+    return any(number in map(str, numbers) for numbers in retired)
 
 
 def lesson_of(key: str) -> str:

@@ -27,7 +27,7 @@ import numpy as np
 import minips as ps
 from minips.lab.course import state
 from minips.lab.course.courses import add, folders, installed
-from minips.lab.course.questions import find, show_line
+from minips.lab.course.questions import find, show_line, tells_if_retired
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
 from minips.testing.base import described, same_bits
@@ -84,6 +84,7 @@ VERDICTS: dict[str, Verdict] = {}
 """Maps each exercise's key to the last verdict in this process."""
 
 
+@tells_if_retired
 @showing(None, first=Wait("checking the answer"))
 def check(key: str, thing: Any) -> Verdict:
     """Check ``thing`` as an answer to an exercise; the verdict says that it passes, or why and where it fails."""
@@ -166,6 +167,7 @@ def _ours() -> tuple[str, ...]:
     return tuple(f"{folder}{os.sep}" for folder in (PACKAGE, *folders()))
 
 
+@tells_if_retired
 def hint(key: str) -> None:
     """Show the next hint of an exercise; after the last hint, start again with the first."""
     asked = exercise(key)

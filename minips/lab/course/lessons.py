@@ -16,6 +16,8 @@ from minips.lab.course.exercises import EXERCISES
 LEDGER = ".minips-lessons.json"
 """A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
 GLOSSARY = "GLOSSARY.md"
+FURTHER = "further-*.md"
+"""The pages that lessons link to: the glossary, and the further reading of each part."""
 """The page of terms and their meanings, to which the lessons link."""
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
@@ -84,21 +86,25 @@ def _core(cells: list[Any]) -> list[tuple[str, str]]:
 
 
 class Copied(NamedTuple):
-    """File names. ``kept`` lists files that the learner changed and that differ from what would be copied today."""
+    """File names. ``kept`` lists files that the learner changed and that differ from what would be copied today;
+    ``earlier`` those among them that have another name today, as "14_old.ipynb (now 16_old.ipynb)".
+    """
 
     new: list[str]
     renewed: list[str]
     kept: list[str]
+    earlier: list[str]
 
 
 def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False) -> Copied:
     """Copy a course's lessons for a learner, by default without ``outputs``, since these would reveal the answers.
 
-    A copy that the learner has changed stays as it is; an unchanged copy is renewed if its original has changed.
-    OSError if the folder cannot be written.
+    A copy that the learner has changed stays as it is; an unchanged copy is renewed if its original has changed, and
+    removed if its original has another name today. OSError if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    copied, shelf = Copied([], [], []), (course or chosen()).notebooks
+    course = course or chosen()
+    copied, shelf = Copied([], [], [], []), course.notebooks
     if folder.resolve() == shelf.resolve():
         return copied
     ledger = folder / LEDGER
@@ -106,9 +112,9 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
         made = dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
     except (ValueError, TypeError):
         made = {}  # without a record, treat every copy as changed, and keep it
-    for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY)]:
+    for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY), *sorted(shelf.glob(FURTHER))]:
         name = path.name
-        fresh = path.read_bytes() if outputs or name == GLOSSARY else blanked(path)
+        fresh = path.read_bytes() if outputs or path.suffix == ".md" else blanked(path)
         there = _hash((folder / name).read_bytes()) if (folder / name).is_file() else None
         if there in (None, made.get(name), _hash(fresh)):
             if there != _hash(fresh):
@@ -117,6 +123,14 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
             made[name] = _hash(fresh)
         elif made.get(name) != _hash(fresh):
             copied.kept.append(name)
+    for name, word in course.numbered.items():
+        today, copy = course.paths()[word].name, folder / name
+        if name == today or not copy.is_file():
+            continue
+        if _hash(copy.read_bytes()) == made.get(name):
+            copy.unlink()
+        else:
+            copied.earlier.append(f"{name} (now {today})")
     files.write(ledger, json.dumps(made, indent=1))
     return copied
 

@@ -37,6 +37,7 @@ from minips.lab.course.questions import (
     find,
     settled,
     show_line,
+    tells_if_retired,
 )
 from minips.lab.course.verdicts import CSS, Measured, result, to_note
 from minips.lab.style import STYLE, WIDE
@@ -258,6 +259,7 @@ def _names_of(cell: ast.Module) -> tuple[set[str], set[str]]:
     return reads, binds
 
 
+@tells_if_retired
 def predict(key: str) -> Guess:
     """Ask the question with this key, and show its options. See the module for `Guess.require` and `Guess.compare`."""
     guess = Guess(find("question", QUESTIONS, key))

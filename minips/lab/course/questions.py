@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from minips import seeds
 from minips.lab.course import state
 from minips.lab.course.best import Figure
-from minips.lab.course.courses import add, course_of, numbers
+from minips.lab.course.courses import add, course_of, is_retired, lesson_of, numbers
 from minips.lab.texts import status
 from minips.words import suggestion
 
@@ -33,10 +33,16 @@ KINDS = {
     "single": "what one run, one input or one scheme shows",
 }
 """The kinds of what a sentence, a question or a prompt says."""
+CALLS = {"question": "predict", "sentence": "say", "prompt": "answer", "exercise": "check"}
+"""Maps what has a key to the function that a lesson's cells call with it; ``RETIRED`` of a lesson has their names."""
 RIGHT, NEAR = 1.25, 2.0
 """A prediction is right, or near, up to this ratio of the larger to the smaller of predicted and measured number."""
 
 T = TypeVar("T")
+
+
+class Retired(ValueError):  # noqa: N818, it is no fault of the learner
+    """Raised for a key of an earlier edition; its text says where the lesson of today is."""
 
 
 class Disagreement(AssertionError):  # noqa: N818, it is the outcome of a run
@@ -338,10 +344,46 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
     """
     full = full_key(key)
     prefix = course_of(full).prefix  # importing the courses fills the tables
+    if full not in known and is_retired(CALLS.get(what, what), full):
+        lesson = course_of(full).paths()[lesson_of(full)].name
+        raise Retired(
+            f"{full} belongs to an earlier edition of this lesson, which is now {lesson}. To get it, rename this copy "
+            "if it has the same name, and run: minips lab"
+        )
     if full not in known:
         alike = [one for one in known if one.startswith(prefix)]
         raise ValueError(f"There is no {what} {key!r}. {suggestion(full, alike)}")
     return known[full]
+
+
+def tells_if_retired(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that a lesson's cells call: for a retired key it shows one line, so that an old copy runs on."""
+
+    @wraps(call)
+    def wrapped(*given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except Retired as retired:
+            show_line(str(retired))
+            return Unasked()
+
+    return wrapped
+
+
+class Unasked:
+    """The result of a call with a retired key: no prediction to wait for, nothing to compare, no verdict."""
+
+    def require(self) -> None:
+        """Wait for nothing."""
+
+    def compare(self, **values: Any) -> None:
+        """Show nothing."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def _ipython_display_(self) -> None:
+        """Show nothing."""
 
 
 def full_key(key: Any) -> str:
