@@ -22,6 +22,7 @@ from minips.lab import charts, panels
 from minips.lab.controls import Number, Slider
 from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
+from minips_course.lecture.panel import CopyOrCall
 
 PNG = b"\x89PNG"
 PANELS = [*every_panel.PANELS.values()]
@@ -233,6 +234,7 @@ SLIDERS = {
     panels.RobustAggregation: "workers liars strength draw",
     panels.Stragglers: "consistency.staleness slower",
     panels.TransportLadder: "transport.pool at_once",
+    CopyOrCall: "calls values",
 }
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minips.lab import Panel
 from minips.lab.charts import PENS, Chart, Drawing, Scale
+from minips.lab.panels.base import Panel
 from minips.stage import Array, Value, option
 from minips_course.lecture import rpc
 

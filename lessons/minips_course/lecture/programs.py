@@ -143,8 +143,8 @@ class Pair:
             if old not in mended:
                 raise ValueError(f"The program has no {old.strip()!r}, which this step replaces. Run the cells above.")
             mended = mended.replace(old, new)
-        both = (text.splitlines() for text in (program, mended))
-        changed = [line for line in [*difflib.unified_diff(*both, n=0, lineterm="")][2:] if line[:2] != "@@"]
+        lines = difflib.unified_diff(program.splitlines(), mended.splitlines(), n=0, lineterm="")
+        changed = [line for line in [*lines][2:] if line[:2] != "@@"]
         print("\n".join(line for line in changed if line.strip() not in ("", "+", "-")))
         print(f"\n{self.run(mended, name)!r}")
         return mended
@@ -260,8 +260,12 @@ def run_all(program: str, count: int, **given: bytes) -> Ending:
         running = [
             subprocess.Popen(
                 [sys.executable, "program.py", str(rank)],
-                **{"cwd": name, "env": os.environ | own, "text": True},
-                **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
+                cwd=name,
+                env={**os.environ, **own},
+                text=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
             for rank in range(count)
         ]

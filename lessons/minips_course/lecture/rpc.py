@@ -72,7 +72,7 @@ class RRef:
 class Calls:
     """Turns a call of any method into a message to the object's owner."""
 
-    def __init__(self, reference: RRef, send: Callable[..., Any]) -> None:
+    def __init__(self, reference: Any, send: Callable[..., Any]) -> None:
         self.reference, self.send = reference, send
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
