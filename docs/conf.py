@@ -52,6 +52,8 @@ docs/teachers
 lessons/README
 lessons/further-a-parameter-server
 lessons/further-fewer-bytes
+lessons/further-waiting-and-trust
+lessons/further-cost
 lessons/GLOSSARY
 ```
 

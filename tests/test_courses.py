@@ -44,9 +44,6 @@ ddp.Ranks, ddp.naive, ddp.flat, ddp.overlapped, ddp.ladder, ddp.learn, trips.fra
 """The lines by which notebooks of the second edition import a lesson's modules, and what they use of these."""
 
 OLD_LINES = {
-    "03_a_server_in_forty_lines": {
-        "from minips_course.server import pictures": "from minips.lab.course import pictures_03 as pictures",
-    },
     "04_a_lectures_server": {
         "from minips_course.lecture import panel, programs, rpc": (
             "from minips.lab.course import programs_04 as programs\nfrom minips_course.lecture import panel, rpc"

@@ -164,7 +164,7 @@ def lessons_of_the_checkout() -> list[str]:
     listed = subprocess.run(["git", "ls-files", "lessons"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [name.removeprefix("lessons/") for name in listed.splitlines()]
     shown = [path for path in paths if not path.startswith("minips_course/")]
-    return [path for path in shown if path.endswith((".ipynb", ".md", ".png", ".json"))]
+    return [path for path in shown if path.endswith((".ipynb", ".md", ".png", ".svg", ".json"))]
 
 
 def sweeps_of_the_checkout() -> set[str]:

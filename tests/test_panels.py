@@ -23,6 +23,7 @@ from minips.lab.controls import Number, Slider
 from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
 from minips_course.lecture.panel import CopyOrCall
+from minips_course.server.panel import ServerRules
 
 PNG = b"\x89PNG"
 PANELS = [*every_panel.PANELS.values()]
@@ -96,7 +97,7 @@ def test_every_panel_has_a_picture_with_words_and_a_name_for_each_control(make: 
     assert len(set(labels)) == len(labels)
     panel.run()
     assert panel.wait(60)
-    if isinstance(panel, lab.Collectives):
+    if isinstance(panel, lab.Collectives | ServerRules):
         assert panel.view.sentence == panel.words(panel.found)
         assert panel.view.still.startswith("<svg ")
     else:
@@ -233,8 +234,10 @@ SLIDERS = {
     panels.GradientShards: "workers rows",
     panels.RobustAggregation: "workers liars strength draw",
     panels.Stragglers: "consistency.staleness slower",
+    ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
     CopyOrCall: "calls values",
+    every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
 }
 
 

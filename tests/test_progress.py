@@ -96,7 +96,7 @@ NOTES = """
 def test_what_was_noted_under_numbers_is_read_as_notes_on_the_lessons_that_they_have_become() -> None:
     state.state_file().parent.mkdir(parents=True)
     state.state_file().write_text(NOTES.lstrip())
-    assert (row("00"), row("14")[0]) == (("1 of 2 (train.1)", "1 of 2, 0 came true"), "1 of 3 (wait.2)")
+    assert (row("00"), row("16")[0]) == (("1 of 2 (train.1)", "1 of 2, 0 came true"), "1 of 3 (wait.2)")
     assert lab.progress().set_aside == 0
     assert lab.predict("train.1").value == "much"
     assert state.noted("quiz") == {"wait": {"quiz": "wait", "right": "4 of 5"}}

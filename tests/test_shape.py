@@ -193,6 +193,8 @@ def test_its_links_lead_somewhere(path: Path) -> None:
         assert target.exists(), name
         if target == GLOSSARY:
             assert anchor in terms, anchor
+        elif anchor and target.suffix == ".md":
+            assert anchor in {re.sub(r"[^\w-]", "", one.lower()) for one in headings_of(target)}, anchor
         elif anchor:
             assert anchor in headings(lesson(target)), anchor
     assert "](GLOSSARY.md#" in text

@@ -10,7 +10,7 @@ from minips.lab.course.courses import Course
 
 PARTS = {
     "I. A parameter server": ("train", "split", "batch", "server", "lecture"),
-    "II. Fewer bytes": ("wire", "stranger", "squeeze", "bits", "rounding", "remember", "spend"),
+    "II. Fewer bytes": ("wire", "stranger", "squeeze", "bits", "rounding", "remember", "fails", "spend"),
     "III. Waiting and trust": ("move", "hide", "wait", "stale", "trust"),
     "IV. Cost": ("cost", "pays", "allreduce", "ddp"),
 }

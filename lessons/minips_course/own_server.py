@@ -70,7 +70,10 @@ def _pushed(server: Any, worker: int, gradients: Tensors, rng: np.random.Generat
 
 def _has(server: Any, wanted: Tensors, asking: int, advice: str) -> None:
     """Refuse a server unless these are its parameters, and its answer to a pull."""
-    ((to, (said, params)),) = server.handle(asking, ("pull", {}))
+    answers = server.handle(asking, ("pull", {}))
+    told = f"worker {asking}'s pull gets one answer at once; the server gave {len(answers)}."
+    refuse_if(len(answers) != 1, told)
+    ((to, (said, params)),) = answers
     refuse_if((to, said) != (asking, "params"), f"a pull was answered with {to, said}, expected {(asking, 'params')}.")
     for got, where in ((server.params, "in params"), (params, "in the answer to a pull")):
         refuse_if(got.keys() != wanted.keys(), f"{where} there is {list(got)}, expected {list(wanted)}.")

@@ -131,11 +131,13 @@ def settled(panel: Locator) -> None:
     panel.page.wait_for_timeout(200)  # the views of new widgets are made after their messages
 
 
-CONTROLS = ":is(select, input):visible:not(.race *)"
-"""The controls of a form; those of the race play, and are tested with the views."""
+CONTROLS = ":is(select, input):visible:not(.race *, .minips-replay *)"
+"""The controls of a form; those of the race and of the replay play, and are tested with the views."""
+SHOWN = ".minips-picture svg:visible, .race:visible, .minips-replay:visible"
+"""What panels show."""
 
 
-SLIDERS = "input[type=range]:visible:not(.race *)"
+SLIDERS = "input[type=range]:visible:not(.race *, .minips-replay *)"
 
 
 def every_control(panel: Locator) -> list[Locator]:
@@ -162,7 +164,7 @@ def test_every_panel_at_every_width_in_both_themes(jupyter: Lab) -> None:
     for run in all_panels.get_by_role("button", name="Run ").all():
         run.click()
         expect(run).to_be_enabled()
-    expect(all_panels.locator(".minips-picture svg:visible, .race:visible")).to_have_count(len(PANELS))
+    expect(all_panels.locator(SHOWN)).to_have_count(len(PANELS))
     expect(all_panels.get_by_role("status")).to_have_count(2 * len(PANELS))  # its message and its sentence
     expect(all_panels.get_by_role("progressbar")).to_have_count(2)
     for theme in themes(jupyter):
@@ -192,7 +194,7 @@ def test_every_control_of_every_panel(jupyter: Lab) -> None:
         if run.count():
             run.click()
             expect(run).to_be_enabled()
-        expect(panel.locator(".minips-picture svg:visible, .race:visible")).to_have_count(1)
+        expect(panel.locator(SHOWN)).to_have_count(1)
         controls = every_control(panel)
         assert len(controls) >= 2
         for control in controls:
@@ -431,7 +433,7 @@ def test_a_number_an_answer_a_quiz_and_the_report(jupyter: Lab, tmp_path: Path) 
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.goto(written.as_uri())
-        expect(page.get_by_role("heading", name="16 Trust nobody")).to_be_visible()
+        expect(page.get_by_role("heading", name="18 Trust nobody")).to_be_visible()
         expect(page.locator("blockquote")).to_have_text(
             "The median reads 0.91. The mean, at 0.20, is <b>no</b> choice."
         )

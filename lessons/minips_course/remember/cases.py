@@ -10,25 +10,39 @@ OUTCOMES = {
         "many times as many": {"times": 6.0},
         "none of these": {"times": nan},
     },
-    "remember.2": {
-        "up to about t, with error feedback and without": {"plain": 0.98, "fed": 0.95},
-        "up to about t without a memory, up to about lr · t with it": {"plain": 0.98, "fed": 0.08},
-        "up to about t without a memory, ever further with it": {"plain": 0.98, "fed": 40.0},
-        "no distance: with both, w comes to the minimum exactly": {"plain": 0.0, "fed": 0.0},
-        "none of these": {"plain": 9.0, "fed": 0.08},
+    "remember.3": {
+        "less than one gradient: the errors cancel": {"held": 0.4},
+        "a few gradients, as around top-k": {"held": 9.0},
+        "more than a thousand gradients": {"held": 3e7},
+        "none of these": {"held": nan},
     },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "remember.1": ["win again and again", "turn comes", "twice as many"],
-    "remember.2": ["hops", "w stops", "within lr", "never sent", "add up until"],
+    "remember.3": ["grows", "longer than", "without bound", "the remedy", "not a contraction"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "remember.1": {
-        "no mending": ("p - sent", "np.where(sent == 0, p, 0 * p)"),
+    "remember.3": {
+        "minips' own": "Mine = ps.ErrorFeedback\n",
+        "the class as it was": "Mine = ps.NoMemory\n",
+        "inherited": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(ps.ErrorFeedback):
+    name = "mine"
+""",
+        "zeros alone": ("p - sent", "np.where(sent == 0, p, 0 * p)"),
+        "stateless, as it was": ('name = "mine"', 'name = "mine"\n    stateless = True'),
+        "nothing is added": ('x + state["error"]', "x"),
+        "a share is added": ('x + state["error"]', 'x + 0.9 * state["error"]'),
+        "added twice": ('x + state["error"]', 'x + 2 * state["error"]'),
+        "added into the gradient": ('x + state["error"]', 'np.add(x, state["error"], out=x)'),
+        "in double precision": ('x + state["error"]', 'np.float64(1) * x.astype("f8") + state["error"]'),
+        "the old rest comes on top": ("p - sent", 'p - sent + state.get("error", 0)'),
         "a case for signs alone": ("p - sent", "np.where(np.abs(sent) < np.abs(sent).max(), p - sent, 0 * p)"),
         "the wrong way round": ("p - sent", "sent - p"),
         "what was sent": ("p - sent", "sent"),
@@ -46,8 +60,8 @@ BROKEN = {
         "kept in the class": """
 @ps.register
 @dataclass(frozen=True)
-class Mended(Saver):
-    name = "mended"
+class Mine(ps.Memory):
+    name = "mine"
     kept = {}
 
     def compensate(self, x, state):
@@ -60,8 +74,11 @@ class Mended(Saver):
         "all errors are kept": """
 @ps.register
 @dataclass(frozen=True)
-class Mended(Saver):
-    name = "mended"
+class Mine(ps.Memory):
+    name = "mine"
+
+    def compensate(self, x, state):
+        return x + state["error"] if "error" in state else x
 
     def update(self, p, sent, state):
         state["error"] = p - sent
@@ -70,8 +87,11 @@ class Mended(Saver):
         "forgets at each twentieth": """
 @ps.register
 @dataclass(frozen=True)
-class Mended(Saver):
-    name = "mended"
+class Mine(ps.Memory):
+    name = "mine"
+
+    def compensate(self, x, state):
+        return x + state["error"] if "error" in state else x
 
     def update(self, p, sent, state):
         state["count"] = np.asarray(state.get("count", 0) + 1)
@@ -162,12 +182,15 @@ class Server(Server):
 """Maps an exercise and an error to a piece of the solution and what replaces it, or to a whole wrong answer."""
 
 RIGHT = {
-    "remember.1": {
+    "remember.3": {
         "as error feedback does": """
 @ps.register
 @dataclass(frozen=True)
-class Mended(Saver):
-    name = "mended"
+class Mine(ps.Memory):
+    name = "mine"
+
+    def compensate(self, x, state):
+        return ps.ErrorFeedback().compensate(x, state)
 
     def update(self, p, sent, state):
         ps.ErrorFeedback().update(p, sent, state)
@@ -175,8 +198,8 @@ class Mended(Saver):
         "under another name": """
 @ps.register
 @dataclass(frozen=True)
-class Mended(Saver):
-    name = "mended"
+class Mine(ps.Memory):
+    name = "mine"
 
     def compensate(self, x, state):
         return np.add(x, state["owed"]) if state else x.copy()

@@ -14,15 +14,19 @@ from minips_course.own_server import check_memory
 
 
 @asks(
-    "remember.1",
-    "Measure `lost` with a quantizer that sends no zeros, such as ps.Sign(), and then look at the last line of Saver.",
-    "`sent == 0` assumes that every value that is not zero has arrived whole. Which quantizers send only part of a "
-    "value?",
-    "You need not distinguish any cases, so np.where can go. Which part of C(p) + e′ = p must the memory keep?",
+    "remember.3",
+    "Start from the class shown above: give it a new name and an `update` that keeps something, without `stateless`.",
+    "`state` is an empty dictionary at first, so `compensate` returns x if nothing is held yet.",
+    "Which array plus C(p) gives p? That one goes into `state`, and `compensate` adds it to the next x. Do not look "
+    "for zeros: a sign is never zero, and yet it sends only a part of a value.",
 )
-def mended(memory: Any, rng: np.random.Generator) -> str:
-    """Find a quantizer with which Saver loses a part of the gradients, and mend the memory."""
-    is_own(memory, ps.Memory, "Mended()")
+def own_stage(memory: Any, rng: np.random.Generator) -> str:
+    """Write a memory: error feedback as a stage of your own, around any quantizer."""
+    is_own(memory, ps.Memory, "Mine()")
+    refuse_if(
+        isinstance(memory, ps.ErrorFeedback), "It inherits from ErrorFeedback. Write compensate and update yourself."
+    )
+    refuse_if(memory.stateless, "It says that it is stateless, so a codec never calls it.")
     quantizers: list[ps.Quantizer | None] = [
         ps.TopK(fraction=0.1),
         ps.Sign(),

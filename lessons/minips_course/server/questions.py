@@ -5,41 +5,36 @@ from minips.lab.course.questions import (
     Item,
     Option,
     prompt,
+    question,
     quiz,
     remember,
     sentence,
     timed_question,
-    timed_sentence,
 )
 
-timed_question(
-    "server.1",
-    "Each worker takes 100 steps, and nobody waits. With eight workers: how stale is a gradient on average, compared "
-    "with four?",
+question(
+    "server.3",
+    "Worker 3 takes four times as long for a step as each other worker. The run ends when the server has 80 pushes. "
+    "How long does it take under ASP, compared with BSP?",
     Option(
-        "about as stale",
-        lambda four, eight: 0 <= eight <= 1.3 * four > 0,
-        "Twice as many workers pushed, but hardly more pushes fell between a worker's pull and its push. That can "
-        "happen if each worker takes several steps before the next worker runs.",
+        "about as long",
+        lambda asp, bsp: 0.9 * bsp <= asp <= 1.1 * bsp and bsp > 0,
+        "The other workers had to wait for worker 3 under both rules.",
+    ),
+    Option(
+        "about three quarters as long",
+        lambda asp, bsp: 0.65 * bsp <= asp <= 0.85 * bsp and bsp > 0,
+        "Under ASP the other workers were held up, but less than under BSP.",
     ),
     Expected(
-        "about twice as stale",
-        lambda four, eight: 1.6 * four <= eight <= 2.8 * four and four > 0,
-        "Only the pushes of other workers make a gradient stale. Each such push falls at most once between a worker's "
-        "pull and its next push. So the mean over all gradients is n − 1 at most: 3 with four workers, 7 with eight; a "
-        "single gradient can be staler. The mean is less, since some pushes fall between a push and the next pull.",
+        "about a third as long",
+        lambda asp, bsp: 0.27 * bsp <= asp <= 0.42 * bsp and bsp > 0,
+        "Under BSP, each round of four pushes takes as long as a step of worker 3. Under ASP, the other three workers "
+        "push at their own pace, and worker 3 adds a push now and then.",
     ),
-    Option(
-        "more than 3.5 times as stale",
-        lambda four, eight: eight > 3.5 * four > 0,
-        "With four workers, few pushes fell between a worker's pull and its push; with eight, many did. That can "
-        "happen if the machine has enough cores for four workers but not for eight.",
-    ),
-    otherwise="The ratio lies between two of the options, or with four workers no gradient was stale at all.",
-    shown={
-        "four": "mean staleness, four workers: {:.1f} versions",
-        "eight": "mean staleness, eight workers: {:.1f} versions",
-    },
+    otherwise="The ratio of the two times lies between two of the options.",
+    shown={"asp": "ASP: {:.2f} virtual s", "bsp": "BSP: {:.2f} virtual s"},
+    kind="count",
 )
 
 timed_question(
@@ -70,29 +65,6 @@ timed_question(
 )
 
 sentence(
-    "server.1",
-    "Trained by hand with four workers, the model reads {mean:.1%} ± {half:.1%} of the held-out digits (five seeds, "
-    "95 % interval).",
-    expect="mean - half > 0.9",
-    kind="single",
-)
-
-timed_sentence(
-    "server.2",
-    "{name}: a gradient is {mean:.2f} versions stale on average (five runs, from {low:.2f} to {high:.2f}); the stalest "
-    "one was {most}.",
-    expect="low > 0",
-)
-
-sentence(
-    "server.3",
-    "With a server that waits for whole rounds, two runs with the same seed differ by {most:g} at most (five pairs). "
-    "The largest staleness in them is {old}.",
-    expect="most == 0 and old == 0",
-    kind="identity",
-)
-
-sentence(
     "server.4",
     "Worker 0 pushes: {first}. May it pull now? {early}. Worker 1 pushes: {second}. May worker 0 pull now? {late}. "
     "The parameters are {moved}: minus the mean of (2, 0) and (0, 4). Worker 1 sends its push again: {again}.",
@@ -101,14 +73,30 @@ sentence(
     kind="identity",
 )
 
-prompt(
-    "server.1",
-    "In two sentences: what does the server that waits give you that the other one does not, by which numbers of the "
-    "table? And what does the table not say?",
-    "With BSP two runs of one seed end at the same bits, and no gradient is stale; with ASP neither is so. The table "
-    "does not say which rule trains better: for that each needs its own learning rate.",
-    by=("table: row['BSP'] == [0, 0, 0]", "timed table: min(row['ASP']) > 0"),
+sentence(
+    "server.5",
+    "With worker 3 four times slower: under BSP the workers waited {waited:.0%} of their time, and the largest "
+    "staleness was {old}. Under ASP they waited {idle:.0%} of it, and the largest staleness was {stalest}; {slow} of "
+    "80 pushes came from worker 3.",
+    expect="abs(waited - 0.54) < 0.005 and old == 0 and idle == 0 and stalest > 3 and slow == 7",
+    kind="count",
+)
+
+sentence(
+    "server.6",
+    "With a server that waits for whole rounds, two runs with the same seed differ by {most:g} at most (five pairs).",
+    expect="most == 0",
     kind="identity",
+)
+
+prompt(
+    "server.2",
+    "In two sentences: what does BSP pay, and what does ASP pay, by which numbers of the table?",
+    "BSP pays with time: its workers wait 54 % of theirs, and the run takes 1.66 s in place of 0.58 s. ASP pays with "
+    "old gradients, 2.9 versions stale on average and 12 at most, and with the data of the slow worker, which makes 7 "
+    "of 80 pushes.",
+    by=("table: row['BSP'][:2] == [1.66, 54]", "table: row['ASP'] == [0.58, 0, 7, 80, 2.9, 12]"),
+    kind="count",
 )
 
 quiz(
@@ -135,18 +123,17 @@ quiz(
             "decides how much a stale gradient matters. It "
             "does not change the number of versions in between.",
         },
-        by="predict server.1",
+        by="say server.5: old == 0 and stalest > 3",
     ),
     Item(
-        "Under BSP, why does our server need no rule for pulls?",
+        "One of four workers is four times slower. Which part of all pushes comes from it under ASP?",
         {
-            "A worker waits for the answer to its push before it pulls.": "The answer arrives when the round is "
-            "complete, so each pull gets parameters after a complete round.",
-            "Pulls change nothing, so their time does not matter.": "Pulls change nothing, but their time matters: a "
-            "worker that pulls before its round is complete computes its next gradient from the old parameters.",
-            "The loop takes pulls last.": "The loop handles messages as they arrive, whatever their kinds.",
+            "less than a tenth": "The others push at their own pace. So the slow worker's data counts for less, too.",
+            "a quarter": "That holds under BSP, where each round has one push of each worker.",
+            "none: the server drops late pushes": "Under ASP the server applies each push, however old the parameters "
+            "are from which it was computed.",
         },
-        by="say server.3: old == 0",
+        by="say server.5: slow < 8",
     ),
     Item(
         "Why add the gradients of a round in the workers' order?",
@@ -156,18 +143,18 @@ quiz(
             "Otherwise the mean would be wrong by a factor.": "In any order, only the last bits of the mean differ.",
             "The first worker's gradient counts most.": "All gradients of a round count equally in the mean.",
         },
-        by=("say server.3", "say split.5"),
+        by=("check server.1", "say server.6: most == 0"),
     ),
     Item(
-        "An answer to a push gets lost, and the worker sends the push again. What does our server under ASP do?",
+        "An answer to a push gets lost, and the worker sends the push again. What does minips' Shard do?",
         {
-            "It applies the gradient twice.": "To our server, a repeated push looks like a new one. A push in minips "
-            "contains the worker's clock, and a second push with the same clock is a duplicate.",
-            "It answers with an error.": "It cannot know that the push is a repetition.",
-            "It applies the gradient once.": "For that, each push would need a number, and the server would have to "
-            "remember which pushes it has applied.",
+            "It does not apply the push again.": "A push in minips contains the worker's clock. A second push with the "
+            "same clock is a duplicate. Our server would take it for a new push.",
+            "It applies the push twice.": "Our server under ASP does so: to it, a repeated push looks like a new one.",
+            "It waits for the other workers to repeat theirs, too.": "Their pushes were applied, and nobody repeats "
+            "them.",
         },
-        by="say hide.4",
+        by="say server.4: again == 'duplicate'",
     ),
 )
 
@@ -176,8 +163,11 @@ remember(
     {
         "A server decides": ("check server.1", "say server.4"),
         "These decisions fit": ("check server.1", "check server.2"),
-        "A gradient's staleness": "say server.2",
-        "A server that applies": "predict server.2",
-        "A server that waits": "say server.3",
+        "With one worker four times slower": "say server.5: abs(waited - 0.54) < 0.005 and old == 0",
+        "Under ASP nobody waited": "say server.5: idle == 0 and slow == 7",
+        "A server that waits": "say server.6: most == 0",
     },
 )
+
+RETIRED = {"predict": (1,), "say": (1, 2, 3), "answer": (1,)}
+"""The numbers of keys of earlier editions, by kind: none is used again."""

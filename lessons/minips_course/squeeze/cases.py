@@ -8,19 +8,11 @@ OUTCOMES = {
         "none of these": {"left": 0.1},
     },
     "squeeze.2": {"expected": {"best": 370.0}, "otherwise": {"best": 17.0}},
-    "squeeze.3": {
-        "both of them": {"dense": 0.4, "yes": 0.4},
-        "only yes or no": {"dense": 1.01, "yes": 0.6},
-        "only dense": {"dense": 0.6, "yes": 1.01},
-        "neither of them": {"dense": 1.01, "yes": 1.0},
-        "none of these": {"dense": -1.0, "yes": 0.6},
-    },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "squeeze.1": ["as good as random", "mantissas", "nothing to gain"],
-    "squeeze.3": ["runs of zeros", "hardly any value is zero", "zeros"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 

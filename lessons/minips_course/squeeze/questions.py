@@ -4,14 +4,12 @@ from minips.lab.course.questions import (
     Expected,
     Item,
     Option,
-    card,
     prompt,
     question,
     quiz,
     remember,
     sentence,
     timed_estimate,
-    timed_question,
     timed_sentence,
 )
 
@@ -50,135 +48,6 @@ timed_estimate(
     "that the text assumes; or none saved anything.",
 )
 
-timed_question(
-    "squeeze.3",
-    "Which of the two trains in much less time with LZ4, below 0.75 of the time without it?",
-    Option(
-        "both of them",
-        lambda dense, yes: 0 < dense < 0.75 and 0 < yes < 0.75,
-        "LZ4 found enough repetition in the gradients and parameters of each problem, and this link is slow.",
-    ),
-    Expected(
-        "only yes or no",
-        lambda dense, yes: 0 < yes < 0.75 <= dense,
-        "Where the answer to a question is no for all eight images of a batch, its ten gradients are zero: "
-        "long runs of zeros, which LZ4 finds. In a dense gradient hardly any value is zero. On a link this slow, "
-        "bytes are time.",
-    ),
-    Option(
-        "only dense",
-        lambda dense, yes: 0 < dense < 0.75 <= yes,
-        "LZ4 found repetition in the dense gradients, and the zeros of the other problem saved no time.",
-    ),
-    Option(
-        "neither of them",
-        lambda dense, yes: dense >= 0.75 and yes >= 0.75,
-        "Whatever LZ4 saved, the link was so fast, or the machine so busy, that the bytes took hardly any time.",
-    ),
-    otherwise="One of the runs gave no time to compare.",
-    shown={
-        "dense": "dense: {:.2f} of the time without LZ4",
-        "yes": "yes or no: {:.2f} of the time without LZ4",
-    },
-)
-
-sentence("squeeze.1", "LZ4 leaves {left:.2f} of the bytes.", expect="left > 0.99", kind="count")
-
-sentence(
-    "squeeze.2",
-    "Of {count:,} pieces of the gradient {again:,} had occurred before: {share:.2%}. Of as many random pieces, about "
-    "{chance:.0f} would have.",
-    expect="chance < again and share < 0.01",
-    kind="count",
-)
-
-sentence(
-    "squeeze.3",
-    "The highest byte carries {top:.1f} bits; the others carry between {low:.2f} and {high:.2f}. All four together: "
-    "{all:.2f} of the bytes, if each byte is coded independently.",
-    expect="top < 4 and 7.5 < low <= high <= 8",
-    kind="count",
-)
-
-card(
-    "squeeze.4",
-    "Byte {number}: at least {H:.3f} bits by Shannon's formula, {needed:.3f} by Huffman's code.",
-    expect="H <= needed < H + 1",
-    kind="identity",
-)
-
-card(
-    "squeeze.5",
-    "zlib needs {zlib:.2f} bits for byte 3, our code {ours:.2f}.",
-    expect="abs(zlib - ours) < 0.1",
-    kind="identity",
-)
-
-sentence(
-    "squeeze.6",
-    "LZ4 leaves {before:.2f} without the shuffle and {after:.2f} with it.",
-    expect="0.8 < after < 0.95 < before",
-    kind="count",
-)
-
-sentence(
-    "squeeze.7",
-    "With zeros between 1 % of the values, every compressor leaves at most {zeros:.2f}. LZ4 leaves {lz4:.2f} or more "
-    "of float32 and of the 8-bit codes; Blosc, with its shuffle, {blosc:.2f} of float32. The best compressor leaves "
-    "{signs:.2f} of the 1-bit signs.",
-    expect="zeros < 0.1 and lz4 > 0.98 and 0.5 < blosc < 0.97 and signs > 0.9",
-    kind="count",
-)
-
-sentence(
-    "squeeze.8",
-    "zlib leaves {text:.1f} of the text. That is still {array:.1f} times the array.",
-    expect="text < 0.5 and array > 2",
-    kind="count",
-)
-
-sentence(
-    "squeeze.9",
-    "By the entropy of single bytes, {limit:.3f} of the 8-bit codes could be left. zlib leaves {zlib:.3f}, zstd "
-    "{zstd:.3f}.",
-    expect="limit <= min(zlib, zstd) and max(zlib, zstd) < limit + 0.03",
-    kind="count",
-)
-
-sentence(
-    "squeeze.10",
-    "{name}: LZ4 leaves {sent:.0%} of the bytes that the workers send, and {got:.0%} of those that they receive.",
-    expect="sent > 0.95 if name == 'dense' else sent < 0.3 and got < 0.85",
-    kind="count",
-)
-
-timed_sentence(
-    "squeeze.11",
-    "A step with LZ4 takes {dense:.0%} of the time for dense, and {yes:.0%} for yes or no (medians of 15 steps).",
-    expect="dense > 0.9 and yes < 0.75",
-)
-
-timed_sentence(
-    "squeeze.12",
-    "The 8-bit codes with {count} compressors: {best} pays below {fast[1]:,.0f} Mbit/s (quartiles {fast[0]:,.0f} to "
-    "{fast[2]:,.0f} of 15 repeats), zlib below {zlib[1]:,.0f} ({zlib[0]:,.0f} to {zlib[2]:,.0f}).",
-    expect="count == 5 and fast[1] > 4 * zlib[1] and fast[0] > 60",
-)
-
-timed_sentence(
-    "squeeze.13",
-    "Of float32, whose mantissas are random, {best} saves {saved:.0%}, and pays below {fast[1]:,.0f} Mbit/s; zlib "
-    "below {zlib[1]:,.0f}.",
-    expect="saved > 0.03 and fast[1] > 4 * zlib[1] and fast[1] > 60",
-)
-
-timed_sentence(
-    "squeeze.14",
-    "gzip takes {ratios[1]:.2f} times as long as zlib (quartiles {ratios[0]:.2f} to {ratios[2]:.2f} of 15 pairs), and "
-    "makes {extra} bytes more.",
-    expect="0.7 < ratios[1] < 1.4",
-)
-
 sentence(
     "squeeze.15",
     "Of {arrays} arrays of parameters {same} are the same to the last bit, with the compressor and without. That is "
@@ -187,22 +56,55 @@ sentence(
     kind="identity",
 )
 
+sentence(
+    "squeeze.17",
+    "With zeros between 1 % of the values, each compressor leaves at most {zeros:.2f}. Of float32, LZ4 leaves "
+    "{floats[lz4]:.2f}, and blosc 5 with its shuffle {floats[blosc 5]:.2f}. Of the 8-bit codes, LZ4 leaves "
+    "{codes[lz4]:.2f} and zstd 1 {codes[zstd 1]:.2f}: the most frequent of the 256 codes makes up {common:.1%} of "
+    "them.",
+    expect="zeros < 0.1 and floats['lz4'] > 0.98 and 0.5 < floats['blosc 5'] < 0.97 and codes['lz4'] > 0.98 "
+    "and codes['zstd 1'] < 0.92 and common > 2 / 256",
+    kind="count",
+)
+
 timed_sentence(
-    "squeeze.16",
-    "{best} and the 8-bit codes, from the medians: one message alone, below {alone:,.0f} Mbit/s. Four workers, each "
-    "with a slow line: {own:,.0f}. Four workers on the server's slow line: {shared:,.0f}. One message in blocks, "
-    "if all the steps overlap: {blocks:,.0f}.",
-    expect="own < alone < shared and blocks > alone",
+    "squeeze.18",
+    "For the 8-bit codes {best} pays below {fast[1]:,.0f} Mbit/s (quartiles {fast[0]:,.0f} to {fast[2]:,.0f} of 15 "
+    "repeats), zlib 1 below {zlib[1]:,.0f}. Of float32, whose mantissas are as good as random, {best_32} saves "
+    "{saved:.0%}, and pays below {fast_32[1]:,.0f}.",
+    expect="fast[1] > 4 * zlib[1] and fast[0] > 60 and max(fast[1], fast_32[1]) < 100_000 and saved > 0.03",
+)
+
+timed_sentence(
+    "squeeze.19",
+    "Your compressor leaves {sent:.0%} of the bytes of the pushes. A step takes {step:.0%} of the time without it "
+    "(medians of 10 steps).",
+    expect="sent < 1 and step < 1.05",
+)
+
+timed_sentence(
+    "squeeze.20",
+    "Your two numbers: for the 8-bit codes {best} pays below {fast:,.0f} Mbit/s, and your compressor leaves {sent:.0%} "
+    "of a push of floats.",
+    expect="fast > 60 and sent < 1",
+)
+
+timed_sentence(
+    "squeeze.21",
+    "{best} and the 8-bit codes, from the medians: one worker below {one:,.0f} Mbit/s, four workers below {four:,.0f}.",
+    expect="four <= one",
 )
 
 prompt(
-    "squeeze.1",
-    "Your workers send 8-bit codes over lines of 100 Mbit/s. Which compressor, if any, do you choose for one worker, "
-    "and by which numbers in the table? And for four workers? Two sentences.",
-    "For one worker I choose zstd, if 100 Mbit/s lies below its whole interval; zlib pays only on much slower lines. "
-    "With four workers the server decompresses four frames, so I look at the last column and use none if it says less "
-    "than 100 Mbit/s.",
-    by=("timed table: row['zlib'][2] < 100 < row['zstd'][2] - row['zstd'][3]", "check squeeze.1"),
+    "squeeze.2",
+    "Your workers send 8-bit codes, first over lines of 100 Mbit/s, then over 100 Gbit/s in a data centre. Which "
+    "compressor, if any, do you choose on each, and by which numbers in the table? Two sentences.",
+    "At 100 Mbit/s I choose zstd 1, because its break-even is higher, while zlib 1 pays only on slower lines. At 100 "
+    "Gbit/s I choose none, because each break-even in the table is lower.",
+    by=(
+        "timed table: row['zlib 1'][1] < 100 < row['zstd 1'][1]",
+        "timed table: max(column(1) + column(3)) < 100_000",
+    ),
     kind="time",
 )
 
@@ -217,7 +119,7 @@ quiz(
             "than 8 bits. LZ4 cannot use that, since it looks for repeated pieces.",
             "LZ4 removes zeros, and there are none": "Any repeated piece would do. Zeros are the most common case.",
         },
-        by=("say squeeze.1", "say squeeze.2"),
+        by=("predict squeeze.1: left > 0.99", "say squeeze.17"),
     ),
     Item(
         "zstd saves a tenth of the 8-bit codes, and LZ4 nothing. What does zstd use?",
@@ -227,17 +129,16 @@ quiz(
             "codes that hardly matter can be dropped": "Nothing is dropped: zstd is lossless and restores every bit.",
             "it shuffles the bytes first": "Blosc does that. And a code is one byte, so nothing can be reordered.",
         },
-        by="say squeeze.9",
+        by="say squeeze.17: codes['zstd 1'] < 0.92 and codes['lz4'] > 0.98",
     ),
     Item(
         "What does the shuffle change?",
         {
-            "the order of the bytes": "Similar bytes stand side by side afterwards, where a compressor finds them. The "
-            "entropy of each of the four byte planes does not change.",
+            "the order of the bytes": "Similar bytes stand side by side afterwards, where a compressor finds them.",
             "the size": "The shuffle makes nothing smaller. The compressor after it does.",
             "the last bits of the mantissas": "No bit is changed. The inverse transposition gives every float back.",
         },
-        by=("say squeeze.6", "check squeeze.2"),
+        by="check squeeze.2",
     ),
     Item(
         "A compressor saves 80 000 bits of a frame. It takes 1 thousandth of a second at both ends together. For one "
@@ -251,24 +152,26 @@ quiz(
         by="check squeeze.1: 80_000 / 1e-3 == 80 * 1e6",
     ),
     Item(
-        "Four workers have lines of their own, and one thread of the server decompresses. How does the break-even of "
-        "a round compare with that of one message?",
+        "A link in a data centre carries 100 Gbit/s. Which of the five compressors pays there for float32?",
         {
-            "it is lower": "The wire saves the time of one frame, but four are decompressed one after the other.",
-            "it is the same": "It would be the same if the server had a thread and a core for each worker.",
-            "it is four times as high": "That would need a shared line and a decompressor that takes no time.",
+            "none of them": "The wire is faster than the CPU at both ends: each break-even lies far below 100 Gbit/s.",
+            "zstd 1": "It is quick for its kind, but a break-even of 100 Gbit/s needs much more speed.",
+            "each that saves something": "What it saves on this wire is less time than it spends on the CPU.",
         },
-        by=("check squeeze.1", "say squeeze.16"),
+        by="say squeeze.18: fast_32[1] < 100_000",
     ),
 )
 
 remember(
     "squeeze",
     {
-        "A compressor uses": ("say squeeze.2", "say squeeze.3"),
-        "The entropy is": ("say squeeze.4", "say squeeze.9"),
-        "The shuffle puts": ("say squeeze.6", "check squeeze.2"),
+        "A compressor uses": ("predict squeeze.1: left > 0.99", "say squeeze.17"),
+        "The shuffle puts": ("say squeeze.17: floats['blosc 5'] < floats['lz4']", "check squeeze.2", "say squeeze.20"),
         "Break-even bandwidth": "check squeeze.1",
-        "With several workers": ("check squeeze.1", "say squeeze.16"),
+        "Below the break-even": ("say squeeze.18", "say squeeze.20"),
+        "A data centre's link": "say squeeze.18: max(fast[1], fast_32[1]) < 100_000",
     },
 )
+
+RETIRED = {"predict": (3,), "say": (*range(1, 15), 16), "answer": (1,)}
+"""The numbers that an earlier edition of the lesson used, by kind."""

@@ -9,10 +9,10 @@ OUTCOMES = {
         "more than 160 000 bytes": {"ratio": 5.9},
         "none of these": {"ratio": 3.3},
     },
-    "wire.2": {
-        "about 25 times": {"times": 26.0},
-        "about 5 times": {"times": 4.0},
-        "less than 2.5 times": {"times": 0.9},
+    "wire.3": {
+        "about 6 times": {"times": 6.0},
+        "about 30 times": {"times": 30.0},
+        "more than 100 times": {"times": 800.0},
         "none of these": {"times": nan},
     },
 }
@@ -20,7 +20,7 @@ OUTCOMES = {
 
 TELLING = {
     "wire.1": ["17", "six times"],
-    "wire.2": ["hands out", "uncopied", "not a copy", "own memory"],
+    "wire.3": ["hundred", "digit by digit", "hands out"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
@@ -185,129 +185,88 @@ class Server(Given):
             "        header = json",
         ),
     },
-    "wire.2": {
-        "one piece": ("while len(data) < count:", "for _ in range(1):"),
-        "greedy": ("connection.recv(count - len(data))", "connection.recv(65536)"),
-        "the end goes unnoticed": ("if not piece:", "if False:"),
-        "what there is": ('raise ConnectionError(f"The stream ended after {len(data)} of {count} bytes.")', "break"),
-        "another error": ("raise ConnectionError", "raise ValueError"),
-        "the length in one piece": ("read(connection, 4)", "connection.recv(4)"),
-        "the other end first": ('"<I"', '">I"'),
-        "the rest is kept for the next call": """
-rest = b""
+    "wire.3": {
+        "all on server 0": """
+def split(tensors, servers=2):
+    return [{name: x.reshape(-1) for name, x in tensors.items()}] + [{} for _ in range(servers - 1)]
 
 
-def receive(connection):
-    global rest
-
-    def read(count):
-        global rest
-        while len(rest) < count:
-            piece = connection.recv(65536)
-            if not piece:
-                rest = b""
-                raise ConnectionError("The stream ended.")
-            rest += piece
-        data, rest = rest[:count], rest[count:]
-        return data
-
-    (length,) = struct.unpack("<I", read(4))
-    return read(length)
+def join(pieces, like):
+    return {name: pieces[0][name].reshape(x.shape) for name, x in like.items()}
 """,
-        "a file that reads ahead": """
-def receive(connection):
-    with connection.makefile("rb") as file:
-        head = file.read(4)
-        if len(head) < 4:
-            raise ConnectionError("The stream ended.")
-        data = file.read(struct.unpack("<I", head)[0])
-    if len(data) < struct.unpack("<I", head)[0]:
-        raise ConnectionError("The stream ended.")
-    return data
-""",
-        "the system waits for all": """
-import socket
-
-
-def receive(connection):
-    head = connection.recv(4, socket.MSG_WAITALL)
-    if len(head) < 4:
-        raise ConnectionError("The stream ended.")
-    (length,) = struct.unpack("<I", head)
-    data = connection.recv(length, socket.MSG_WAITALL) if length else b""
-    if len(data) < length:
-        raise ConnectionError("The stream ended.")
-    return data
-""",
-        "two bytes of the length": (
-            '(length,) = struct.unpack("<I", read(connection, 4))',
-            '(length, _) = struct.unpack("<HH", read(connection, 4))',
+        "for two servers alone": (
+            "pieces, start = [{} for _ in range(servers)], 0",
+            "servers = 2\n    pieces, start = [{}, {}], 0",
         ),
-        "a hundred pieces": ("while len(data) < count:", "for _ in range(100 if len(data) < count else 0):"),
-        "the length in two halves": (
-            "read(connection, 4)",
-            "(connection.recv(2) + connection.recv(2)) or read(connection, 4)",
-        ),
-        "nothing at the end": (
-            "    (length,) = struct",
-            "    head = connection.recv(1)\n    if not head:\n        return b''\n    (length,) = struct",
-        ),
-        "an empty message at the end of the stream": """
-def read(connection, count):
-    data = bytearray()
-    while len(data) < count:
-        piece = connection.recv(count - len(data))
-        if not piece:
-            raise ConnectionError("The stream ended.")
-        data += piece
-    return bytes(data)
+        "whole arrays by turns": """
+def split(tensors, servers=2):
+    pieces = [{} for _ in range(servers)]
+    for turn, (name, x) in enumerate(tensors.items()):
+        pieces[turn % servers][name] = x.reshape(-1)
+    return pieces
 
 
-def receive(connection):
-    first = connection.recv(1)
-    if not first:
-        return b""
-    (length,) = struct.unpack("<I", first + read(connection, 3))
-    return read(connection, length)
+def join(pieces, like):
+    whole = {}
+    for piece in pieces:
+        whole |= piece
+    return {name: whole.get(name, x.copy()).reshape(x.shape) for name, x in like.items()}
 """,
-        "one buffer for all messages": """
-buffer = bytearray()
+        "each array in halves": ("total * j // servers - start", "x.size * j // servers"),
+        "the larger range first": ("total * j // servers", "-(-total * j // servers)"),
+        "the last keys are lost": ("total * j // servers", "total // servers * j"),
+        "a negative index": ("max(first, 0) : max(last, 0)", "max(first, 0) : last"),
+        "column by column": ("x.reshape(-1)[max", "x.reshape(-1, order='F')[max"),
+        "the last server first": ("for piece in pieces if", "for piece in pieces[::-1] if"),
+        "flat arrays": (".reshape(x.shape)", ""),
+        "empty arrays are refused": ("[*parts[name], x.reshape(-1)[:0]]", "parts[name]"),
+        "another dtype": (".reshape(x.shape) for", ".reshape(x.shape).astype('f4') for"),
+        "into the arrays of like": """
+def split(tensors, servers=2):
+    total = sum(x.size for x in tensors.values())
+    pieces, start = [{} for _ in range(servers)], 0
+    for name, x in tensors.items():
+        for i, piece in enumerate(pieces):
+            first, last = (total * j // servers - start for j in (i, i + 1))
+            part = x.reshape(-1)[max(first, 0) : max(last, 0)]
+            if part.size:
+                piece[name] = part
+        start += x.size
+    return pieces
 
 
-def receive(connection):
-    def read(count):
-        buffer.clear()
-        while len(buffer) < count:
-            piece = connection.recv(count - len(buffer))
-            if not piece:
-                raise ConnectionError("The stream ended.")
-            buffer.extend(piece)
-        return buffer
-
-    (length,) = struct.unpack("<I", read(4))
-    return read(length)
+def join(pieces, like):
+    for name, x in like.items():
+        parts = [piece[name] for piece in pieces if name in piece]
+        if parts:
+            x[...] = np.concatenate(parts).reshape(x.shape)
+    return like
 """,
-        "looks at the end in the length alone": """
-def receive(connection):
-    head = b""
-    while len(head) < 4:
-        piece = connection.recv(4 - len(head))
-        if not piece:
-            raise ConnectionError("The stream ended.")
-        head += piece
-    (length,) = struct.unpack("<I", head)
-    data = b""
-    while len(data) < length:
-        piece = connection.recv(length - len(data))
-        data += piece
-        if not piece:
-            break
-    return data
-""",
-        "does not wait": (
-            "    (length,) = struct",
-            "    connection.settimeout(0.0001)\n    (length,) = struct",
+        "an empty piece of each array": (
+            "            if part.size:\n                piece[name] = part",
+            "            piece[name] = part",
         ),
+        "the arrays that were split last": """
+kept = {}
+
+
+def split(tensors, servers=2):
+    total = sum(x.size for x in tensors.values())
+    pieces, start = [{} for _ in range(servers)], 0
+    for name, x in tensors.items():
+        kept[name] = x.copy()
+        for i, piece in enumerate(pieces):
+            first, last = (total * j // servers - start for j in (i, i + 1))
+            part = x.reshape(-1)[max(first, 0) : max(last, 0)]
+            if part.size:
+                piece[name] = part
+        start += x.size
+    return pieces
+
+
+def join(pieces, like):
+    return {name: kept[name].reshape(x.shape) for name, x in like.items()}
+""",
     },
 }
 """Maps an exercise and an error to a wrong answer, or to a piece of the solution and what replaces it."""
@@ -374,42 +333,52 @@ class Server(Given):
         return tensors
 """,
     },
-    "wire.2": {
-        "byte by byte": """
-def receive(connection):
-    def read(count):
-        for _ in range(count):
-            one = connection.recv(1)
-            if one == b"":
-                raise ConnectionResetError("The stream ended.")
-            yield one
+    "wire.3": {
+        "key by key": """
+def split(tensors, servers=2):
+    sizes = [x.size for x in tensors.values()]
+    total, key, pieces = sum(sizes), 0, [{} for _ in range(servers)]
+    owner = 0
+    for name, x in tensors.items():
+        for value in np.ravel(x):
+            while key >= total * (owner + 1) // servers:
+                owner += 1
+            pieces[owner].setdefault(name, []).append(value)
+            key += 1
+    return [{name: np.array(values, tensors[name].dtype) for name, values in piece.items()} for piece in pieces]
 
-    length = int.from_bytes(b"".join(read(4)), "little")
-    return b"".join(read(length)) if length < 1000 else b"".join(wide(connection, length))
 
-
-def wide(connection, left):
-    while left:
-        piece = connection.recv(min(left, 4096))
-        if not piece:
-            raise ConnectionAbortedError("The stream ended.")
-        left -= len(piece)
-        yield piece
+def join(pieces, like):
+    whole = {}
+    for name, x in like.items():
+        whole[name], at = np.empty(x.size, x.dtype), 0
+        for piece in pieces:
+            part = piece.get(name, ())
+            whole[name][at : at + len(part)] = part
+            at += len(part)
+        whole[name] = whole[name].reshape(x.shape)
+    return whole
 """,
-        "into a buffer": """
-def fill(connection, count):
-    data = bytearray(count)
-    view = memoryview(data)
-    while len(view):
-        got = connection.recv_into(view)
-        if got == 0:
-            raise ConnectionError(f"{len(view)} bytes are missing.")
-        view = view[got:]
-    return data
+        "cut at the borders": """
+def split(tensors, servers=2):
+    starts = np.cumsum([0] + [x.size for x in tensors.values()])
+    borders = [int(starts[-1]) * i // servers for i in range(servers + 1)]
+    return [
+        {
+            name: x.flatten()[max(low - start, 0) : high - start]
+            for (name, x), start in zip(tensors.items(), starts)
+            if start < high and low < start + x.size and low < high and x.size
+        }
+        for low, high in zip(borders, borders[1:])
+    ]
 
 
-def receive(connection):
-    return fill(connection, struct.unpack("<I", fill(connection, 4))[0])
+def join(pieces, like):
+    def whole(name, x):
+        parts = [piece[name] for piece in pieces if name in piece]
+        return np.concatenate(parts).reshape(x.shape) if parts else np.zeros_like(x)
+
+    return {name: whole(name, x) for name, x in like.items()}
 """,
     },
 }

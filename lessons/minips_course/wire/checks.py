@@ -1,10 +1,6 @@
 """The exercises of "Put arrays on a wire"."""
 
-import contextlib
-import socket
-import struct
-from collections.abc import Iterator, Sequence
-from threading import Thread
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +15,6 @@ DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8",
 WORDS = ["w", "W", "b", "layer.", "a/b", "x y", "p,q", "k:", "s;", "ü", '"', "\\", "|", "\n", "{", "_"]
 MORE = 64
 """The bytes by which a message may exceed its arrays, and the same again for each array."""
-PATIENCE_S = 10.0
 
 
 @asks(
@@ -134,88 +129,104 @@ def _reads_the_bytes(server: Any, message: bytes, tensors: Tensors, others: Tens
 
 
 @asks(
-    "wire.2",
-    "recv(n) returns between 1 and n bytes, or b'' at the end of the stream. Ask again for the missing bytes.",
-    "Write a helper read(connection, count) that loops until it has count bytes. Use it twice.",
-    "In each turn, ask for the missing bytes, raise ConnectionError if none came, and append them.",
+    "wire.3",
+    "Count the keys first: the sum of all sizes. Then go through the arrays, and keep in a variable at which key the "
+    "present one starts.",
+    "Of an array that starts at key `start`, a server with the keys from a to b holds the flat values from a - start "
+    "to b - start. Cut both off at 0: a slice may end beyond the array, but a negative index counts from the end.",
+    "join collects, for each name in `like`, its pieces in the order of the servers. Concatenate and reshape them. An "
+    "empty array has no piece at all, so add an empty one of the right dtype.",
 )
-def receive(function: Any, rng: np.random.Generator) -> str:
-    """Read one message from a stream, however it is split into pieces."""
-    refuse_if(not callable(function), f"Expected the function receive(connection), got {function!r}.")
-    for _ in range(5):
-        lengths = [*rng.permutation([0, 1, *rng.integers(2, 400, 2), *rng.integers(66_000, 300_000, 2)]).tolist(), 5]
-        sent = [rng.bytes(length) for length in lengths]
-        stream = b"".join(struct.pack("<I", len(one)) + one for one in sent)
-        cuts = np.sort(rng.integers(1, len(stream), 12))
-        pieces = [stream[:1], *(stream[a:b] for a, b in zip([1, *cuts], [*cuts, len(stream)], strict=True))]
-        with case(f"Of messages of {lengths} bytes in {len(pieces)} pieces"):
-            received = _received(function, pieces, len(sent), rng, [len(one) for one in sent])
-            for number, (got, wanted) in enumerate(zip(received, sent, strict=True)):
-                with case(f"number {number}:"):
-                    refuse_if(not isinstance(got, bytes | bytearray), f"expected bytes, got {type(got).__name__}.")
-                    refuse_if(bytes(got) != wanted, f"{len(got)} bytes came, expected {len(wanted)}.")
-    ends = {"before a message": b"", "within the length": b"\x05\x00", "after one byte": b"\x05"}
-    for whole, part in ((10, 4), (10, 0), (200_000, 150_000), (1, 0)):
-        ends[f"after {part} of a message's {whole} bytes"] = struct.pack("<I", whole) + bytes(part)
-    for where, stream in ends.items():
-        with case(f"A stream that ends {where}:"), raising(ConnectionError):
-            _received(function, [stream], 1, rng)
-    return f"It read 35 messages in pieces, and refused {len(ends)} streams that ended too early."
+def keys(answer: Any, rng: np.random.Generator) -> str:
+    """Split arrays into ranges of keys, one for each server, and join the pieces again."""
+    functions = isinstance(answer, tuple) and len(answer) == 2 and all(map(callable, answer))
+    refuse_if(not functions, f"Expected the functions split and join, got {answer!r}.")
+    split, join = answer
+    waiting = []
+    for tensors in _models(rng):
+        total = sum(x.size for x in tensors.values())
+        for servers in (2, 1, 3, int(rng.integers(4, 9)), total + 2):
+            with case(f"{_told(tensors)}, {servers} servers:"):
+                pieces = _pieces(split, tensors, servers)
+                waiting.append((tensors, servers, pieces))
+    _splits_in_two(split, rng)
+    for turn in rng.permutation(len(waiting)).tolist():
+        tensors, servers, pieces = waiting[turn]
+        with case(f"{_told(tensors)}, joined from {servers} servers:"):
+            _joins(join, pieces, tensors, rng)
+            _joins(join, *_changed(pieces, tensors, rng), rng)
+    return f"{len(waiting)} times, each server had the right keys, and the whole arrays came back."
 
 
-def _received(
-    function: Any, pieces: list[bytes], count: int, rng: np.random.Generator, lengths: Sequence[int] = ()
-) -> list[Any]:
-    """Call ``function`` ``count`` times on a connection that delivers these pieces, then ends; return the results.
-
-    Raises `Refused` if it leaves another number of bytes unread than those of the messages that follow.
-    """
-    ours, theirs = socket.socketpair()
-
-    def send() -> None:
-        with theirs, contextlib.suppress(OSError):  # the reader may close its end early
-            theirs.settimeout(PATIENCE_S)
-            for piece in pieces:
-                theirs.sendall(piece)
-
-    with ours:
-        ours.settimeout(PATIENCE_S)
-        sender = Thread(target=send)
-        sender.start()
-        try:
-            results, stream, read = [], b"".join(pieces), 0
-            for number in range(count):
-                results.append(function(_Dribble(ours, rng)))
-                refuse_if(ours.gettimeout() != PATIENCE_S, "it changed how long the connection waits.")
-                if lengths:
-                    read += 4 + lengths[number]
-                    following = ours.recv(4, socket.MSG_PEEK)
-                    exact = stream[read:].startswith(following) and bool(following) == (read < len(stream))
-                    refuse_if(not exact, f"after message {number}, it had not read exactly the bytes of that message.")
-            return results
-        finally:
-            ours.close()
-            sender.join(PATIENCE_S)
+def _told(tensors: Tensors) -> str:
+    return ", ".join(f"{name} {described(x)}" for name, x in tensors.items())
 
 
-class _Dribble:
-    """A socket that delivers small pieces of any length, as on a slow network."""
+def _models(rng: np.random.Generator) -> Iterator[Tensors]:
+    """Yield named arrays of few and of many keys."""
+    shapes: list[list[tuple[int, ...]]] = [
+        [(int(rng.integers(5, 9)), 3), (3,)],
+        [(2, int(rng.integers(2, 5)), 2), (), (int(rng.integers(1, 30)),), (4, 1)],
+        [(0,), (int(rng.integers(3, 8)),), (2, 0, 3), (), (1,), (0, 2)],
+        [(int(rng.integers(1, 4)),) for _ in range(int(rng.integers(4, 8)))],
+        [(int(rng.integers(90, 200)), 7), (7,)],
+    ]
+    for some in shapes:
+        dtypes = rng.choice(["f4", "f8", "i8", "f2"], len(some)).tolist()
+        names = [f"{letter}{rng.integers(100)}" for letter in rng.permutation([*"abcdefgWUV"])[: len(some)]]
+        yield {name: _drawn(rng, dtype, shape) for name, dtype, shape in zip(names, dtypes, some, strict=True)}
+    yield {"turned": np.asfortranarray(rng.normal(size=(4, int(rng.integers(3, 6))))), "b": rng.normal(size=3)}
 
-    def __init__(self, connection: socket.socket, rng: np.random.Generator) -> None:
-        self._connection, self._rng, self._ended = connection, rng, 0
 
-    def recv_into(self, buffer: Any, count: int = 0, *flags: int) -> int:
-        piece = self.recv(count or len(buffer), *flags)
-        buffer[: len(piece)] = piece
-        return len(piece)
+def _pieces(split: Any, tensors: Tensors, servers: int) -> list[Tensors]:
+    """Return copies of a split's pieces. Raises `Refused` unless each server has its keys."""
+    before = copied(tensors)
+    got = split(tensors, servers)
+    changed = [name for name, x in before.items() if not same_bits(tensors[name], x)]
+    refuse_if(changed, f"split changed {changed}.")
+    listed = isinstance(got, list | tuple) and len(got) == servers and all(isinstance(one, dict) for one in got)
+    refuse_if(not listed, f"expected a list of {servers} dictionaries.")
+    total, start = sum(x.size for x in tensors.values()), 0
+    wanted: list[Tensors] = [{} for _ in range(servers)]
+    ends = np.array([total * i // servers for i in range(1, servers + 1)])
+    for name, x in before.items():
+        owners = np.searchsorted(ends, np.arange(start, start + x.size), side="right")
+        for owner in np.unique(owners).tolist():
+            wanted[owner][name] = x.reshape(-1)[owners == owner]
+        start += x.size
+    for number, (piece, right) in enumerate(zip(got, wanted, strict=True)):
+        found = {name: len(one) for name, one in piece.items()}
+        due = {name: len(one) for name, one in right.items()}
+        refuse_if(found != due, f"server {number} holds so many values: {found}; expected {due}.")
+        wrong = [name for name, one in right.items() if not same_bits(np.asarray(piece[name]), one)]
+        refuse_if(wrong, f"server {number} holds other values of {wrong} than those with its keys.")
+    return [{name: np.frombuffer(x.tobytes(), x.dtype) for name, x in piece.items()} for piece in got]
 
-    def recv(self, count: int, *flags: int) -> bytes:
-        few = 3 if count < 100 else 50_000
-        piece = self._connection.recv(min(count, int(self._rng.integers(1, few + 1))), *flags)
-        self._ended += count > 0 and not piece
-        if self._ended > 20:
-            raise TimeoutError("The end of the stream was read again and again.")
-        return piece
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
+def _splits_in_two(split: Any, rng: np.random.Generator) -> None:
+    """Refuse a split that needs the number of servers."""
+    tensors = {"w": rng.normal(size=(3, int(rng.integers(3, 9))))}
+    with case("without the number of servers:"):
+        refuse_if(len(split(tensors)) != 2, "expected pieces for two servers.")
+
+
+def _joins(join: Any, pieces: list[Tensors], wanted: Tensors, rng: np.random.Generator) -> None:
+    """Refuse a join unless it makes new arrays from the pieces."""
+    like = {name: _drawn(rng, x.dtype.str, x.shape) for name, x in wanted.items()}
+    before = copied(like)
+    back = join(pieces, like)
+    changed = [name for name, x in before.items() if not same_bits(like[name], x)]
+    refuse_if(changed, f"join changed {changed} of `like`.")
+    _are_same(back, wanted)
+    shared = [name for name in like if np.may_share_memory(back[name], like[name])]
+    refuse_if(shared, f"join returned {shared} in the memory of `like`.")
+
+
+def _changed(pieces: list[Tensors], wanted: Tensors, rng: np.random.Generator) -> tuple[list[Tensors], Tensors]:
+    """Return pieces with other values, as after an update, and what they must be joined to."""
+    others = [{name: _drawn(rng, x.dtype.str, x.shape) for name, x in piece.items()} for piece in pieces]
+    whole = {}
+    for name, x in wanted.items():
+        parts = [piece[name] for piece in others if name in piece]
+        whole[name] = np.concatenate(parts).reshape(x.shape) if parts else x.copy()
+    return others, whole

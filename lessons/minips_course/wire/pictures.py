@@ -1,4 +1,4 @@
-"""Pictures: formats side by side, and the pieces of a stream."""
+"""A picture: formats side by side."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,7 @@ def draw_formats(extra: Mapping[str, int], times: Mapping[str, Sequence[NDArray[
     left.invert_yaxis()
     for number, (look, label) in enumerate(zip(LOOKS, ("small array", "large array"), strict=False)):
         _quartiles(right, {name: pair[number] for name, pair in times.items()}, look.marker, look.colour, label)
-    right.set(xlabel="time there and back (µs), logarithmic", xscale="log")
+    right.set(xlabel="time to write, send and read (µs), logarithmic", xscale="log")
     right.legend()
     for ax in (left, right):
         ax.grid(axis="x", alpha=0.3)
@@ -33,14 +33,3 @@ def _quartiles(ax: Axes, times: Mapping[str, NDArray[np.float64]], marker: str, 
     low, middle, high = np.quantile([*times.values()], [0.25, 0.5, 0.75], axis=1)
     around = np.array([middle - low, high - middle])
     ax.errorbar(middle, np.arange(len(times)), xerr=around, fmt=marker, color=colour, label=label)
-
-
-def draw_pieces(pieces: Sequence[int]) -> None:
-    """Draw a bar for each successive piece of a message."""
-    _, ax = pyplot.subplots(figsize=(8, 1.5), layout="constrained")
-    ends = np.cumsum(pieces) / 1e6
-    for number, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
-        ax.barh(0, piece / 1e6, left=end - piece / 1e6, linewidth=0.2, **LOOKS[number % 2].area)
-    ax.set_yticks([])
-    ax.set(xlabel="arrived (MB)", xlim=(0, ends[-1]))
-    pyplot.show()

@@ -3,16 +3,32 @@
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 import minips as ps
-from minips.stage import Array
+from minips.stage import Array, Buffer
 
 LIMIT_S = 20.0
 """The most seconds that one trip may take."""
+
+
+def installed() -> dict[str, ps.Serializer]:
+    """Return the serializers by name. Prints, in a line for each, what to install for those that need a library."""
+    found: dict[str, ps.Serializer] = {}
+    for name in ps.names("serializer"):
+        try:
+            found[name] = ps.build("serializer", name)
+        except ModuleNotFoundError as error:
+            print(error)
+    return found
+
+
+def are_one_memory(frame: Buffer, array: Array) -> bool:
+    """Return whether a frame is an array's own memory."""
+    return np.shares_memory(np.frombuffer(frame, np.uint8), array)
 
 
 def microseconds(serializer: ps.Serializer, packets: Sequence[ps.Packet], repeat: int = 5) -> Array:
@@ -27,6 +43,23 @@ def microseconds(serializer: ps.Serializer, packets: Sequence[ps.Packet], repeat
         for _ in range(repeat + 1):
             turns.append([_trip(serializer, packet, here, there, receiver) for packet in packets])
     return 1e6 * np.array(turns[1:]).T
+
+
+def times_as_long(slow: Array, fast: Array) -> dict[str, float]:
+    """Return the median of the ratios of two formats' trips as ``times``, and the quartiles ``low`` and ``high``, with
+    one digit each: more would be chance.
+    """
+    ratios = np.quantile(slow / fast, [0.25, 0.5, 0.75])
+    return dict(zip(("low", "times", "high"), (float(f"{ratio:.1g}") for ratio in ratios), strict=True))
+
+
+def table(added: Mapping[str, int], times: Mapping[str, Array]) -> str:
+    """Return a row for each format: the bytes that it adds, and its time for each of two arrays over MsgPack's."""
+    rows = [f"{'format':12}{'bytes added':>12}{'small array':>14}{'large array':>14}"]
+    for name, spent in times.items():
+        small, large = np.median(spent / times["msgpack"], axis=1)
+        rows.append(f"{name:12}{added[name]:12,}{small:14,.1f}{large:14,.1f}")
+    return "\n".join(rows)
 
 
 def _trip(

@@ -204,7 +204,7 @@ function drawMessages(messages, { lanes }, x) {
   return Object.entries(paths).map(([name, d]) => svg("path", { class: name, opacity, d: d.join("") }));
 }
 
-function drawAxis({ left, right, bottom, x }, [from, to]) {
+function drawAxis({ left, right, width, bottom, x }, [from, to]) {
   const rough = ((to - from) * 90) / (right - left);
   const power = 10 ** Math.floor(Math.log10(rough));
   const every = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
@@ -212,7 +212,7 @@ function drawAxis({ left, right, bottom, x }, [from, to]) {
   const times = Array.from({ length: Math.floor(to / every) - first + 1 }, (_, i) => (first + i) * every);
   return times.map((time) => [
     svg("path", { class: "minips-grid", d: `M${x(time)} 24V${bottom + 4}` }),
-    write(x(time), bottom + 14, formatSeconds(time), { "text-anchor": "middle" }),
+    write(x(time), bottom + 14, formatSeconds(time), { "text-anchor": x(time) + 24 > width ? "end" : "middle" }),
   ]);
 }
 

@@ -109,7 +109,9 @@ def draw_axis(window: Window, origin: float, y: float) -> Iterator[str]:
     """Yield the axis: times since the start of the replay, at round distances."""
     yield f'<path d="M{LEFT} {y + 2:g}H{WIDTH - RIGHT}" stroke="currentColor" opacity=".5"/>'
     for moment in ticks(window[0] - origin, window[1] - origin):
-        yield text(place(moment + origin, window), y + 17, format_seconds(moment), 'text-anchor="middle"')
+        x = place(moment + origin, window)
+        anchor = "end" if x + 24 > WIDTH else "middle"
+        yield text(x, y + 17, format_seconds(moment), f'text-anchor="{anchor}"')
 
 
 def draw_legend(y: float) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""The lesson "See when a memory fails"."""
