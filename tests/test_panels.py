@@ -22,8 +22,8 @@ from minips.lab import charts, panels
 from minips.lab.controls import Number, Slider
 from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
-from minips_course.rounding.panel import RoundedAverage
 from minips_course.lecture.panel import CopyOrCall
+from minips_course.rounding.panel import RoundedAverage
 from minips_course.server.panel import ServerRules
 from minips_course.stranger.panel import Damage
 
