@@ -131,20 +131,23 @@ def test_what_is_no_answer_at_all_is_refused(key: str, thing: Any) -> None:
     assert not lab.check(key, thing)
 
 
+class Halves(ps.quantizers.Float16):
+    """A quantizer that sends no bytes."""
+
+
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("answer", "words"),
     [
-        (ps.Config(steps=100), "1.00 of the bytes"),
-        (ps.Config(steps=100, push=ps.Codec(quantizer=ps.TopK(0.01))), "accuracy fell"),
-        (ps.Config(steps=25), "everything but push"),
-        (None, "Expected a ps.Config"),
+        (None, "Expected your class OneByte"),
+        (ps.quantizers.Uniform, "is minips' own. Write one yourself"),
+        (Halves, "With "),
     ],
-    ids=["same", "too few", "fewer steps", "none"],
+    ids=["none", "minips' own", "halves"],
 )
-def test_a_refusal_says_what_failed_and_hints(config: Any, words: str) -> None:
-    verdict = repr(lab.check("train.1", config))
+def test_a_refusal_says_what_failed_and_hints(answer: Any, words: str) -> None:
+    verdict = repr(lab.check("train.4", answer))
     assert words in verdict
-    assert verdict.endswith('A hint: lab.hint("train.1")')
+    assert verdict.endswith('A hint: lab.hint("train.4")')
 
 
 def from_a_cell(source: str, name: str = "cell") -> Any:

@@ -82,7 +82,7 @@ def losses(problem: ps.LinearRegression, lr: Array | float, rows: int | None, st
                 some = X[drawn]  # shape (seeds, rows, values)
                 residual = np.einsum("srv,sv->sr", some, params) - y[drawn]
                 params = params - np.reshape(lr, (-1, 1)) * np.einsum("sr,srv->sv", residual, some) / rows
-    return np.nan_to_num(np.array(found), nan=np.inf)
+    return np.asarray(np.nan_to_num(np.array(found), nan=np.inf))
 
 
 def largest_rates(problem: ps.LinearRegression, rows: int, low: float = 0.01, high: float = 1.0) -> Array:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from minips import datasets
-from minips.lab import Panel
 from minips.lab.charts import LINE, PENS, Chart, Drawing, Scale
+from minips.lab.panels import Panel
 from minips.problems import LinearRegression
 from minips.stage import Array, Value, option
 from minips_course.batch import noise

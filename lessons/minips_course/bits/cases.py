@@ -21,27 +21,6 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "bits.1": {
-        "the values alone": ("(4 + index)", "4"),
-        "indices of four bytes": ("1 if size <= 256 else 2 if size <= 65536 else 4", "4"),
-        "a byte holds 255 indices": ("size <= 256", "size < 256"),
-        "two bytes hold 65535": ("65536", "65535"),
-        "all the indices": ("k * (4 + index)", "4 * k + index * size"),
-        "all of them need no indices": ("return k * (4 + index)", "return k * (4 + index * (k < size or k == 1))"),
-        "three bytes": ("else 4\n", "else 3 if size <= 2**24 else 4\n"),
-        "eight bytes for a million": ("else 4\n", "else 4 if size < 10**6 else 8\n"),
-        "the bytes of the size": (
-            "1 if size <= 256 else 2 if size <= 65536 else 4",
-            "np.min_scalar_type(size).itemsize",
-        ),
-        "at least one": ("k * (4 + index)", "max(k, 1) * (4 + index)"),
-        "by making them": """
-def topk_bytes(size, k):
-    parts = ps.TopK(k / size).encode(np.zeros(size, "f4"), None)
-    return sum(part.nbytes for part in parts.values())
-""",
-        "indices of the kept ones": ("1 if size <= 256 else 2 if size <= 65536", "1 if k <= 256 else 2 if k <= 65536"),
-    },
     "bits.2": {
         "two bytes a value": ('astype("i1")', 'astype("i2")'),
         "128 steps do not fit": ("/ 127", "/ 128"),
@@ -150,23 +129,39 @@ class Server(Server):
         "a step for the shown one": ("np.abs(x).max(initial=0)", "max(np.abs(x).max(initial=0), 0.01)"),
         "written into the gradient": ("np.rint(x / step)", "np.rint(np.divide(x, step, out=x))"),
     },
+    "bits.3": {
+        "all rows at one server": ("int(np.bincount(homes, minlength=servers).max())", "len(once)"),
+        "repeats count": ("np.unique(np.asarray(ids, int))", "np.asarray(ids, int)"),
+        "ranges alone": ('placement == "modulo"', "False"),
+        "modulo alone": ('placement == "modulo"', "True"),
+        "the two are swapped": ('placement == "modulo"', 'placement == "ranges"'),
+        "a range includes its end": ('side="right"', 'side="left"'),
+        "ranges of the same length": (
+            "ends = [(server + 1) * rows // servers for server in range(servers)]\n"
+            '        homes = np.searchsorted(ends, once, side="right")',
+            "homes = np.minimum(once // max(rows // servers, 1), servers - 1)",
+        ),
+        "ranges rounded up": ("(server + 1) * rows // servers", "-(-(server + 1) * rows // servers)"),
+        "by the share of the row": (
+            "ends = [(server + 1) * rows // servers for server in range(servers)]\n"
+            '        homes = np.searchsorted(ends, once, side="right")',
+            "homes = once * servers // rows",
+        ),
+        "the average server": (".max())", ".mean())"),
+        "the least busy server": (".max())", ".min())"),
+        "the busiest server's number": (".max())", ".argmax())"),
+        "four servers": ("once % servers", "once % 4"),
+        "no empty batch": (", minlength=servers", ""),
+        "the rows that the batch spans": (
+            "np.unique(np.asarray(ids, int))",
+            "np.arange(min(ids, default=0), max(ids, default=-1) + 1)",
+        ),
+        "an equal share": ("int(np.bincount(homes, minlength=servers).max())", "-(-len(once) // servers)"),
+    },
 }
 """Maps an exercise and an error to a piece of the solution and what replaces it, or to a whole wrong answer."""
 
 RIGHT = {
-    "bits.1": {
-        "by the type": """
-def topk_bytes(size, k):
-    return k * np.min_scalar_type(size - 1).itemsize + k * np.dtype("f4").itemsize
-""",
-        "by powers": """
-def topk_bytes(size, k):
-    width = 1
-    while size > 256**width:
-        width *= 2
-    return (width + 4) * k
-""",
-    },
     "bits.2": {
         "from the least to the largest": """
 class Server(Server):
@@ -203,6 +198,29 @@ class Server(Server):
             flat = parts[f"{name}.int8"].ravel().astype("f8") / 127 * parts[f"{name}.largest"]
             back[name] = flat.astype(like[name].dtype).reshape(like[name].shape)
         return back
+""",
+    },
+    "bits.3": {
+        "server by server": """
+def busiest(ids, rows, servers, placement):
+    once = {int(row) for row in ids}
+    counts = []
+    for s in range(servers):
+        low, high = s * rows // servers, (s + 1) * rows // servers
+        if placement == "ranges":
+            counts.append(sum(low <= row < high for row in once))
+        else:
+            counts.append(sum(row % servers == s for row in once))
+    return max(counts)
+""",
+        "a mask of the table": """
+def busiest(ids, rows, servers, placement):
+    mask = np.zeros(rows, int)
+    mask[ids] = 1
+    if placement == "modulo":
+        return max(mask[s::servers].sum() for s in range(servers))
+    ends = [s * rows // servers for s in range(servers + 1)]
+    return max(mask[low:high].sum() for low, high in zip(ends, ends[1:]))
 """,
     },
 }

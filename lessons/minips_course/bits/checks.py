@@ -4,39 +4,9 @@ from typing import Any
 
 import numpy as np
 
-import minips as ps
-from minips.lab.course.exercises import asks, case, number, refuse_if, unaided
-from minips.stage import Tensors
+from minips.lab.course.exercises import asks, case, number, refuse_if
+from minips.stage import Array, Tensors
 from minips_course.own_server import check_quantizer, decoded, encoded, nbytes
-
-EDGES = (1, 2, 255, 256, 257, 65_535, 65_536, 65_537, 2**24, 2**24 + 1, 2**32)
-"""The sizes of a tensor at which its largest index is the last one in 1, 2 or 4 bytes, or nearly so."""
-
-
-@asks(
-    "bits.1",
-    "How large can an index be? An index among 256 values fits into one byte, 0 to 255. And one among 257?",
-    "The last index is size - 1. What is the largest number in 1 byte, and in 2 bytes? The next size is 4 bytes.",
-    "Find the bytes of an index in three cases, by size; then return k times the bytes of one value with its index.",
-)
-def topk_bytes(function: Any, rng: np.random.Generator) -> str:
-    """Write topk_bytes, a function of size and k: the bytes of k float32 values out of size, with their indices."""
-    refuse_if(not callable(function), f"Expected the function topk_bytes, got {function!r}.")
-    for _ in range(3):
-        for low, high in ((2, 257), (257, 65_537), (65_537, 300_000)):
-            size, fraction = int(rng.integers(low, high)), float(np.round(rng.choice([rng.uniform(0.001, 1), 1.0]), 3))
-            parts = ps.TopK(fraction).encode(np.zeros(size, np.float32), None)
-            _takes(function, size, parts["values"].size, nbytes(parts))
-    for size in (*EDGES, *map(int, 10 ** rng.uniform(5, 9, 4))):
-        for k in {0, 1, int(rng.integers(size + 1)), size}:
-            _takes(function, size, k, k * (4 + np.min_scalar_type(size - 1).itemsize))
-    return "It agrees with TopK on random sizes, and where an index grows by a byte."
-
-
-def _takes(function: Any, size: int, k: int, nbytes: int) -> None:
-    with case(f"For {k} of {size} values"):
-        got = number(unaided(function, size, k))
-        refuse_if(got != nbytes, f"it returned {got:.9g}; TopK makes {nbytes} bytes of them.")
 
 
 @asks(
@@ -47,6 +17,7 @@ def _takes(function: Any, size: int, k: int, nbytes: int) -> None:
     "decode multiplies codes and step, and uses the dtype of like[name]. In a tensor of zeros the step would be 0: "
     "use a tiny step instead.",
 )
+@np.errstate(over="ignore")  # of values that half precision does not hold
 def byte_for_each(server: Any, rng: np.random.Generator) -> str:
     """Send one byte for each value, and one step size for each tensor."""
     refuse_if(not isinstance(server, type), f"Expected your class Server, got {server!r}.")
@@ -83,3 +54,46 @@ def _gradients(rng: np.random.Generator, dtype: Any) -> Tensors:
 
 def _largest(tensors: Tensors) -> str:
     return ", ".join(f"{np.abs(x).max():.2g}" for x in tensors.values())
+
+
+@asks(
+    "bits.3",
+    "Give each row of the batch once: np.unique. Then find the number of the server that holds each of these rows.",
+    "By modulo, the server's number is the remainder, row % servers. By ranges, compare each row with the first row of "
+    "the next server, (server + 1) * rows // servers.",
+    "np.bincount counts how often each server's number occurs, and max is the busiest one. With minlength=servers it "
+    "also counts for an empty batch.",
+)
+def busiest(function: Any, rng: np.random.Generator) -> str:
+    """Count the rows that the busiest server receives in a push, by ranges and by modulo."""
+    refuse_if(not callable(function), f"Expected the function busiest, got {function!r}.")
+    for trial in range(40):
+        servers = int(rng.integers(1, 9)) if trial > 2 else 4
+        rows = int(rng.integers(servers, 400)) if trial % 2 else servers * int(rng.integers(1, 60))
+        size = int(rng.integers(1, 3 * rows)) if trial else 0
+        low, high = sorted(rng.integers(0, rows, 2).tolist()) if trial % 3 else (0, rows - 1)
+        ids = rng.integers(low, high + 1, size)
+        for placement in rng.permutation(["ranges", "modulo"]).tolist():
+            given = ids.copy()
+            with case(f"For {_some(ids)} of {rows} rows, {servers} servers, {placement!r}:"):
+                got, wanted = number(function(given, rows, servers, placement)), _most(ids, rows, servers, placement)
+                refuse_if(got != wanted, f"it returned {got:g}; the busiest server receives {wanted} rows.")
+                refuse_if(not np.array_equal(given, ids), "it changed ids.")
+    return "It counts each row once, at the server that holds it, by ranges and by modulo."
+
+
+def _most(ids: Array, rows: int, servers: int, placement: str) -> int:
+    """Count, server by server."""
+    once, counts = {*ids.tolist()}, []
+    for server in range(servers):
+        if placement == "modulo":
+            held = range(server, rows, servers)
+        else:
+            held = range(server * rows // servers, (server + 1) * rows // servers)
+        counts.append(len(once & {*held}))
+    return max(counts)
+
+
+def _some(ids: Array) -> str:
+    """The row numbers of a batch as text, or the first of them."""
+    return f"the rows {ids.tolist()[:12]}{' …' * (len(ids) > 12)}"

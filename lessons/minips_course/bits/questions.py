@@ -54,72 +54,10 @@ question(
 )
 
 sentence(
-    "bits.1",
-    "{blank} numbers are zero because a pixel is blank. Half the others are below {half:.0%} of the largest magnitude.",
-    expect="half < 0.2",
-    kind="count",
-)
-
-sentence(
     "bits.2",
     "A push weighs {push:.0f} bytes: {bits} are the bits, {scales} two scales, and {header:.0f} the header.",
     expect="bits == 82 and scales == 16 and header > bits + scales",
     kind="count",
-)
-
-sentence(
-    "bits.3",
-    "With a header of 16 bytes in both runs the ratio would be {slim:.0f}, not {ratio:.0f}.",
-    expect="20 < slim < 32 and slim > 2 * ratio",
-    kind="count",
-)
-
-sentence(
-    "bits.4",
-    "650 values: {small:.1f} times fewer bytes. 10 010 values: {large:.1f} times.",
-    expect="25 < large < 32",
-    kind="count",
-)
-
-sentence(
-    "bits.5",
-    "Relative error: {two:.2f} with the two bits of Uniform, {one:.2f} with the one bit of Sign. Uniform's levels are "
-    "{apart:.2f} apart, and half of the values are below {middle:.2f}: {share:.0%} of all get the same level.",
-    expect="0.5 < one < two and apart > 3 * middle and share > 0.7",
-    kind="single",
-)
-
-sentence(
-    "bits.6",
-    "Squared errors, in |x|². Sign: {sign:.3f}, by the formula {formula:.3f}. The largest 5 %: {top:.3f}, where 0.95 "
-    "is the bound.",
-    expect="abs(sign / formula - 1) < 1e-4 and top < 0.95",
-    kind="identity",
-)
-
-sentence(
-    "bits.14",
-    "Where both have the learning rate 5, signs take {early:.2f} ± {early_half:.2f} times as many steps as 32 bits. "
-    "Each at its best rate, {sign:g} and {whole:g}, they take {times:.2f} ± {half:.2f} times as many (five seeds, in "
-    "pairs).",
-    expect="early > 1.2 and times < 1.1 and sign > whole",
-    kind="comparison",
-)
-
-sentence(
-    "bits.7",
-    "On this model the largest 1 % of the values hold {tail:.0%} of the square; of normally distributed values they "
-    "hold {normal:.0%}.",
-    expect="abs(tail - normal) < 0.05",
-    kind="single",
-)
-
-sentence(
-    "bits.12",
-    "One value in a hundred, each at its best rate: {without:.0f} of 5 runs read 90 % within 160 steps without a "
-    "memory, {fed:.0f} of 5 with it. Where both have the rate 5: {early:.0f} and {early_fed:.0f}.",
-    expect="without < 5 and fed == 5 and early == 0 and early_fed == 5",
-    kind="comparison",
 )
 
 sentence(
@@ -147,19 +85,24 @@ sentence(
 )
 
 sentence(
-    "bits.10",
-    "The head and the zeros make the message with all values {large:.3f} times as long, and that with one value in a "
-    "thousand {small:.1f} times.",
-    expect="large < 1.02 and small > 2",
+    "bits.15",
+    "Signs take {small:.1f} times fewer bytes for 100 values, {middle:.1f} times for 10 000, and {large:.1f} times for "
+    "a million.",
+    expect="small < 8 < 25 < middle < large < 32",
     kind="count",
 )
 
 sentence(
-    "bits.11",
-    "Under autocast a linear layer's output has {output} bits a value, its weight {weight}, and the weight's gradient "
-    "{gradient}.",
-    expect="output == 16 and weight == gradient == 32",
-    kind="identity",
+    "bits.16",
+    "A push of the whole table has {dense:,.0f} bytes, and one of the batch's rows {rows:,.0f}.",
+    expect="dense > 1000 * rows",
+    kind="count",
+)
+
+sentence(
+    "bits.17",
+    "Of a push of {rows} rows, the busiest of four servers receives {ranges} by ranges, and {modulo} by modulo.",
+    kind="count",
 )
 
 prompt(
@@ -186,23 +129,23 @@ quiz(
         by="say bits.2",
     ),
     Item(
-        "Four evenly spaced levels gave a larger error than two. Why?",
+        "Your server sends one byte for each value. Why does each tensor need a step of its own?",
         {
-            "most values share one of the levels": "A few large values stretch the "
-            "range. The two levels of Sign stay where most values are.",
-            "two bits hold fewer levels than one": "Two bits hold four levels, one bit holds two.",
-            "the scale of Uniform is rounded": "The ends of its range are exact. The levels between are far apart.",
+            "the tensors' magnitudes differ": "With one step for all, the values of a tensor with small magnitudes "
+            "would all become zero.",
+            "the tensors' shapes differ": "The shape does not matter: codes and step are the same in any shape.",
+            "a byte has only 256 values": "That is so with any step. The question is how far apart these values are.",
         },
-        by="say bits.5",
+        by="check bits.2",
     ),
     Item(
-        "Top-k keeps 1 % of 100 000 float32 values. About which share of the bytes does it send?",
+        "Top-k with a memory sent the fewest bytes, and signs hardly more. When do you choose top-k?",
         {
-            "2 %": "An index among 100 000 values takes 4 bytes, as many as the value.",
-            "1 %": "That leaves out the indices of the values.",
-            "0.03 %": "The kept values are sent with all their 32 bits.",
+            "if bytes alone count": "On a very slow link the steps cost nothing beside the bytes.",
+            "if steps are slow to compute": "Top-k took several times as many steps.",
+            "always": "Signs needed far fewer steps, and most links are not that slow.",
         },
-        by="check bits.1: (4 + 4) * 1000 / (4 * 100_000) == 2 / 100",
+        by=("say bits.8", "say bits.13"),
     ),
     Item(
         "After 40 steps scheme A reads 92 % and scheme B 90 %. What follows?",
@@ -212,26 +155,29 @@ quiz(
             "A is the better scheme": "A is ahead after 40 steps. At equal bytes it may be far behind.",
             "B can never reach 92 %": "40 steps do not tell where a run ends.",
         },
-        by=("say bits.14", "say bits.8"),
+        by="say bits.8",
     ),
     Item(
         "On which tensors is the k/32 rule nearly right?",
         {
             "large ones": "Scale and header do not grow with the number of values, so their share vanishes.",
             "small ones": "In a small tensor the fixed part is larger than the bits.",
-            "none: half the rule is missing": "With 10 010 values the ratio was much nearer to 32 than with 650.",
+            "none: half the rule is missing": "With a million values the ratio was nearly 32.",
         },
-        by="say bits.4",
+        by="say bits.15",
     ),
 )
 
 remember(
     "bits",
     {
-        "There are two simple": ("predict bits.1", "say bits.8"),
-        "A message contains": ("say bits.2", "say bits.4", "check bits.1"),
-        "The relative error": "say bits.6",
+        "A message contains": ("say bits.2", "say bits.15"),
+        "One byte for each": "check bits.2",
         "Fewer bits need not": "predict bits.2",
-        "A scheme that drops": "say bits.12",
+        "The fewest bytes": ("say bits.8", "say bits.13"),
+        "Your own quantizer": "say bits.9",
     },
 )
+
+RETIRED = {"say": (1, 3, 4, 5, 6, 7, 10, 11, 12, 14), "check": (1,)}
+"""Maps each kind of key to the numbers that earlier editions used."""

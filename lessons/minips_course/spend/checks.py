@@ -12,7 +12,7 @@ from minips.lab.course.exercises import asks, case, drawn_seed, number, refuse_i
 from minips.lab.course.intervals import interval
 from minips.stages.quantizers import Sign, TopK, Uniform
 from minips_course.arrays import drawn_names
-from minips_course.spend.tensors import Option
+from minips_course.spend.tensors import Way
 
 
 @asks(
@@ -36,7 +36,7 @@ def allocate(function: Any, rng: np.random.Generator) -> str:
     return "Each allocation keeps to its budget, and its error is as low as that of the rule."
 
 
-def _drawn_options(rng: np.random.Generator, trial: int) -> dict[str, list[Option]]:
+def _drawn_options(rng: np.random.Generator, trial: int) -> dict[str, list[Way]]:
     """Draw tensors of other sizes and errors. The error of one option of each is higher than that of a smaller one."""
     names = ["U", "a", "W", "b"] if trial == 1 else drawn_names(rng, int(rng.integers(2, 5)))
     found = {}
@@ -47,12 +47,12 @@ def _drawn_options(rng: np.random.Generator, trial: int) -> dict[str, list[Optio
         left = (1.0, rng.uniform(0.4, 0.8), rng.uniform(0.9, 3), rng.uniform(0.02, 0.2), rng.uniform(0.0001, 0.001))
         shape = zip(ways, bits, left, strict=True)
         found[name] = [
-            Option(way, 4 + int(values * bit / 8) + int(bit > 1), scale * float(rest)) for way, bit, rest in shape
+            Way(way, 4 + int(values * bit / 8) + int(bit > 1), scale * float(rest)) for way, bit, rest in shape
         ]
     return found
 
 
-def _allocates(function: Any, options: dict[str, list[Option]], budget: int) -> None:
+def _allocates(function: Any, options: dict[str, list[Way]], budget: int) -> None:
     """Refuse a function unless its bytes fit, and its error is at most that of the rule."""
     given = {name: [*rows] for name, rows in options.items()}
     got = function(given, budget)
@@ -71,7 +71,7 @@ def _allocates(function: Any, options: dict[str, list[Option]], budget: int) -> 
     refuse_if(error > least * (1 + 1e-9), f"its error is {error:.4g}; the rule ends at {least:.4g}.")
 
 
-def _by_the_rule(options: dict[str, list[Option]], budget: int) -> float:
+def _by_the_rule(options: dict[str, list[Way]], budget: int) -> float:
     chosen = {name: rows[0] for name, rows in options.items()}
     while True:
         left = budget - sum(one.bytes for one in chosen.values())

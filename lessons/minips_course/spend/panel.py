@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 import minips as ps
-from minips.lab import Panel
 from minips.lab.charts import Chart, Drawing, Scale, beside, half
+from minips.lab.panels import Panel
 from minips.stage import Value, option
 from minips_course.spend import tensors
 
@@ -103,7 +103,7 @@ def _signs() -> ps.Config:
 
 
 @cache
-def _measured() -> tuple[dict[str, list[tensors.Option]], float]:
+def _measured() -> tuple[dict[str, list[tensors.Way]], float]:
     """Return each tensor's options, and the mean squared length of a gradient."""
     problem = tensors.digits(0)
     found = tensors.options(problem, [quantizer(bits) for bits in range(9)])

@@ -15,7 +15,7 @@ WAYS = (*(ps.TopK(fraction=f) for f in (0.001, 0.003, 0.01)), ps.Sign(), *(ps.Un
 DRAWS = 20
 
 
-class Option(NamedTuple):
+class Way(NamedTuple):
     """One way to send a tensor."""
 
     quantizer: ps.Quantizer
@@ -24,15 +24,15 @@ class Option(NamedTuple):
     """The mean squared distance between a gradient and what arrives of it."""
 
 
-def options(problem: ps.Problem, ways: Sequence[ps.Quantizer] = WAYS) -> dict[str, list[Option]]:
+def options(problem: ps.Problem, ways: Sequence[ps.Quantizer] = WAYS) -> dict[str, list[Way]]:
     """Measure each way to send each tensor, on gradients of batches of 32 rows at the start: fewest bytes first."""
     drawn, rng = _gradients(problem), np.random.default_rng(0)
     start = problem.init(np.random.default_rng(0))
-    found: dict[str, dict[int, Option]] = {name: {} for name in start}
+    found: dict[str, dict[int, Way]] = {name: {} for name in start}
     for name, p in start.items():
         for way in ways:
             errors = [np.square(way.decode(way.encode(g[name], rng)) - g[name]).sum() for g in drawn]
-            one = Option(way, int(way.nbytes(p.shape, p.dtype) or 0), float(f"{np.mean(errors):.4g}"))
+            one = Way(way, int(way.nbytes(p.shape, p.dtype) or 0), float(f"{np.mean(errors):.4g}"))
             found[name].setdefault(one.bytes, one)
     return {name: [rows[size] for size in sorted(rows)] for name, rows in found.items()}
 

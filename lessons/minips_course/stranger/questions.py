@@ -65,20 +65,6 @@ question(
 )
 
 sentence(
-    "stranger.1",
-    "np.load: {said}. np.load with allow_pickle=True: {got}.",
-    expect="said == 'refused' and 'shell' in got",
-    kind="single",
-)
-
-sentence(
-    "stranger.2",
-    "The server answers: {answer} Its parameters moved by {moved:g}.",
-    expect="'names msgpack' in answer and moved == 0",
-    kind="single",
-)
-
-sentence(
     "stranger.3",
     "The frame has {small:,} bytes and unpacks to {large:,}, {ratio:,.0f} times as many. With a limit of {limit:,}: "
     "{said}",
@@ -87,31 +73,28 @@ sentence(
 )
 
 sentence(
-    "stranger.4",
-    "Of all {trials:,} wrong values of one byte of this message, {header:,} of them in the header, {other} made the "
-    "reader of minips raise an error other than ValueError.",
-    expect="other == 0 and header > 10_000",
+    "stranger.6",
+    "With {minips} of {trials:,} wrong bytes in its header, minips' reader raised an error other than ValueError. "
+    "np.load did so with {npy} turned bits, and your own server with {own}.",
+    expect="minips == 0 and npy > 0 and trials > 10_000",
     kind="identity",
 )
 
 sentence(
-    "stranger.5",
-    "Of the {bits} bits of the values, whichever is turned, each of the {readers} readers notices {noticed}.",
-    expect="noticed == 0",
-    kind="count",
+    "stranger.7",
+    "Damage in the values: {tried:,} messages, of which the readers loaded {loaded:,}.",
+    expect="loaded == tried > 10_000",
+    kind="identity",
 )
 
 prompt(
-    "stranger.1",
-    "A server calls one of these readers in a loop that catches ValueError and nothing else. With which reader does "
-    "the loop always go on? And which damage does no reader notice? Two sentences.",
-    "With the reader of minips: no wrong byte of this message makes it raise anything but ValueError, while some "
-    "turned bits in the other readers' headers do, and the loop would end. No reader notices a changed value: that "
-    "needs a checksum or an authenticated connection.",
-    by=(
-        "say stranger.4",
-        "say stranger.5",
-    ),
+    "stranger.2",
+    "What would you let your own server load, and why not a pickle behind a filter? And which damage will it still not "
+    "notice? Two sentences.",
+    "I would load a format that carries only values, such as MessagePack: a filter needs a list of names, and one name "
+    "too many lets a command run. It will still load a changed value, as each reader here did, "
+    "unless the message has a checksum or the connection is authenticated.",
+    by=("predict stranger.2", "say stranger.6", "say stranger.7"),
     kind="single",
 )
 
@@ -137,22 +120,24 @@ quiz(
         by="predict stranger.2",
     ),
     Item(
-        "What makes MessagePack with raw frames safer than pickle?",
+        "A filter finds each function first, and then compares its name. What can a stranger do?",
         {
-            "it names no functions, only values": "It contains nothing that a reader would call.",
-            "its bytes are encrypted on the way": "They are not encrypted. Anyone who sees the bytes can read them.",
-            "its messages are much shorter": "The length says nothing about what the bytes can do.",
+            "let it import a module": "Finding a function imports its module, and that runs the module's code. Compare "
+            "the name first.",
+            "nothing, since the function is not called": "The function is not called, but its module was imported.",
+            "send a name that is too long": "A long name is not found, like any other unknown name.",
         },
-        by="say stranger.2",
+        by="check stranger.1",
     ),
     Item(
-        "A frame of 40 kB unpacks to 10 MB, more than the receiver's limit. What should the receiver do?",
+        "A server reads messages in a loop that catches ValueError alone. What ends the loop?",
         {
-            "stop unpacking at its limit": "Then the memory never holds more unpacked bytes than the limit allows.",
-            "unpack it and look at the length": "By then the memory is already in use, as with server A.",
-            "refuse all compressed frames": "That is safe, but gives up the bytes that compression saves.",
+            "any other error that a reader raises": "np.load raised some at wrong bytes of its header. So a reader "
+            "should raise one type of error.",
+            "a message whose header is damaged": "If its reader raises ValueError, the loop goes on.",
+            "a message with a wrong value": "A reader loads it as if nothing had happened.",
         },
-        by=("say stranger.3", "check stranger.2"),
+        by="say stranger.6",
     ),
     Item(
         "A byte of an array's values is changed on the way. Which reader of this lesson notices?",
@@ -162,7 +147,7 @@ quiz(
             "that of minips, because it raises ValueError": "It raises ValueError for bytes that are not a packet. The "
             "changed bytes are still a packet.",
         },
-        by="say stranger.5",
+        by="say stranger.7",
     ),
 )
 
@@ -171,8 +156,11 @@ remember(
     {
         "`pickle.loads` calls": "predict stranger.1",
         "A filter must be": ("predict stranger.2", "check stranger.1"),
-        "A format that carries": ("say stranger.2", "say stranger.4"),
-        "A limit on": ("say stranger.3", "check stranger.2"),
-        "A reader should": ("say stranger.4", "say stranger.5"),
+        "A filter must refuse": "check stranger.1",
+        "A reader should": "say stranger.6",
+        "No reader notices": "say stranger.7",
     },
 )
+
+RETIRED = {"say": (1, 2, 4, 5), "answer": (1,)}
+"""Maps each kind of key to the numbers that earlier editions used."""

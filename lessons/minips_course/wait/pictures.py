@@ -17,7 +17,7 @@ def draw_shares(found: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> None:
     for turn, (look, (workers, times)) in enumerate(zip(LOOKS, found.items(), strict=False)):
         shares = [100 * took / times["BSP"] for took in times.values()]
         at = np.arange(len(shares)) + height * (turn - (len(found) - 1) / 2)
-        halves = [interval(one).half if len(one) > 1 else 0.0 for one in shares]
+        halves = [interval(one).half if np.ptp(one) else np.nan for one in shares]  # BSP's share is always 100 %
         means = [one.mean() for one in shares]
         ax.barh(at, means, height, xerr=halves, label=f"{workers} workers", error_kw={"capsize": 3}, **look.area)
         ax.set_yticks(range(len(shares)), list(times))
