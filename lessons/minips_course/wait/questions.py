@@ -213,7 +213,8 @@ remember(
             "predict wait.2",
             "say wait.14: abs((BSP.mean - SSP.mean) / (BSP.mean - ASP.mean) - 0.7) < 0.03",
         ),
-        "A backup": "say wait.7: workers == 8 or [round(100 * finish), round(100 * formula)] in ([12, 31], [20, 25])",
+        "A backup": "say wait.7: [workers, round(100 * finish), round(100 * formula)] in "
+        "([4, 12, 31], [8, 18, 28], [16, 20, 25])",
     },
 )
 
