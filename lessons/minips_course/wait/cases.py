@@ -26,6 +26,10 @@ TELLING = {
 
 BROKEN = {
     "wait.2": {
+        "rounds, as before": """
+class Server(Server):
+    staleness = 2
+""",
         "nobody waits": ("<= self.staleness", "<= 1000"),
         "a clock too few": ("<= self.staleness", "< self.staleness"),
         "a clock too many": ("<= self.staleness", "<= self.staleness + 1"),
