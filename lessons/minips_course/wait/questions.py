@@ -140,7 +140,7 @@ prompt(
     "staleness of 1 by more than the intervals. Against a worker that is always slow no staleness helps for long, so I "
     "would give that worker fewer rows, or go on without it.",
     by=(
-        "table: row['4'][2] == 58 and row['4'][2] + row['4'][3] < row['4'][0] - row['4'][1]",
+        "table: 'staleness 8' in table and row['4'][2] == 58 and row['4'][2] + row['4'][3] < row['4'][0] - row['4'][1]",
         "table: row['16'][2] == 38 and row['16'][2] + row['16'][3] < row['16'][0] - row['16'][1]",
         "predict wait.1",
         "say wait.13",
