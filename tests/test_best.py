@@ -491,7 +491,7 @@ def test_a_lesson_keeps_the_sweeps_that_it_asks_for_and_each_has_five_rates_and_
 @pytest.mark.parametrize("word", make_sweeps.swept())
 def test_a_lesson_without_one_of_its_rates_compares_nothing(word, cached):
     """Each sweep has five rates to begin with, so it is refused without the last of them."""
-    rates = re.compile(r"(rates ?= ?\(|problems, \()([\d., ]+), [\d.]+\)")
+    rates = re.compile(r"(rates ?= ?\(|(?:problems|bigs), \()([\d., ]+), [\d.]+\)")
     whole = make_sweeps.needed(word)
     fewer = [rates.sub(r"\1\2)", text) for text in whole]
     assert fewer != whole

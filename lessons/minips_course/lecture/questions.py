@@ -110,7 +110,7 @@ sentence(
 prompt(
     "lecture.2",
     "In two sentences: when do you fetch a copy, and when do you call through a reference? Use both columns.",
-    "To look at a small object often, one copy takes fewer bytes than many calls, and a new copy for each call takes the "
+    "To see a small object often, one copy takes fewer bytes than many calls, and a new copy for each call takes the "
     "most. To change the owner's number, only the calls through the reference worked: after the calls on copies it was "
     "still 0.",
     by=(
