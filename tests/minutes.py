@@ -23,7 +23,7 @@ CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
 """The most words and lines that a core asks a learner to read, and the most lines that a lesson folds."""
 OLD_SHAPE = {
     *("lecture",),
-    *("move", "hide", "wait", "stale", "trust"),
+    *("move", "hide", "wait", "stale"),
     *("cost", "pays", "allreduce", "ddp"),
 }
 """The lessons that still have the shape and the budget of the second edition."""
