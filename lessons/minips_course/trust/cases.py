@@ -120,7 +120,6 @@ class MyKrum(ps.Aggregator):
             "for name, x in contributions[0].gradients.items():\n            x *= 2\n"
             "        return contributions[np.argmin(sums)].gradients",
         ),
-        "without the field": ("    bad: int = 1\n", "    bad = 1\n"),
     },
     "trust.2": {
         "noise": ("np.sign(g)", "part.rng.normal(size=g.shape)"),
