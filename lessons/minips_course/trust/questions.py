@@ -208,7 +208,7 @@ quiz(
 remember(
     "trust",
     {
-        "One liar can move": "say trust.3: round(Mean, -4) == 200_000",
+        "One liar can move": "say trust.3: round(Mean, -4) == 200000",
         "At its best rate": "say trust.1: bad < 0.25 and good > 0.95",
         "Robust rules stay": "say trust.3: all(0.9 <= x <= 1.2 for x in [Median, TrimmedMean, Krum])",
         "Between honest values": "say trust.7: scatter[0] > 1 and chosen[0] > 0.9",
