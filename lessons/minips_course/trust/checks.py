@@ -73,7 +73,7 @@ def _drawn(n: int, bad: int, trial: int, rng: np.random.Generator) -> list[Tenso
     """Draw gradients, of which ``bad`` are lies: far away, zeros, or copies of one that is not far away."""
     shaped = drawn_tensors(rng, int(rng.integers(2, 5)), ["f8", "f4"][trial % 2])
     scales = {name: 10 ** rng.uniform(-0.5, 0.5) for name in shaped}
-    grads = []
+    grads: list[Tensors] = []
     for worker in range(n):
         drawn = {name: x * scales[name] for name, x in drawn_like(shaped, rng).items()}
         if worker < bad and trial % 3:

@@ -61,7 +61,8 @@ def draws_of_krum(problem: Traitors) -> dict[str, list[float]]:
     """Return how widely gradients of 4 and 32 rows scatter, in lengths of the mean gradient, and the share of 200 draws
     of four of them in which Krum chooses a fifth gradient, of zeros: at the start twice, and after 60 steps.
     """
-    start, rng, length = problem.init(None), np.random.default_rng(0), np.linalg.norm
+    rng, length = np.random.default_rng(0), np.linalg.norm
+    start = problem.init(np.random.default_rng(0))  # zeros
     trained = ps.train(problem, ps.Config(workers=5, steps=60), engine=ps.Threads()).params
     found: dict[str, list[float]] = {"scatter": [], "chosen": []}
     for rows, params in ((4, start), (32, start), (32, trained)):
