@@ -52,9 +52,10 @@ def lazy(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
 
 
 def combined(rule: ps.Aggregator, gradients: Sequence[Any]) -> Any:
-    """Return the result of a rule for these gradients, one from each worker."""
+    """Return the result of a rule for these gradients, one from each worker. Each may be a number, as may the result."""
     pushed = [ps.Contribution(i, 0, 0, {"w": np.asarray(g, float)}) for i, g in enumerate(gradients)]
-    return rule.combine(pushed)["w"]
+    result = rule.combine(pushed)["w"]
+    return result if result.ndim else float(result)
 
 
 def draws_of_krum(problem: Traitors) -> dict[str, list[float]]:
