@@ -52,7 +52,7 @@ def lazy(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
 
 
 def combined(rule: ps.Aggregator, gradients: Sequence[Any]) -> Any:
-    """Return the result of a rule for these gradients, one from each worker. Each may be a number, as may the result."""
+    """Return the result of a rule for these gradients, one from each worker. They may be numbers."""
     pushed = [ps.Contribution(i, 0, 0, {"w": np.asarray(g, float)}) for i, g in enumerate(gradients)]
     result = rule.combine(pushed)["w"]
     return result if result.ndim else float(result)
