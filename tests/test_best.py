@@ -384,6 +384,34 @@ def test_the_hash_of_a_problem_is_that_of_all_its_data():
     assert sweeps.digest([[1], [2]]) != sweeps.digest([[1, 2]])
 
 
+def test_the_last_bits_of_computed_data_do_not_make_another_sweep():
+    """They depend on the machine's processor; a column, a row or a sign that is another does not."""
+    drawn = np.random.default_rng(5).normal(size=(300, 64)).astype("f4")
+    first = sweeps.digest(drawn)
+    assert sweeps.digest(np.nextafter(drawn, np.float32(9))) == first
+    for change in ((slice(None), 7), (7, slice(None))):
+        other = drawn.copy()
+        other[change] = -other[change]
+        assert sweeps.digest(other) != first
+    for other in (-drawn, 2 * drawn, drawn.T, drawn.astype("f8"), drawn[::-1]):
+        assert sweeps.digest(other) != first
+    whole = np.arange(9)
+    assert sweeps.digest(whole + (whole == 3)) != sweeps.digest(whole)
+    assert sweeps.digest(np.array([0.0, np.nan])) != sweeps.digest(np.array([np.nan, 0.0]))
+
+
+def test_two_sweeps_are_alike_if_they_are_at_most_rates():
+    ours = np.random.default_rng(5).normal(size=(5, 3, 2))
+    anew = ours.copy()
+    anew[4, 1, 0] += 1  # chaotic
+    assert make_sweeps.alike(ours, anew)
+    anew[2:, :, 0] += 1
+    assert not make_sweeps.alike(ours, anew)
+    fewer = ours.copy()
+    fewer[0, 0, 1] -= 1
+    assert not make_sweeps.alike(ours, fewer)
+
+
 FUNCTIONS = """
 FACTOR = {factor}
 
@@ -463,7 +491,7 @@ def test_a_lesson_keeps_the_sweeps_that_it_asks_for_and_each_has_five_rates_and_
 @pytest.mark.parametrize("word", make_sweeps.swept())
 def test_a_lesson_without_one_of_its_rates_compares_nothing(word, cached):
     """Each sweep has five rates to begin with, so it is refused without the last of them."""
-    rates = re.compile(r"(rates ?= ?\(|problems, \()([\d., ]+), [\d.]+\)")
+    rates = re.compile(r"(rates ?= ?\(|(?:problems|bigs), \()([\d., ]+), [\d.]+\)")
     whole = make_sweeps.needed(word)
     fewer = [rates.sub(r"\1\2)", text) for text in whole]
     assert fewer != whole

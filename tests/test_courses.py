@@ -32,24 +32,22 @@ from minips.lab.course import ddp_20 as ddp
 from minips.lab.course import exchanges_19 as exchanges
 from minips.lab.course import pictures_14 as pictures
 from minips.lab.course import programs_04 as programs
-from minips.lab.course import race_04
 from minips.lab.course import waiting_14 as waiting
 from minips.lab.course.lesson_16 import Traitors
 from minips.lab.course.queues_12 import QueueEnd, QueueTransport
 from minips.lab.measure import crowd
 from minips.lab.measure import trips
 
-race_04.race, waiting.Log, waiting.lags, exchanges.TreeInPieces, programs.RACE, pictures.draw_lags
+waiting.Log, waiting.lags, exchanges.TreeInPieces, programs.Pair, pictures.draw_lags
 ddp.Ranks, ddp.naive, ddp.flat, ddp.overlapped, ddp.ladder, ddp.learn, trips.frames, trips.frames_server, crowd.alone
 """
 """The lines by which notebooks of the second edition import a lesson's modules, and what they use of these."""
 
 OLD_LINES = {
     "04_a_lectures_server": {
-        "from minips_course.lecture import programs, race": (
-            "from minips.lab.course import programs_04 as programs\nfrom minips.lab.course import race_04"
+        "from minips_course.lecture import panel, programs, rpc": (
+            "from minips.lab.course import programs_04 as programs\nfrom minips_course.lecture import panel, rpc"
         ),
-        "race.race": "race_04.race",
     },
 }
 """By notebook: what stands there, and what stood there in the second edition."""
@@ -357,7 +355,7 @@ def test_an_old_copys_imports_work_and_the_warning_is_of_its_line() -> None:
         print(len(warned), len({{one.lineno for one in warned}}))
         """
     )
-    assert said.split() == ["10", "10"]
+    assert said.split() == ["9", "9"]
 
 
 CALLS: dict[str, Callable[[str], Any]] = {
@@ -377,7 +375,7 @@ CALLS: dict[str, Callable[[str], Any]] = {
 def test_a_lessons_number_in_the_second_edition_means_its_word(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    word, *numbers = ("bits", "08", "8") if name == "recorded" else ("wait", "14")
+    word, *numbers = ("lecture", "04", "4") if name == "recorded" else ("wait", "14")
     said = []
     for key in (word, *numbers):
         monkeypatch.setattr(exercises, "_hinted", {})

@@ -656,6 +656,7 @@ ELSEWHERE = {
     "minips/engines/processes.py": 1,  # the process's name, under /proc
     "minips/stages/transports/certificates.py": 1,  # in memory
     "lessons/minips_course/lecture/launch.py": 4,  # a child's descriptors, and its errors in a temporary folder
+    "lessons/minips_course/lecture/rpc.py": 2,  # a process's port, in a temporary folder
     "minips/lab/measure/pairs.py": 1,  # /dev/null
     "minips/cli.py": 1,  # /dev/null
     "minips/lab/panels/base.py": 1,  # a picture, in memory

@@ -146,7 +146,7 @@ def test_a_kernel_that_is_not_installed_is_named(tmp_path: Path, capsys: pytest.
     ("key", "file", "words"),
     [
         ("0.9", "mine.ipynb", "Did you mean train."),
-        ("train.1", "mine.ipynb", 'no cell with lab.check("train.1", …)'),
+        ("train.4", "mine.ipynb", 'no cell with lab.check("train.4", …)'),
         ("train.3", "nowhere.ipynb", "nowhere.ipynb"),
         ("train.3", "text.ipynb", "not a notebook"),
     ],

@@ -22,6 +22,7 @@ from minips.lab import charts, panels
 from minips.lab.controls import Number, Slider
 from minips.lab.panels import base, collectives
 from minips.lab.panels.compressor_explorer import WHAT
+from minips_course.lecture.panel import CopyOrCall
 from minips_course.rounding.panel import RoundedAverage
 from minips_course.server.panel import ServerRules
 from minips_course.stranger.panel import Damage
@@ -237,6 +238,7 @@ SLIDERS = {
     panels.Stragglers: "consistency.staleness slower",
     ServerRules: "slower",
     panels.TransportLadder: "transport.pool at_once",
+    CopyOrCall: "calls values",
     every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",

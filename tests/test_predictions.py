@@ -410,7 +410,7 @@ class TestReport:
         quiz = Quiz("train", QUIZ)
         for choice in quiz.choices:
             choice.value = "yes"
-        state.note("exercise", "train.1")
+        state.note("exercise", "train.3")
         written = lab.report(tmp_path)
         page = (tmp_path / "report.html").read_text()
         assert repr(written) == f"Your report is in {tmp_path / 'report.html'}."
@@ -422,7 +422,7 @@ class TestReport:
             "What sends less, and how do you know?",
             "a &lt;table&gt;",
             "It is &lt;b&gt;so&lt;/b&gt;. I saw it.",
-            "Exercises: train.1 done, of 2.",
+            "Exercises: train.3 done, of 2.",
             "Quiz: 5 of 5 right at the first answer.",
         ):
             assert words in page, words

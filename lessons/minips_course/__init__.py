@@ -63,7 +63,6 @@ MOVED = {
     f"{_OLD}.launch_04": (f"{_NEW}.lecture.launch",),
     f"{_OLD}.programs_04": (f"{_NEW}.lecture.programs",),
     f"{_OLD}.queues_12": (f"{_NEW}.move.queues",),
-    f"{_OLD}.race_04": (f"{_NEW}.lecture.race",),
     f"{_OLD}.waiting_14": (f"{_NEW}.wait.waiting",),
     "minips.lab.measure.crowd": (f"{_NEW}.move.crowd",),
     "minips.lab.measure.trips": (f"{_NEW}.move.trips", "minips.lab.measure.pairs"),

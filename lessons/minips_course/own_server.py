@@ -47,8 +47,8 @@ def _holds_rounds(cls: type, workers: int, lr: float, rng: np.random.Generator) 
                         refuse_if(answers, f"it answered {len(answers)} messages; the round is not whole yet.")
                         _has(server, old, order[count], "A part of a round may change nothing.")
                         continue
-                    got = sorted((to, said, type(values)) for to, (said, values) in answers)
-                    everyone = [(to, "applied", dict) for to in range(workers)]
+                    got = sorted((to, said, type(values).__name__) for to, (said, values) in answers)
+                    everyone = [(to, "applied", "dict") for to in range(workers)]
                     refuse_if(got != everyone, f"it answered {got}, expected {everyone}.")
                     for asking in {order[0], order[-1]}:
                         _has(server, new, asking, "Subtract the mean of the gradients, times lr.")

@@ -18,7 +18,7 @@ STEPS = 4000
 class Asked(Value):
     """The memory, and what a walk depends on."""
 
-    memory: Memory = option(ErrorFeedback(), "what becomes of what was not sent")
+    memory: Memory = option(ErrorFeedback(), "what happens to the rest of a gradient")
     rate: float = option(0.1, "the learning rate", minimum=0.02, maximum=0.5, step=0.02)
     threshold: float = option(0.5, "t: +t, 0 or −t is sent", minimum=0.1, maximum=5, step=0.1)
     curvature: float = option(1.0, "λ: the gradient is λw", minimum=0.2, maximum=5, step=0.2)
@@ -69,6 +69,6 @@ class ThresholdWalk(Panel[Asked, Walked]):
         walked = found.walk
         return (
             f"{found.asked.memory}: from around 5, walks go up to {walked.beyond:.2f} beyond the minimum. In the last "
-            f"{LAST} of {STEPS} steps they are within {walked.end:.2f}; t/λ is {found.stops:.2f}, rate · t is "
+            f"{LAST} of {STEPS} steps they are within {walked.end:.2f} of it; t/λ is {found.stops:.2f}, rate · t is "
             f"{found.hop:.2f}. The memory holds at most {walked.held:.0f}."
         )

@@ -13,8 +13,7 @@ question(
     Expected(
         "about t/λ",
         lambda flat, steep: 3.5 <= flat <= 5.5 and 0.1 <= steep <= 0.25,
-        "The threshold is a gradient, and the distance is a parameter. The gradient λw is below t, and is never sent, "
-        "where w is below t/λ.",
+        "The threshold applies to the gradient. The gradient λw is below t, and is never sent, where w is below t/λ.",
     ),
     Option(
         "about λ · t",
@@ -33,7 +32,7 @@ question(
 
 question(
     "fails.2",
-    "Now with error feedback, and curvature 1. Each walk comes from about 5. How far beyond the minimum does it go?",
+    "Now with error feedback, and curvature 1. Each walk starts at about 5. How far beyond the minimum does it go?",
     Option(
         "not at all",
         lambda share: share < 0.002,
@@ -70,8 +69,8 @@ sentence(
 
 sentence(
     "fails.2",
-    "With error feedback all walks end within {within:.2f}, for each λ; rate · t is {hop:.2f}. Until then they make "
-    "{steps[0]}, {steps[1]} and {steps[2]} steps.",
+    "With error feedback all walks end within {within:.2f} of the minimum, for each λ; rate · t is {hop:.2f}. Until "
+    "then they make {steps[0]}, {steps[1]} and {steps[2]} steps.",
     expect="within <= hop + 1e-9 and steps[0] < steps[1] < steps[2]",
     kind="single",
 )
@@ -79,7 +78,8 @@ sentence(
 sentence(
     "fails.3",
     "Where λ is {bends[0]}, {bends[1]} and {bends[2]}, the memory holds up to {held[0]:.0f}, {held[1]:.0f} and "
-    "{held[2]:.0f}, and w goes up to {beyond[0]:.2f}, {beyond[1]:.2f} and {beyond[2]:.2f} beyond the minimum.",
+    "{held[2]:.0f}, and w goes up to {beyond[0]:.2f}, {beyond[1]:.2f} and {beyond[2]:.2f} beyond the minimum "
+    "(all starts).",
     expect="held[0] < held[1] < held[2] and beyond[0] < beyond[1] < beyond[2]",
     kind="single",
 )
@@ -156,12 +156,12 @@ quiz(
         by=("say fails.4", "say fails.5"),
     ),
     Item(
-        "Of which arrays does Delta make the error smaller?",
+        "For which arrays does Delta make the error smaller?",
         {
-            "of those that change little from step to step": "Then the difference is short, and so is its error.",
-            "of gradients of a few random rows": "They are new at each step, so the difference is longer than the "
+            "those that change little from step to step": "Then the difference is short, and so is its error.",
+            "gradients of a few random rows": "They are new at each step, so the difference is longer than the "
             "gradient.",
-            "of any array": "With 32 random rows the error was larger with Delta than without it.",
+            "any array": "With 32 random rows the error was larger with Delta than without it.",
         },
         by="say fails.6",
     ),

@@ -8,10 +8,10 @@ OUTCOMES = {
         "no parameters: the call ends with an error": {"stopped": True, "server": 0.0, "worker": 0.0},
         "none of these": {"stopped": False, "server": 0.0, "worker": 0.0},
     },
-    "lecture.2": {
-        "at most two thirds as long": {"ratio": 0.4},
-        "about as long, within a factor of 1.5": {"ratio": 1.1},
-        "more than 1.5 times as long": {"ratio": 2.6},
+    "lecture.3": {
+        "at most half as many": {"ratio": 0.2},
+        "between half and twice as many": {"ratio": 1.2},
+        "more than twice as many": {"ratio": 3.6},
         "none of these": {"ratio": 0.0},
     },
 }
@@ -19,160 +19,180 @@ OUTCOMES = {
 
 TELLING = {
     "lecture.1": ["copy", "copies", "copied", "never hears"],
-    "lecture.2": ["2.6 times", "any method of any object"],
+    "lecture.3": ["name of the method each time", "3.6 times"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "lecture.1": {
-        "calls the copy": ("reference.rpc_sync().apply(", "reference.to_here().apply("),
-        "reads all of it": ("reference.rpc_sync().pull()", "reference.to_here().params"),
-        "asks for what another process owns": ("reference.rpc_sync().pull()", "reference.local_value().params"),
+    "lecture.3": {
+        "calls the copy": (
+            "        sent = [reference.rpc_async().apply(g) for reference, g in zip(references, gradients)]\n"
+            "        for future in sent:\n"
+            "            future.wait()\n",
+            "        for reference, g in zip(references, gradients):\n            reference.to_here().apply(g)\n",
+        ),
+        "reads all of it": (
+            "        asked = [reference.rpc_async().pull() for reference in references]\n"
+            "        gradients = gradient([future.wait() for future in asked])\n",
+            "        gradients = gradient([reference.to_here().params for reference in references])\n",
+        ),
+        "asks for what another process owns": (
+            "        asked = [reference.rpc_async().pull() for reference in references]\n"
+            "        gradients = gradient([future.wait() for future in asked])\n",
+            "        gradients = gradient([reference.local_value().params for reference in references])\n",
+        ),
+        "one owner after the other": """
+class Part:
+    def __init__(self, params):
+        self.params, self.history = params, []
+
+    def pull(self):
+        return self.params
+
+    def apply(self, gradients):
+        self.history.append(gradients)
+        self.params = self.params - 0.5 * gradients
+
+
+def work(references, gradient, steps):
+    for _ in range(steps):
+        params = [reference.rpc_sync().pull() for reference in references]
+        for reference, g in zip(references, gradient(params)):
+            reference.rpc_sync().apply(g)
+""",
+        "waits for each at once": (
+            "        asked = [reference.rpc_async().pull() for reference in references]\n"
+            "        gradients = gradient([future.wait() for future in asked])\n",
+            "        gradients = gradient([reference.rpc_async().pull().wait() for reference in references])\n",
+        ),
+        "pushes one after the other": (
+            "        sent = [reference.rpc_async().apply(g) for reference, g in zip(references, gradients)]\n"
+            "        for future in sent:\n"
+            "            future.wait()\n",
+            "        for reference, g in zip(references, gradients):\n            reference.rpc_sync().apply(g)\n",
+        ),
+        "a push that nobody waits for": ("        for future in sent:\n            future.wait()\n", ""),
+        "waits for the last alone": ("for future in sent:", "for future in sent[-1:]:"),
+        "waits too late": """
+class Part:
+    def __init__(self, params):
+        self.params, self.history = params, []
+
+    def pull(self):
+        return self.params
+
+    def apply(self, gradients):
+        self.history.append(gradients)
+        self.params = self.params - 0.5 * gradients
+
+
+def work(references, gradient, steps):
+    sent = []
+    for _ in range(steps):
+        asked = [reference.rpc_async().pull() for reference in references]
+        for future in sent:
+            future.wait()
+        gradients = gradient([future.wait() for future in asked])
+        sent = [reference.rpc_async().apply(g) for reference, g in zip(references, gradients)]
+    for future in sent:
+        future.wait()
+""",
+        "waits in the end": """
+class Part:
+    def __init__(self, params):
+        self.params, self.history = params, []
+
+    def pull(self):
+        return self.params
+
+    def apply(self, gradients):
+        self.history.append(gradients)
+        self.params = self.params - 0.5 * gradients
+
+
+def work(references, gradient, steps):
+    sent = []
+    for _ in range(steps):
+        asked = [reference.rpc_async().pull() for reference in references]
+        gradients = gradient([future.wait() for future in asked])
+        sent += [reference.rpc_async().apply(g) for reference, g in zip(references, gradients)]
+    for future in sent:
+        future.wait()
+""",
+        "asks whether it is done": ("[future.wait() for future in asked]", "[future.value() for future in asked]"),
         "pulls once": (
-            "    for _ in range(steps):\n        params = reference.rpc_sync().pull()",
-            "    params = reference.rpc_sync().pull()\n    for _ in range(steps):",
+            "    for _ in range(steps):\n        asked = [reference.rpc_async().pull() for reference in references]\n",
+            "    asked = [reference.rpc_async().pull() for reference in references]\n    for _ in range(steps):\n",
+        ),
+        "steps by itself": (
+            "    for _ in range(steps):\n"
+            "        asked = [reference.rpc_async().pull() for reference in references]\n"
+            "        gradients = gradient([future.wait() for future in asked])\n",
+            "    asked = [reference.rpc_async().pull() for reference in references]\n"
+            "    params = [future.wait() for future in asked]\n"
+            "    for _ in range(steps):\n"
+            "        gradients = gradient(params)\n"
+            "        params = [p - 0.5 * g for p, g in zip(params, gradients)]\n",
         ),
         "a step too few": ("range(steps)", "range(steps - 1)"),
+        "at least one step": ("range(steps)", "range(max(steps, 1))"),
         "pushes twice": (
-            "        reference.rpc_sync().apply(gradient(params))",
-            "        g = gradient(params)\n        for _ in (1, 2):\n            reference.rpc_sync().apply(g)",
+            "for future in sent:",
+            "sent += [r.rpc_async().apply(g) for r, g in zip(references, gradients)]\n        for future in sent:",
+        ),
+        "the gradients change places": ("zip(references, gradients)", "zip(references[::-1], gradients)"),
+        "the first part alone": ("zip(references, gradients)", "zip(references[:1], gradients)"),
+        "two parts for sure": (
+            "def work(references, gradient, steps):\n",
+            "def work(references, gradient, steps):\n    references = references[:2]\n",
+        ),
+        "one array of all": (
+            "gradient([future.wait() for future in asked])",
+            "gradient(np.concatenate([future.wait() for future in asked]))",
         ),
         "no history": ("        self.history.append(gradients)\n", ""),
         "the history comes along": (
-            """return self.params
-
-
-def work(reference, gradient, steps):
-    for _ in range(steps):
-        params = reference.rpc_sync().pull()
-""",
-            """return self.params, self.history
-
-
-def work(reference, gradient, steps):
-    for _ in range(steps):
-        params, _ = reference.rpc_sync().pull()
-""",
+            "        return self.params\n",
+            "        return self\n",
         ),
         "the answer brings everything": (
             "self.params = self.params - 0.5 * gradients",
             "self.params = self.params - 0.5 * gradients\n        return self.params, self.history",
         ),
-        "does nothing": ("        reference.rpc_sync().apply(gradient(params))", "        gradient(params)"),
-        "no pull": ("reference.rpc_sync().pull()", "np.zeros(3)"),
-        "a future that nobody waits for": ("reference.rpc_sync().pull()", "reference.rpc_async().pull()"),
-        "a push that nobody waits for": ("reference.rpc_sync().apply(", "reference.rpc_async().apply("),
-        "waits too late": (
-            """    for _ in range(steps):
-        params = reference.rpc_sync().pull()
-        reference.rpc_sync().apply(gradient(params))""",
-            """    sent = []
-    for _ in range(steps):
-        params = reference.rpc_sync().pull()
-        sent.append(reference.rpc_async().apply(gradient(params)))
-    for one in sent:
-        one.wait()""",
-        ),
-        "asks whether it is done": ("reference.rpc_sync().pull()", "reference.rpc_async().pull().value()"),
-        "one history for all models": """
-class Model:
+        "does nothing": """
+class Part:
+    def __init__(self, params):
+        self.params, self.history = params, []
+
+
+def work(references, gradient, steps):
+    pass
+""",
+        "one history for all parts": """
+class Part:
     history = []
 
-    def __init__(self, size):
-        self.params = np.zeros(size)
+    def __init__(self, params):
+        self.params = params
         self.history.clear()
 
-    def apply(self, gradients):
-        self.history.append(gradients)
-        self.params = self.params - 0.5 * gradients
-
     def pull(self):
         return self.params
-
-
-def work(reference, gradient, steps):
-    for _ in range(steps):
-        reference.rpc_sync().apply(gradient(reference.rpc_sync().pull()))
-""",
-        "steps by itself": """
-class Model:
-    def __init__(self, size):
-        self.params, self.history = np.zeros(size), []
 
     def apply(self, gradients):
         self.history.append(gradients)
         self.params = self.params - 0.5 * gradients
 
-    def pull(self):
-        return self.params
 
-
-def work(reference, gradient, steps):
-    params = reference.rpc_sync().pull()
+def work(references, gradient, steps):
     for _ in range(steps):
-        gradients = gradient(params)
-        reference.rpc_sync().apply(gradients)
-        params = params - 0.5 * gradients
+        asked = [reference.rpc_async().pull() for reference in references]
+        sent = [r.rpc_async().apply(g) for r, g in zip(references, gradient([one.wait() for one in asked]))]
+        [one.wait() for one in sent]
 """,
-        "puts its own parameters there": """
-class Model:
-    def __init__(self, size):
-        self.params, self.history = np.zeros(size), []
-
-    def apply(self, gradients):
-        self.history.append(gradients)
-
-    def pull(self):
-        return self.params
-
-    def put(self, params):
-        self.params = params
-
-
-def work(reference, gradient, steps):
-    for _ in range(steps):
-        params = reference.rpc_sync().pull()
-        gradients = gradient(params)
-        reference.rpc_sync().apply(gradients)
-        reference.rpc_sync().put(params - 0.5 * gradients)
-""",
-        "the history comes along as lists": (
-            """return self.params
-
-
-def work(reference, gradient, steps):
-    for _ in range(steps):
-        params = reference.rpc_sync().pull()
-""",
-            """return self.params, [one.tolist() for one in self.history]
-
-
-def work(reference, gradient, steps):
-    for _ in range(steps):
-        params, _ = reference.rpc_sync().pull()
-""",
-        ),
-        "at least one step": (
-            "    for _ in range(steps):\n",
-            "    for _ in range(max(steps, 1)):\n",
-        ),
-        "two gradients a step": ("apply(gradient(params))", "apply((gradient(params) + gradient(params)) / 2)"),
         "remembers the last alone": ("self.history.append(gradients)", "self.history = [gradients]"),
-        "remembers the parameters": ("self.history.append(gradients)", "self.history.append(self.params)"),
         "another rate": ("0.5 * gradients", "0.1 * gradients"),
-        "pulls every second step": (
-            "    for _ in range(steps):\n        params = reference.rpc_sync().pull()",
-            "    for step in range(steps):\n"
-            "        if step % 2 == 0:\n"
-            "            params = reference.rpc_sync().pull()",
-        ),
-        "the whole model, once": (
-            "    for _ in range(steps):\n        params = reference.rpc_sync().pull()",
-            "    reference.to_here()\n"
-            "    for _ in range(steps):\n"
-            "        reference.to_here()\n"
-            "        params = reference.rpc_sync().pull()",
-        ),
+        "adds the gradient": ("self.params - 0.5", "self.params + 0.5"),
     },
     "lecture.2": {
         "waits each time": ("[client.push(gradients) for", "[client.push(gradients).result(10) or Done() for"),
@@ -249,11 +269,11 @@ def measure(client, gradients, calls):
 """Maps an exercise and an error to a wrong answer, or to a piece of the solution and what replaces it."""
 
 RIGHT = {
-    "lecture.1": {
-        "futures that are waited for": """
-class Model:
-    def __init__(self, size):
-        self.params = np.zeros(size)
+    "lecture.3": {
+        "loops and other names": """
+class Part:
+    def __init__(self, params):
+        self.params = params
         self.history = list()
 
     def apply(self, gradients):
@@ -264,15 +284,21 @@ class Model:
         return self.params.copy()
 
 
-def work(reference, gradient, steps):
-    for _ in range(steps):
-        newest = reference.rpc_async().newest().wait()
-        reference.rpc_async().apply(gradient(newest)).wait()
+def work(references, gradient, steps):
+    while steps > 0:
+        futures = []
+        for reference in references:
+            futures.append(reference.rpc_async().newest())
+        newest = tuple(future.wait() for future in futures)
+        futures = list(map(lambda one, g: one.rpc_async().apply(g), references, gradient(newest)))
+        while futures:
+            futures.pop().wait()
+        steps -= 1
 """,
         "the answer to a push has the parameters": """
-class Model:
-    def __init__(self, size):
-        self.params, self.history = np.zeros(size), []
+class Part:
+    def __init__(self, params):
+        self.params, self.history = params, []
 
     def apply(self, gradients):
         self.history.append(gradients)
@@ -283,12 +309,12 @@ class Model:
         return self.params
 
 
-def work(reference, gradient, steps):
-    calls = reference.rpc_sync()
-    params = calls.read()
-    while steps > 0:
-        params = calls.apply(gradient(params))
-        steps -= 1
+def work(references, gradient, steps):
+    waiting = [reference.rpc_async().read() for reference in references]
+    params = [one.wait() for one in waiting]
+    for _ in range(steps):
+        waiting = [one.rpc_async().apply(g) for one, g in zip(references, gradient(params), strict=True)]
+        params = [one.wait() for one in waiting]
 """,
     },
     "lecture.2": {

@@ -15,63 +15,73 @@ from minips_course.arrays import copied, drawn_tensors
 
 SMALL = 64
 """The bytes by which a message may exceed the parameters."""
+EXPECTED = "gradient was not called with a list of arrays, one for each part."
 SLACK_S = 0.002
 """The seconds by which two clocks may differ."""
 
 
 @asks(
-    "lecture.1",
-    "A copy is good for reading. To change the server's object, call its methods through the reference.",
-    "Push with reference.rpc_sync().apply(…). To read only the parameters, call a method that returns them.",
-    "Add a method to Model that returns self.params. In each step make two calls through reference.rpc_sync(): one to "
-    "that method, and one to apply, with the gradient for the parameters that it returned.",
+    "lecture.3",
+    "A call through rpc_async() returns a future at once. Make all calls of one kind first, and keep their futures.",
+    "Part needs two methods: pull returns self.params, and apply appends the gradient to history and makes the step.",
+    "In each step of work: a list of futures of pull(), one for each reference; a list of what their wait() returns; "
+    "gradient of that list; a list of futures of apply(…); and wait() for each of these.",
 )
-def lost_steps(pair: Any, rng: np.random.Generator) -> str:
-    """Compute each gradient from the newest parameters, apply it to the server's object, and send nothing large."""
-    are_two(pair, "Model", "work")
-    model, work = pair
-    for steps, size in ((1, 1), (2, 60), (0, 3), (int(rng.integers(20, 40)), int(rng.integers(50, 90)))):
-        with case(f"With {steps} steps and {size} parameters:"):
-            _train(model, work, steps, size, rng)
-    return "Each gradient used the newest parameters and reached the server; nothing larger than these was sent."
+def two_parts(pair: Any, rng: np.random.Generator) -> str:
+    """Train parts that other processes own: two trips a step, the newest parameters, each gradient, nothing large."""
+    are_two(pair, "Part", "work")
+    part, work = pair
+    for steps, sizes in ((1, (1, 2)), (2, (60, 3)), (0, (3,)), (int(rng.integers(20, 40)), rng.integers(9, 90, 3))):
+        with case(f"With {steps} steps and {len(sizes)} parts of {', '.join(map(str, sizes))} parameters:"):
+            _train(part, work, steps, [rng.normal(size=size) for size in sizes], rng)
+    return (
+        "Each gradient used the newest parameters and reached its owner, in two trips a step, and nothing large went."
+    )
 
 
 def _train(
-    model: Callable[[int], Any], work: Callable[..., Any], steps: int, size: int, rng: np.random.Generator
+    part: Callable[[Array], Any], work: Callable[..., Any], steps: int, wanted: list[Array], rng: np.random.Generator
 ) -> None:
-    from minips_course.lecture.programs import Reference
+    from minips_course.lecture.programs import Reference, Trips
 
-    owned, another = model(size), model(size)
-    reference, others, wanted = Reference(owned), Reference(owned), np.zeros(size)
-    pushed = list[Array]()
+    owned, another, trips = [part(w.copy()) for w in wanted], part(np.zeros(3)), Trips()
+    references, others = [Reference(one, trips) for one in owned], [Reference(one, Trips()) for one in owned]
+    pushed: list[list[Array]] = [[] for _ in wanted]
 
-    def push(gradients: Array) -> Array:
-        pushed.append(gradients.copy())
-        wanted[:] -= 0.5 * gradients
-        return gradients
+    def push() -> list[Array]:
+        for w, all_ in zip(wanted, pushed, strict=True):
+            all_.append(rng.normal(size=w.shape))
+            w -= 0.5 * all_[-1]
+        return [all_[-1].copy() for all_ in pushed]
 
-    def gradient(params: Any) -> Array:
-        newest = isinstance(params, np.ndarray) and np.shape(params) == (size,) and np.allclose(params, wanted)
-        turn = f"In step {len(pushed) // 2}"
-        refuse_if(not newest, f"{turn} gradient was not called with the server's newest parameters.")
-        others.rpc_sync().apply(push(rng.normal(size=size)))  # another worker pushes meanwhile
-        return push(rng.normal(size=size))
+    def gradient(params: Any) -> list[Array]:
+        turn = f"in step {len(pushed[0]) // 2 + 1}"
+        refuse_if(not isinstance(params, list | tuple) or len(params) != len(wanted), f"{turn}, {EXPECTED}")
+        newest = [np.shape(p) == w.shape and np.allclose(p, w) for p, w in zip(params, wanted, strict=True)]
+        refuse_if(not all(newest), f"{turn}, gradient was not called with the newest parameters of each part.")
+        for other, g in zip(others, push(), strict=True):  # another worker pushes meanwhile
+            other.rpc_sync().apply(g)
+        return push()
 
-    work(reference, gradient, steps)
-    late = sum(not promise.done() for promise in reference.promised)
+    work(references, gradient, steps)
+    late = sum(not promise.done() for reference in references for promise in reference.promised)
     refuse_if(late, f"nobody waited for the results of {late} calls through rpc_async: they may come late, or fail.")
-    count = len(pushed) // 2
+    overtaking = sum(reference.overtaking for reference in references)
+    refuse_if(overtaking, f"{overtaking} calls were sent before an earlier call to the same owner was waited for.")
+    count = len(pushed[0]) // 2
     refuse_if(count != steps, f"gradient was called {count} times, expected {steps}.")
-    near = np.shape(owned.params) == (size,) and np.allclose(owned.params, wanted)
-    refuse_if(not near, "the server's parameters are not the result of all gradients together.")
-    kept = len(owned.history) == len(pushed) and all(map(np.array_equal, owned.history, pushed))
-    refuse_if(not kept, f"the history has {len(owned.history)} gradients; expected all {len(pushed)}, in order.")
-    refuse_if(another.history or np.any(another.params), "another Model changed as well. Is something in the class?")
-    limit = wanted.nbytes + SMALL
-    refuse_if(
-        reference.largest > limit,
-        f"something of {reference.largest} bytes was sent; the parameters have {wanted.nbytes}. Is the history sent?",
-    )
+    for one, w, all_, reference in zip(owned, wanted, pushed, references, strict=True):
+        near = np.shape(one.params) == w.shape and np.allclose(one.params, w)
+        refuse_if(not near, "a part's parameters are not the result of all gradients together.")
+        kept = len(one.history) == len(all_) and all(map(np.array_equal, one.history, all_))
+        refuse_if(not kept, f"a history has {len(one.history)} gradients; expected all {len(all_)}, in order.")
+        refuse_if(
+            reference.largest > w.nbytes + SMALL,
+            f"something of {reference.largest} bytes was sent; the part has {w.nbytes}. Is the history sent?",
+        )
+    refuse_if(another.history or np.any(another.params), "another Part changed as well. Is something in the class?")
+    most = 2 * steps + 1
+    refuse_if(trips.now > most, f"it took {trips.now} trips, expected {2 * steps}. Ask all owners, then wait for all.")
 
 
 @asks(

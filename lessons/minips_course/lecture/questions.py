@@ -9,7 +9,6 @@ from minips.lab.course.questions import (
     quiz,
     remember,
     sentence,
-    timed_question,
     timed_sentence,
 )
 
@@ -46,72 +45,30 @@ question(
     },
 )
 
-timed_question(
-    "lecture.2",
-    "A call with 2 values, there and back: how long does torch's take, compared with minips' push_pull?",
+question(
+    "lecture.3",
+    "An object has 100 numbers, and a method that changes and returns one of them. How many bytes do 20 calls through "
+    "a reference take, compared with one copy?",
     Option(
-        "at most two thirds as long",
-        lambda ratio: 0 < ratio <= 2 / 3,
-        "torch's agent is written in C++, and minips in Python. This run does not show how much time that explains.",
+        "at most half as many",
+        lambda ratio: 0 < ratio <= 0.5,
+        "A call carries one number each way, and a copy carries all of them.",
     ),
     Option(
-        "about as long, within a factor of 1.5",
-        lambda ratio: 2 / 3 < ratio < 1.5,
-        "Both calls send a small message and wait for the answer, which may take most of the time on this machine.",
+        "between half and twice as many",
+        lambda ratio: 0.5 < ratio <= 2,
+        "What the calls carry besides the number makes them as large as the copy.",
     ),
     Expected(
-        "more than 1.5 times as long",
-        lambda ratio: ratio >= 1.5,
-        "Both send a small message and wait for the answer, so the difference is the code around it. torch's call "
-        "takes any method of any object: it pickles the call and its result, and hands it to threads on both sides. A "
-        "push_pull knows what it carries. This run does not say how much each part takes.",
+        "more than twice as many",
+        lambda ratio: ratio > 2,
+        "Each call sends a pickle with the function, the object's number, the name of the method each time, and the "
+        "arguments; the answer is a pickle, too. The copy sends its numbers once. But what the calls on it change, the "
+        "owner never sees.",
     ),
-    otherwise="The times cannot be compared: one of them is zero, or missing.",
-    shown={"ratio": "torch's call: {:.2f} times as long"},
-)
-
-sentence(
-    "lecture.1",
-    "worker1 ends with {worker}. And ps: {server}.",
-    expect="'pickle' in worker and 'lambda' in worker and server",
-    kind="single",
-)
-
-sentence(
-    "lecture.2",
-    "worker1 ends with {worker}.",
-    expect="'NameError' in worker and 'global_ps_rref' in worker",
-    kind="single",
-)
-
-sentence(
-    "lecture.3",
-    "worker1 ends with {worker}.",
-    expect="'AttributeError' in worker and 'local_value' in worker",
-    kind="single",
-)
-
-sentence(
-    "lecture.4",
-    "The list of the owner is {numbers} now. The answers to append and to index were {answers}.",
-    expect="numbers == [1, 2, 3] and answers == [None, 2]",
-    kind="single",
-)
-
-sentence("lecture.5", "worker1 ends with {worker}.", expect="'async' in worker and 'Future' in worker", kind="single")
-
-sentence(
-    "lecture.6",
-    "Both processes end, and the server's parameters are {params}.",
-    expect="not server and not worker and params == [-0.5, -0.5]",
-    kind="single",
-)
-
-sentence(
-    "lecture.7",
-    "After adding 7 to the fetched copy, the server holds {untouched}; after a push of ones it holds {pushed}.",
-    expect="untouched == [0, 0] and pushed == [-0.5, -0.5]",
-    kind="single",
+    otherwise="There is nothing to compare: no byte travelled.",
+    kind="count",
+    shown={"ratio": "bytes of the calls: {:.1f} times those of the copy"},
 )
 
 timed_sentence(
@@ -120,13 +77,47 @@ timed_sentence(
     "{middle:.0%} with 5, and {long:.0%} with 20.",
 )
 
+sentence(
+    "lecture.9",
+    "On torch {version}, {same} of the {count} programs end as they do here.",
+    expect="same == count > 0 or not count",
+    kind="single",
+)
+
+sentence(
+    "lecture.12",
+    "{wrong} of the {count} programs ended with an error.",
+    expect="wrong == 4 and count == 6 and 'lambda' in errors[0] and 'NameError' in errors[1]",
+    kind="single",
+)
+
+sentence(
+    "lecture.10",
+    "In three processes, your worker made {steps} steps with two owners. They remember {pushes} pushes, and the "
+    "largest distance from the aim went from 2 to {distance:.3g}. In the panel, the calls took {ratio:.1f} times the "
+    "bytes of one copy.",
+    expect="(distance == 2) if not any(pushes) else distance < 0.1 and pushes == [steps, steps]",
+    kind="single",
+)
+
+sentence(
+    "lecture.11",
+    "After {pushes} pushes of ones with a rate of 0.5, each of the server's numbers is {held:g}.",
+    expect="held == -0.5 * pushes",
+    kind="single",
+)
+
 prompt(
-    "lecture.1",
-    "In two sentences: how do the two compare as messages grow, and how sure are you? Use the range of the five turns.",
-    "torch's call took longer than minips' at each size whose whole range lies above 1. These five turns show a change "
-    "of the ratio with the size only where the ranges do not overlap.",
-    by="timed table: row['2'][1] > 1",
-    kind="time",
+    "lecture.2",
+    "In two sentences: when do you fetch a copy, and when do you call through a reference? Use both columns.",
+    "To see a small object often, one copy takes fewer bytes than many calls, and a new copy for each call takes the "
+    "most. To change the owner's number, only the calls through the reference worked: after the calls on copies it was "
+    "still 0.",
+    by=(
+        "table: row['one copy'][0] < row['through a reference'][0] < row['a copy for each call'][0]",
+        "table: row['one copy'][1] == row['a copy for each call'][1] == 0 < row['through a reference'][1]",
+    ),
+    kind="count",
 )
 
 quiz(
@@ -139,7 +130,7 @@ quiz(
             "Its source.": "A pickle contains no source or byte code. So the other process needs the same module.",
             "Its result.": "Pickling a function does not call it.",
         },
-        by="say lecture.1",
+        by="say lecture.12",
     ),
     Item(
         "A function that uses a global of its module is called in another process. Which global does it see?",
@@ -150,7 +141,7 @@ quiz(
             "module and its name.",
             "Both processes share it.": "Two processes share no variables. Each has its own copy of the module.",
         },
-        by="say lecture.2",
+        by="say lecture.12: not errors[5]",
     ),
     Item(
         "You want the server's parameters to change. Which call does that?",
@@ -160,7 +151,7 @@ quiz(
             "reference.local_value().apply_gradients(g), at the worker": "Only the owner may call local_value(); at "
             "the worker it raises an error.",
         },
-        by="say lecture.6",
+        by=("predict lecture.1", "say lecture.12: not errors[5]"),
     ),
     Item(
         "What is to_here() good for?",
@@ -171,7 +162,7 @@ quiz(
             "To save bytes.": "It sends the whole object with all its contents. A method that returns only the needed "
             "part sends less.",
         },
-        by="say lecture.7",
+        by=("predict lecture.1", "table lecture.2: row['a copy for each call'][0] > row['through a reference'][0]"),
     ),
     Item(
         "What does rpc_async() change, compared with rpc_sync()?",
@@ -181,17 +172,20 @@ quiz(
             "The method runs at the caller, and no call travels.": "The method runs at the owner in both cases.",
             "The owner runs the method, and sends no result.": "The result is sent, and wait() returns it.",
         },
-        by=("say lecture.5", "check lecture.2"),
+        by=("check lecture.3", "check lecture.2"),
     ),
 )
 
 remember(
     "lecture",
     {
-        "pickle sends": "say lecture.1",
-        "Each process has": "say lecture.2",
-        "`to_here()`": ("predict lecture.1", "say lecture.7"),
-        "A remote reference": ("say lecture.4", "say lecture.5"),
-        "A program that ends": ("predict lecture.1", "check lecture.1"),
+        "pickle sends": "say lecture.12",
+        "Each process has": "say lecture.12",
+        "`to_here()`": ("predict lecture.1", "predict lecture.3"),
+        "A remote reference": ("say lecture.10", "check lecture.3"),
+        "A program that ends": ("predict lecture.1", "say lecture.10"),
     },
 )
+
+RETIRED = {"predict": (2,), "say": (1, 2, 3, 4, 5, 6, 7), "answer": (1,), "check": (1,)}
+"""The numbers of keys that this lesson no longer uses, by kind."""

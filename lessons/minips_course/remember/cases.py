@@ -12,7 +12,7 @@ OUTCOMES = {
     },
     "remember.3": {
         "less than one gradient: the errors cancel": {"held": 0.4},
-        "a few gradients, as around top-k": {"held": 9.0},
+        "one to a hundred gradients, as with top-k": {"held": 9.0},
         "more than a thousand gradients": {"held": 3e7},
         "none of these": {"held": nan},
     },
@@ -36,6 +36,7 @@ class Mine(ps.ErrorFeedback):
     name = "mine"
 """,
         "zeros alone": ("p - sent", "np.where(sent == 0, p, 0 * p)"),
+        "not a dataclass": ("@ps.register\n@dataclass(frozen=True)\n", ""),
         "stateless, as it was": ('name = "mine"', 'name = "mine"\n    stateless = True'),
         "nothing is added": ('x + state["error"]', "x"),
         "a share is added": ('x + state["error"]', 'x + 0.9 * state["error"]'),

@@ -15,11 +15,11 @@ def _new(width: float, height: float) -> Axes:
     return ax
 
 
-def draw_sums(meant: Array, arrived: Array) -> None:
-    """Plot, for one value, the running sum of its gradients and the running sum of what arrived."""
+def draw_sums(meant: Array, sent: Array) -> None:
+    """Plot, for one value, the running sum of its gradients and the running sum of what was sent."""
     ax = _new(6.4, 3)
     ax.plot(meant.cumsum(), color=LOOKS[0].colour, label="meant so far")
-    ax.step(range(len(arrived)), arrived.cumsum(), where="post", color=LOOKS[1].colour, label="arrived so far")
+    ax.step(range(len(sent)), sent.cumsum(), where="post", color=LOOKS[1].colour, label="sent so far")
     ax.set(xlabel="step", ylabel="sum of the gradients")
     ax.legend()
 
@@ -29,5 +29,5 @@ def draw_held(held: Mapping[str, Array]) -> None:
     ax = _new(6.4, 3.2)
     for (name, lengths), look in zip(held.items(), LOOKS, strict=False):
         ax.semilogy(lengths, markevery=25, label=name, **look.line)
-    ax.set(xlabel="step", ylabel="held (lengths of a gradient)")
+    ax.set(xlabel="step", ylabel="held (longest gradient = 1)")
     ax.legend(fontsize=8)

@@ -13,8 +13,8 @@ from minips.lab.course.questions import (
 
 question(
     "remember.1",
-    "Four workers, 100 steps, one value of W out of 640 in each push: how many values of W has training moved at the "
-    "end with the memory, compared with none?",
+    "Four workers, 100 steps, one of 640 values of W in each push: how many different values of W has training moved "
+    "with the memory, compared with training without it?",
     Option(
         "fewer: the memory repeats itself",
         lambda times: 0 < times < 0.9,
@@ -44,15 +44,15 @@ question(
 
 question(
     "remember.3",
-    "QSGD rounds at random, and is right on average. With 3 levels, how much does the memory around it hold after 200 "
-    "gradients?",
+    "QSGD rounds at random, and is right on average. With 3 levels, how much does error feedback hold after 200 "
+    "gradients, in lengths of the longest?",
     Option(
         "less than one gradient: the errors cancel",
         lambda held: held < 1,
         "Errors of both signs cancelled in the memory.",
     ),
     Option(
-        "a few gradients, as around top-k",
+        "one to a hundred gradients, as with top-k",
         lambda held: 1 <= held < 100,
         "The memory filled until as much was sent at each step as came in.",
     ),
@@ -62,7 +62,7 @@ question(
         "The error of one draw is longer than what it rounds. It fills the memory, so the next input is longer, and so "
         "is its error.",
     ),
-    otherwise="More is held than around top-k, and less than a thousand gradients.",
+    otherwise="More is held than with top-k, and less than a thousand gradients.",
     kind="single",
     shown={"held": "held at the end: {:.2g} gradients"},
 )
@@ -76,8 +76,8 @@ sentence(
 
 sentence(
     "remember.2",
-    "Where each has its best rate, the memory adds {gain:.1f} ± {half:.1f} percentage points of accuracy. Where both "
-    "have 0.1, it adds {early:.0f} ± {early_half:.0f}: there the run without it is unfinished (pairs, 5 seeds).",
+    "Where each has its best rate, the memory adds {gain:.1f} ± {half:.1f} percentage points of accuracy. With "
+    "0.1 for both, it adds {early:.0f} ± {early_half:.0f}: at 0.1 the run without it is unfinished (pairs, 5 seeds).",
     expect="gain - half > 2 and early - early_half > 3 * gain",
     kind="comparison",
 )
@@ -91,14 +91,15 @@ sentence(
 
 sentence(
     "remember.4",
-    "One step arrives with a relative error of {one:.2f}, the sum of {steps} steps with {summed:.2f}.",
+    "The relative error of what was sent is {one:.2f} for the last step alone, and {summed:.2f} for the sum of {steps} "
+    "steps.",
     expect="one > 5 * summed",
     kind="single",
 )
 
 sentence(
     "remember.6",
-    "Top-k, a contraction: the residual is at most {held:.0f} times as long as a gradient; the bound is "
+    "With top-k, a contraction, what is held is at most {held:.0f} times as long as the longest gradient. The bound is "
     "{bound:.0f} times.",
     expect="1 < held <= bound",
     kind="identity",
@@ -106,16 +107,16 @@ sentence(
 
 sentence(
     "remember.7",
-    "QSGD(levels=3): more than 10 to the power of {power} lengths are held at the end, at most {tame:.0f} with the "
-    "remedy.",
+    "With QSGD(levels=3) it is at the end more than 10 to the power of {power} times as long. If QSGD is given "
+    "x / (1 + ω), it is at most {tame:.0f} times as long.",
     expect="power >= 4 and tame < 20",
     kind="count",
 )
 
 prompt(
     "remember.2",
-    "What is the memory worth, each scheme at its best rate? Which scheme has the higher best rate, and what follows "
-    "for a comparison at 0.1 alone? Two sentences.",
+    "What is the memory worth, each scheme at its best rate? Which has the higher best rate, the run with the memory "
+    "or the one without it, and what follows for a comparison at 0.1 alone? Two sentences.",
     "At its best rate the run without a memory is behind by several percentage points. Its best rate is higher than "
     "the one with the memory, so a comparison at 0.1 alone shows several times that gap.",
     kind="comparison",
@@ -155,7 +156,7 @@ quiz(
         by="say remember.6",
     ),
     Item(
-        "Error feedback around QSGD with few levels held ever more. What is the cause?",
+        "Error feedback with QSGD at few levels held more and more. What is the cause?",
         {
             "the error of one draw is longer than its input": "The memory fills with noise, which makes the next "
             "input longer. A longer input brings more noise, and so on.",

@@ -1,15 +1,16 @@
-"""Quantizers with a bias, a shorter step, or both, and the start of the exercise."""
+"""Quantizers with a bias, a shorter step, or both, and the start of the exercise. They are not registered: their names
+are left to learners.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from minips.stage import Array, option, register
+from minips.stage import Array, option
 from minips.stages.quantizers import Exact, Ternary
 from minips.stages.quantizers.base import Parts, Quantizer, part
 
 
-@register
 @dataclass(frozen=True)
 class Shrunk(Quantizer):
     """Every value, multiplied by a share: a shorter step in the same direction."""
@@ -24,7 +25,6 @@ class Shrunk(Quantizer):
         return part(parts, "values").copy()
 
 
-@register
 @dataclass(frozen=True)
 class Nearest(Quantizer):
     """Rounds each value to the nearest of −max, 0 and max: it has a bias, and makes the step shorter."""
@@ -39,7 +39,6 @@ class Nearest(Quantizer):
         return np.asarray(part(parts, "codes") * part(parts, "step"))
 
 
-@register
 @dataclass(frozen=True)
 class Stretched(Nearest):
     """The same, as long along the gradient as the gradient itself: it has the bias alone."""
@@ -52,7 +51,6 @@ class Stretched(Nearest):
         return {**parts, "step": np.asarray(parts["step"] / (along or 1), x.dtype)}
 
 
-@register
 @dataclass(frozen=True)
 class Whole(Quantizer):
     """Rounds to the nearest step, a byte for each value; ``levels`` steps span the array's largest magnitude."""

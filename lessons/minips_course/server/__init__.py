@@ -1,1 +1,1 @@
-"""The lesson "Write a server in forty lines"."""
+"""The lesson "Write a server that waits"."""

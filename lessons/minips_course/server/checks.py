@@ -1,4 +1,4 @@
-"""The exercises of "Write a server in forty lines"."""
+"""The exercises of "Write a server that waits"."""
 
 import copy
 import inspect
@@ -42,7 +42,7 @@ def _is_server(server: Any) -> None:
     "server.2",
     "Check the whole message first, and pass it on only if all of it is good.",
     "For a push, check that it contains a dict. Then compare tensors.keys() with self.params.keys(), and each "
-    "gradient's shape with its parameter's shape.",
+    "gradient's shape with its parameter's shape. Beware: np.shape(None) is (), the shape of a scalar.",
     "Write a second method that returns a sentence about the first fault, or an empty string. Let handle call it: a "
     "fault becomes the only answer, and a good message goes to super().handle(worker, message).",
 )
@@ -77,7 +77,7 @@ def _bad(params: Tensors, rng: np.random.Generator) -> Iterator[tuple[str, Any]]
         for shape in {(*g.shape, 1), (1, *g.shape), g.shape[::-1], (), (1,), (2,), (*g.shape[:-1], 9)} - {g.shape}:
             wrong = reordered({**others, name: np.ones(shape)}, rng)
             yield f"a push of {name!r} with shape {shape} in place of {g.shape}", ("push", wrong)
-        for nothing in (None, "text") if g.shape else ():
+        for nothing in (None, "text"):
             without: dict[str, Any] = {**others, name: nothing}
             yield f"a push of {name!r} that is {nothing!r}", ("push", reordered(without, rng))
 

@@ -26,7 +26,9 @@ class Asked(Value):
     """The rule, and the slowness of worker 3."""
 
     rule: str = option("BSP", "when the server answers a push", choices=RULES)
-    slower: float = option(4.0, "worker 3 takes so many times as long as each other", minimum=1, maximum=8, step=1)
+    slower: float = option(
+        4.0, "how many times as long as the others worker 3 takes for a step", minimum=1, maximum=8, step=1
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The questions, sentences and quiz of "Write a server in forty lines"."""
+"""The questions, sentences and quiz of "Write a server that waits"."""
 
 from minips.lab.course.questions import (
     Expected,
@@ -14,8 +14,8 @@ from minips.lab.course.questions import (
 
 question(
     "server.3",
-    "Worker 3 takes four times as long for a step as each other worker. The run ends when the server has 80 pushes. "
-    "How long does it take under ASP, compared with BSP?",
+    "Of workers 0 to 3, worker 3 takes four times as long for a step as the others. The run ends when the server has "
+    "80 pushes. How long does it take under ASP, compared with BSP?",
     Option(
         "about as long",
         lambda asp, bsp: 0.9 * bsp <= asp <= 1.1 * bsp and bsp > 0,
@@ -39,7 +39,8 @@ question(
 
 timed_question(
     "server.2",
-    "Four workers train twice with the same seed, and nobody waits. How far apart do the two runs end?",
+    "Four workers train twice with the same seed, and nobody waits. There are five such pairs of runs. How far apart "
+    "are a pair's final parameters?",
     Option(
         "not at all: every bit is the same",
         lambda least, most: least == most == 0,
@@ -91,10 +92,10 @@ sentence(
 
 prompt(
     "server.2",
-    "In two sentences: what does BSP pay, and what does ASP pay, by which numbers of the table?",
-    "BSP pays with time: its workers wait 54 % of theirs, and the run takes 1.66 s in place of 0.58 s. ASP pays with "
-    "old gradients, 2.9 versions stale on average and 12 at most, and with the data of the slow worker, which makes 7 "
-    "of 80 pushes.",
+    "In two sentences, with numbers from the table: what does BSP cost, and what does ASP cost?",
+    "BSP costs time: its workers wait 54 % of it, and the run takes 1.66 s rather than 0.58 s. Under ASP, gradients "
+    "are old, 2.9 versions on average and 12 at most, and the data of the slow worker counts for little, with 7 of 80 "
+    "pushes.",
     by=("table: row['BSP'][:2] == [1.66, 54]", "table: row['ASP'] == [0.58, 0, 7, 80, 2.9, 12]"),
     kind="count",
 )
@@ -102,7 +103,7 @@ prompt(
 quiz(
     "server",
     Item(
-        "Why does handle return a list of answers, and not one answer?",
+        "Why does handle return a list of answers rather than one answer?",
         {
             "A push may be answered later, and then several workers at once.": "Under BSP, a held push gets no answer "
             "yet. When the last push completes the round, the server answers all workers.",
@@ -115,8 +116,8 @@ quiz(
     Item(
         "What makes a gradient stale?",
         {
-            "Pushes of other workers between a worker's pull and its push.": "Each such push makes a new version, so "
-            "the gradient is applied to newer parameters than those it was computed from.",
+            "Pushes of other workers, applied between a worker's pull and its push.": "Each of them makes a new "
+            "version, so the gradient is applied to newer parameters than those it was computed from.",
             "A slow link between a worker and the server, by itself.": "A slow link gives other workers more time to "
             "push. With only one worker nothing is stale, however slow the link.",
             "A learning rate that is too large for so many workers.": "The learning rate "
@@ -126,7 +127,7 @@ quiz(
         by="say server.5: old == 0 and stalest > 3",
     ),
     Item(
-        "One of four workers is four times slower. Which part of all pushes comes from it under ASP?",
+        "One of four workers is four times slower. What share of all pushes comes from it under ASP?",
         {
             "less than a tenth": "The others push at their own pace. So the slow worker's data counts for less, too.",
             "a quarter": "That holds under BSP, where each round has one push of each worker.",

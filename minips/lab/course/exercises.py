@@ -5,6 +5,7 @@ with the failure and, inside `case`, the input. `check` turns this into a `Verdi
 that does not end is stopped after `LIMIT_S`.
 """
 
+import dataclasses
 import html
 import linecache
 import math
@@ -279,6 +280,10 @@ def round_trip(pair: Any, name: str, array: Array) -> int:
 
 def is_own(thing: Any, kind: type[ps.Stage], example: str) -> None:
     """Raise `Refused` unless ``thing`` is a stage of this kind from outside minips and the courses."""
+    refuse_if(
+        isinstance(thing, kind) and not dataclasses.is_dataclass(thing),
+        f"{type(thing).__name__} is not a dataclass. Put @dataclass(frozen=True) above the class.",
+    )
     refuse_if(not isinstance(thing, kind), f"Expected an instance of your class, such as {example}, got {thing!r}.")
     ours = tuple(f"{package}." for package in ("minips", *installed()))
     refuse_if(type(thing).__module__.startswith(ours), f"{thing!r} is minips' own. Write yours.")
