@@ -22,7 +22,7 @@ CORE_MIN, HOMEWORK_MIN = 35.0, 20.0
 CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
 """The most words and lines that a core asks a learner to read, and the most lines that a lesson folds."""
 OLD_SHAPE = {
-    *("move", "hide", "stale", "trust"),
+    *("move", "hide", "stale"),
     *("cost", "pays", "allreduce", "ddp"),
 }
 """The lessons that still have the shape and the budget of the second edition."""

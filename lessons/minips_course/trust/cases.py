@@ -32,64 +32,93 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "trust.1": {
-        "the mean": (" * (1 if length <= limit else limit / length)", ""),
-        "all of one length": ("1 if length <= limit else limit / length", "limit / max(length, 1e-9)"),
-        "the mean length": ("np.median(lengths)", "np.mean(lengths)"),
-        "the shortest": ("np.median(lengths)", "np.min(lengths)"),
-        "one tensor's length": ("c.gradients.values()", "list(c.gradients.values())[:1]"),
-        "squared lengths": ("np.sqrt(sum(", "float(sum("),
-        "nothing over nothing": ("length <= limit", "length < limit"),
-        "always float64": ("np.asarray(total / len(contributions), first.dtype)", "total / len(contributions)"),
-        "a worker's own array": ("np.zeros(first.shape)", "first"),
-        "a sum": ("total / len(contributions)", "total"),
-        "for w and b alone": (
-            "for name, first in contributions[0].gradients.items()",
-            "for name, first in ((n, contributions[0].gradients[n]) for n in 'wb')",
+    "trust.3": {
+        "minips' own Krum": """
+@ps.register
+@dataclass(frozen=True)
+class MyKrum(ps.Aggregator):
+    name = "mykrum"
+    bad: int = 1
+
+    def combine(self, contributions):
+        return ps.Krum(bad=self.bad).combine(contributions)
+""",
+        "a Krum by another name": """
+@ps.register
+@dataclass(frozen=True)
+class MyKrum(ps.Krum):
+    name = "mykrum"
+""",
+        "the mean": ("return contributions[np.argmin(sums)].gradients", "return ps.Mean().combine(contributions)"),
+        "the median": ("return contributions[np.argmin(sums)].gradients", "return ps.Median().combine(contributions)"),
+        "itself is counted as a neighbour": ("[1 : n - self.bad - 1]", "[: n - self.bad - 2]"),
+        "one neighbour too many": ("[1 : n - self.bad - 1]", "[1 : n - self.bad]"),
+        "all neighbours": ("[1 : n - self.bad - 1]", "[1:]"),
+        "the nearest neighbour alone": ("[1 : n - self.bad - 1]", "[1:2]"),
+        "for five workers and one liar": ("[1 : n - self.bad - 1]", "[1:3]"),
+        "for one liar": ("n - self.bad - 1", "n - 2"),
+        "roots of the distances": ("sum(sorted(row)[", "sum(np.sqrt(sorted(row))["),
+        "the largest sum": ("np.argmin(sums)", "np.argmax(sums)"),
+        "copies are left out": ("sorted(row)[1 : n - self.bad - 1]", "sorted(d for d in row if d)[: n - self.bad - 2]"),
+        "the first tensor alone": ("in one.gradients.items()", "in [*one.gradients.items()][:1]"),
+        "for W and b alone": (
+            "for name, x in one.gradients.items()",
+            "for name, x in [(k, one.gradients[k]) for k in 'Wb']",
         ),
-        "the middle of those in order": ("np.median(lengths)", "sorted(lengths)[len(lengths) // 2]"),
+        "by the worker's number": (
+            "contributions[np.argmin(sums)]",
+            "contributions[contributions[np.argmin(sums)].worker]",
+        ),
+        "the first choice for ever": (
+            "np.argmin(sums)",
+            "vars(MyKrum.combine).setdefault((n, self.bad), np.argmin(sums))",
+        ),
         "each tensor by itself": """
 @ps.register
 @dataclass(frozen=True)
-class Clipped(ps.Aggregator):
-    name = "clipped"
+class MyKrum(ps.Aggregator):
+    name = "mykrum"
+    bad: int = 1
 
     def combine(self, contributions):
-        combined = {}
-        for name, first in contributions[0].gradients.items():
-            pieces = [one.gradients[name] for one in contributions]
-            lengths = [float(np.sqrt(np.square(g, dtype=float).sum())) for g in pieces]
-            limit = float(np.median(lengths))
-            shorter = [g * (1 if length <= limit else limit / length) for g, length in zip(pieces, lengths)]
-            combined[name] = np.asarray(sum(shorter) / len(pieces), first.dtype)
-        return combined
+        n, chosen = len(contributions), {}
+        for name in contributions[0].gradients:
+            pieces = [one.gradients[name].astype(float) for one in contributions]
+            sums = [sum(sorted(np.square(a - b).sum() for b in pieces)[1 : n - self.bad - 1]) for a in pieces]
+            chosen[name] = contributions[np.argmin(sums)].gradients[name]
+        return chosen
 """,
-        "for at most eight workers": ("np.median(lengths)", "np.median(lengths[:8])"),
+        "the shortest": """
+@ps.register
+@dataclass(frozen=True)
+class MyKrum(ps.Aggregator):
+    name = "mykrum"
+    bad: int = 1
+
+    def combine(self, contributions):
+        return min(contributions, key=lambda one: sum(np.square(g).sum() for g in one.gradients.values())).gradients
+""",
+        "nearest to the mean": """
+@ps.register
+@dataclass(frozen=True)
+class MyKrum(ps.Aggregator):
+    name = "mykrum"
+    bad: int = 1
+
+    def combine(self, contributions):
+        middle = ps.Mean().combine(contributions)
+        return min(
+            contributions, key=lambda one: sum(np.square(g - middle[n]).sum() for n, g in one.gradients.items())
+        ).gradients
+""",
+        "the mean of two": (
+            "return contributions[np.argmin(sums)].gradients",
+            "return ps.Mean().combine([contributions[i] for i in np.argsort(sums)[:2]])",
+        ),
         "the gradients are changed": (
-            "total += one.gradients[name] * (1 if length <= limit else limit / length)",
-            "one.gradients[name][...] *= 1 if length <= limit else limit / length\n"
-            "                total += one.gradients[name]",
-        ),
-        "by the largest value": (
-            "np.sqrt(sum(np.square(g, dtype=float).sum() for g in c.gradients.values()))",
-            "max(float(np.abs(g).max(initial=0)) for g in c.gradients.values())",
-        ),
-        "by the absolute values": (
-            "np.sqrt(sum(np.square(g, dtype=float).sum() for g in c.gradients.values()))",
-            "sum(float(np.abs(g).sum()) for g in c.gradients.values())",
-        ),
-        "twice the median is allowed": (
-            "length <= limit else limit / length",
-            "length <= 2 * limit else 2 * limit / length",
-        ),
-        "the first limit for ever": (
-            "limit = np.median(lengths)",
-            "limit = vars(Clipped.combine).setdefault(len(lengths), np.median(lengths))",
-        ),
-        "the long ones are left out": ("limit / length", "0"),
-        "each value is limited": (
-            "total += one.gradients[name] * (1 if length <= limit else limit / length)",
-            "total += np.clip(one.gradients[name], -limit, limit)",
+            "return contributions[np.argmin(sums)].gradients",
+            "for name, x in contributions[0].gradients.items():\n            x *= 2\n"
+            "        return contributions[np.argmin(sums)].gradients",
         ),
     },
     "trust.2": {
@@ -131,48 +160,40 @@ class Clipped(ps.Aggregator):
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
 
 RIGHT = {
-    "trust.1": {
+    "trust.3": {
         "by one long vector": """
 @ps.register
 @dataclass(frozen=True)
-class Clipped(ps.Aggregator):
-    name = "clipped"
+class MyKrum(ps.Aggregator):
+    name = "mykrum"
+    bad: int = 1
 
     def combine(self, contributions):
-        flat = [np.concatenate([np.ravel(g) for g in one.gradients.values()]).astype(float) for one in contributions]
-        norms = np.array([np.linalg.norm(v) for v in flat])
-        middle = np.median(norms)
-        scales = np.ones(len(norms))
-        scales[norms > middle] = middle / norms[norms > middle]
-        first = contributions[0].gradients
-        return {
-            name: np.asarray(
-                np.mean([s * one.gradients[name] for s, one in zip(scales, contributions)], axis=0), dtype=g.dtype
-            )
-            for name, g in first.items()
-        }
+        flat = np.array([np.concatenate([np.ravel(g) for g in c.gradients.values()]) for c in contributions], float)
+        squares = ((flat[:, None] - flat[None]) ** 2).sum(axis=2)
+        keep = len(contributions) - self.bad - 2
+        nearest = np.sort(squares, axis=1)[:, 1 : keep + 1]
+        return {name: g.copy() for name, g in contributions[int(nearest.sum(axis=1).argmin())].gradients.items()}
 """,
-        "the smaller of one and a quotient": """
+        "the best so far": """
 @ps.register
 @dataclass(frozen=True)
-class Clipped(ps.Aggregator):
-    name = "clipped"
+class MyKrum(ps.Aggregator):
+    name = "mykrum"
+    bad: int = 1
 
     def combine(self, contributions):
-        def length(gradients):
-            return float(np.sqrt(sum(float(np.vdot(g, g)) for g in gradients.values())))
-
-        lengths = sorted(length(one.gradients) for one in contributions)
-        n = len(lengths)
-        limit = (lengths[(n - 1) // 2] + lengths[n // 2]) / 2
-        result = {name: np.zeros(g.shape, g.dtype) for name, g in contributions[0].gradients.items()}
-        for one in contributions:
-            own = length(one.gradients)
-            for name in result:
-                result[name] += (one.gradients[name] * (min(1.0, limit / own if own else 1.0) / n)).astype(
-                    result[name].dtype
-                )
-        return result
+        best, lowest = contributions[0], float("inf")
+        for i, one in enumerate(contributions):
+            squares = []
+            for j, other in enumerate(contributions):
+                if i != j:
+                    gaps = [np.linalg.norm(one.gradients[name] - other.gradients[name]) for name in one.gradients]
+                    squares.append(sum(float(gap) ** 2 for gap in gaps))
+            total = sum(sorted(squares)[: len(contributions) - self.bad - 2])
+            if total < lowest:
+                best, lowest = one, total
+        return best.gradients
 """,
     },
     "trust.2": {

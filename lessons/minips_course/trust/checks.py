@@ -1,14 +1,17 @@
 """The exercises of "Trust nobody"."""
 
 import copy
+import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import Refused, asks, case, conforms, distance, drawn_seed, refuse_if
+from minips.lab.course.exercises import Refused, asks, case, drawn_seed, is_own, refuse_if
 from minips.stage import Tensors
 from minips.testing.base import same_bits
 from minips_course.arrays import copied, drawn_like, drawn_tensors
@@ -18,54 +21,89 @@ BROKEN_BELOW = 0.5
 
 
 @asks(
-    "trust.1",
-    "Compute a gradient's length over all its tensors together: the root of the sum of all their squared values.",
-    "limit = np.median(lengths). Multiply each gradient that is longer by limit / length; leave the others alone.",
-    "A length may be zero. Only one of the two cases divides by a length: can that length be zero?",
+    "trust.3",
+    "Make a table of squared distances first: of each gradient to each other one, over all tensors together. "
+    "one.gradients maps names to arrays.",
+    "Sort the distances of one gradient. The first one, 0, is its distance to itself. How many of the next ones count, "
+    "with n = len(contributions) and f = self.bad?",
+    "Return the whole gradient with the smallest sum: contributions[index].gradients. np.argmin finds the index.",
 )
-def clipped(aggregator: Any, rng: np.random.Generator) -> str:
-    """Shorten each worker's gradient to at most the median length, and then average."""
-    conforms(aggregator, ps.Aggregator, "Clipped()")
-    kept: list[tuple[Tensors, Tensors]] = []
-    for trial in range(24):
-        n = 1 + trial if trial < 3 else int(rng.integers(4, 14))
-        shaped = drawn_tensors(rng, int(rng.integers(1, 5)), ["f8", "f4"][trial % 2])
-        factors = 10.0 ** rng.uniform(-2, 4, n)
-        share_not_zero = (1.0, 0.8, 0.0, 1.0)[trial % 4]
-        factors[1:] *= rng.random(n - 1) < share_not_zero
-        factors = rng.permutation(factors)
-        grads = [{name: (x * f).astype(x.dtype) for name, x in drawn_like(shaped, rng).items()} for f in factors]
-        kept.append(_clipped(aggregator, grads, rng))
-    changed = any(not same_bits(got[name], then[name]) for got, then in kept for name in then)
-    refuse_if(changed, "A later call wrote into arrays that an earlier call had returned. Make new ones in each call.")
-    traitor, seed = int(rng.integers(5)), drawn_seed(rng)
-    accuracy, plain = (_accuracy((traitor,), garbage, aggregator=one, seed=seed) for one in (aggregator, ps.Mean()))
+def krum(aggregator: Any, rng: np.random.Generator) -> str:
+    """Write Krum: return the one gradient that has the smallest sum of squared distances to its nearest others."""
+    is_own(aggregator, ps.Aggregator, "MyKrum(bad=1)")
+    refuse_if(isinstance(aggregator, ps.Krum), "It inherits from Krum. Write combine yourself.")
+    with _krum_refused():
+        for trial in range(60):
+            bad = int(rng.integers(0, 4)) if trial else 1
+            n = 2 * bad + 3 + int(rng.integers(0, 4)) if trial > 1 else 7 - 2 * trial
+            mine = _set_up(aggregator, bad)
+            with case(f"With {n} gradients and bad={bad}:"):
+                for grads in (_drawn(n, bad, trial + k, rng) for k in range(2)):
+                    _chooses(mine, grads, bad, rng)
+        traitor, seed = int(rng.integers(5)), drawn_seed(rng)
+        mine = _set_up(aggregator, 1)
+        accuracy, plain = (_accuracy((traitor,), garbage, aggregator=one, seed=seed) for one in (mine, ps.Mean()))
     refuse_if(accuracy < 0.8, f"Worker {traitor} sent garbage (seed {seed}), and the accuracy was {accuracy:.2f}.")
     return (
-        f"The formula holds; with garbage from worker {traitor}: accuracy {accuracy:.2f}, the plain mean {plain:.2f}."
+        f"It chooses the gradient with the nearest others; with garbage from worker {traitor}: accuracy "
+        f"{accuracy:.2f}, the plain mean {plain:.2f}."
     )
 
 
-def _clipped(aggregator: Any, grads: list[Tensors], rng: np.random.Generator) -> tuple[Tensors, Tensors]:
-    """Refuse an aggregator that combines these gradients wrongly. Return what it returned, and a copy."""
+@contextmanager
+def _krum_refused() -> Iterator[None]:
+    """Refuse an answer that calls minips' own Krum."""
+
+    def combine(*_: Any) -> Tensors:
+        raise Refused("It calls ps.Krum. Compute the distances yourself.")
+
+    with patch.object(ps.Krum, "combine", combine):
+        yield
+
+
+def _set_up(aggregator: Any, bad: int) -> Any:
+    """Return the aggregator, set up for so many liars."""
+    try:
+        return dataclasses.replace(aggregator, bad=bad)
+    except TypeError:
+        raise Refused("Expected a class with the field bad, as in the code you were given.") from None
+
+
+def _drawn(n: int, bad: int, trial: int, rng: np.random.Generator) -> list[Tensors]:
+    """Draw gradients, of which ``bad`` are lies: far away, zeros, or copies of one that is not far away."""
+    shaped = drawn_tensors(rng, int(rng.integers(2, 5)), ["f8", "f4"][trial % 2])
+    scales = {name: 10 ** rng.uniform(-0.5, 0.5) for name in shaped}
+    grads: list[Tensors] = []
+    for worker in range(n):
+        drawn = {name: x * scales[name] for name, x in drawn_like(shaped, rng).items()}
+        if worker < bad and trial % 3:
+            drawn = {name: 0 * x for name, x in drawn.items()} if trial % 3 == 1 else grads[0] if grads else drawn
+        elif worker < bad:
+            drawn = {name: 100 * x for name, x in drawn.items()}
+        grads.append({name: np.asarray(x, shaped[name].dtype) for name, x in drawn.items()})
+    return [copied(grads[index]) for index in rng.permutation(n)]
+
+
+def _chooses(aggregator: Any, grads: list[Tensors], bad: int, rng: np.random.Generator) -> None:
+    """Refuse an aggregator that returns another gradient than one with the smallest sum."""
+    flat = [np.concatenate([np.ravel(x).astype(float) for x in g.values()]) for g in grads]
+    distances = np.array([[np.square(a - b).sum() for b in flat] for a in flat])
+    sums = np.sort(distances, axis=1)[:, 1 : len(grads) - bad - 1].sum(axis=1)
     workers = rng.choice(100, size=len(grads), replace=False).tolist()
     pushes = [ps.Contribution(i, 7, 7, copied(g)) for i, g in zip(workers, grads, strict=True)]
-    lengths = [float(np.sqrt(sum(np.square(x, dtype=float).sum() for x in g.values()))) for g in grads]
-    limit = float(np.median(lengths))
-    scales = [1 if length <= limit else limit / length for length in lengths]
-    of_lengths = f"lengths {', '.join(f'{length:.3g}' for length in lengths)}, whose median is {limit:.3g}"
-    with case(f"With {len(grads)} gradients of {of_lengths}:"):
-        got = aggregator.combine(pushes)
-        refuse_if({*got} != {*grads[0]}, f"the names of the result are {[*got]}, expected {[*grads[0]]}.")
-        for name, x in grads[0].items():
-            pieces = [scale * g[name].astype(float) for scale, g in zip(scales, grads, strict=True)]
-            far = distance({name: got[name]}, {name: np.mean(pieces, axis=0)})
-            near = far <= (1e-9 if x.dtype == np.float64 else 1e-5) * max(limit, 1e-3)
-            refuse_if(not near, f"{name!r} is off the mean of the shortened ones by {far:.3g}.")
-        for push, before in zip(pushes, grads, strict=True):
-            alike = all(same_bits(push.gradients[name], x) for name, x in before.items())
-            refuse_if(not alike, f"it changed the gradient of worker {push.worker}.")
-    return got, copied(got)
+    got = aggregator.combine(pushes)
+    for push, before in zip(pushes, grads, strict=True):
+        alike = all(same_bits(push.gradients[name], x) for name, x in before.items())
+        refuse_if(not alike, f"it changed the gradient of worker {push.worker}.")
+    refuse_if({*got} != {*grads[0]}, f"the names of the result are {[*got]}, expected {[*grads[0]]}.")
+    equal = [all(same_bits(np.asarray(got[name]), x) for name, x in g.items()) for g in grads]
+    refuse_if(not any(equal), "the result is not the whole gradient of one worker.")
+    chosen, best = float(sums[equal].min()), float(sums.min())
+    refuse_if(
+        chosen > best * (1 + 1e-4),
+        f"it chose the gradient of worker {workers[equal.index(True)]}, whose {len(grads) - bad - 2} smallest squared "
+        f"distances add up to {chosen:.4g}. Those of worker {workers[int(sums.argmin())]} add up to {best:.4g}.",
+    )
 
 
 def _accuracy(traitors: tuple[int, ...], lie: Callable[..., Tensors], **fields: Any) -> float:
