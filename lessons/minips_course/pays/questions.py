@@ -135,8 +135,8 @@ sentence(
 
 sentence(
     "pays.16",
-    "Steps until 90 %, each at its best rate (means of 5 seeds): exact {exact:.0f}, 8 bits {byte:.0f}, sign {sign:.0f}, "
-    "top 1 % {top:.0f}.",
+    "Steps until 90 %, each at its best rate (means of 5 seeds): exact {exact:.0f}, 8 bits {byte:.0f}, sign "
+    "{sign:.0f}, top 1 % {top:.0f}.",
     expect="top > 1.2 * exact and sign < 1.2 * exact",
     kind="comparison",
 )
