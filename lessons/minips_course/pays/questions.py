@@ -96,7 +96,7 @@ sentence(
 
 timed_sentence(
     "pays.7",
-    "fp16 breaks even at {plain[1]:.1f} Gbit/s. With the values times 256, measured in the same turns, "
+    "fp16 breaks even at {plain[1]:.1f} Gbit/s. With the values times 256 "
     "it does so at {scaled[1]:.1f} (quartiles {scaled[0]:.1f} to {scaled[2]:.1f}). Two bare copies in place of the "
     "cast would break even at {copied:.0f}.",
     expect="plain[1] < scaled[1] < copied",

@@ -70,7 +70,9 @@ def break_evens(trips: Mapping[str, Trips]) -> dict[str, Array]:
     for name, one in trips.items():
         if name != "exact":
             more = one.there + one.back - np.median(exact.there + exact.back)
-            found[name] = 8e-9 * max(exact.nbytes - one.nbytes, 0) / np.quantile(more, (0.75, 0.5, 0.25))
+            added = np.quantile(more, (0.75, 0.5, 0.25))
+            saved = max(exact.nbytes - one.nbytes, 0)
+            found[name] = np.array([8e-9 * saved / s if s > 0 else saved and np.inf for s in added])
     return found
 
 
