@@ -245,6 +245,7 @@ SLIDERS = {
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
     RoundedAverage: "workers levels shift",
     Damage: "place new",
+    every_panel.PANELS["minips_course.pays.panel.CodecRace"]: "megabits features workers",
 }
 
 

@@ -27,39 +27,64 @@ TELLING = {
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "pays.1": {
-        "powers of two": ("1e6", "2**20"),
-        "a gigabit of two": ("1e9", "2**30"),
-        "bytes for bits": ("8 * nbytes", "nbytes"),
-        "one latency": (
-            "messages * (latency_s + 8 * nbytes / bandwidth)",
-            "messages * 8 * nbytes / bandwidth + latency_s",
+    "pays.3": {
+        "of one message": """
+def pays_below(way, exact, workers, latency_s):
+    return 8 * (exact.pushed - way.pushed) / (way.encode + way.decode - exact.encode - exact.decode)
+""",
+        "bytes for bits": ("one.steps * 8 * in_turn", "one.steps * in_turn"),
+        "of a step, not of a training": ("one.steps * ", ""),
+        "steps of the links alone": (
+            "fixed.append(one.steps * (processors + 2 * latency_s))",
+            "fixed.append(processors)",
         ),
-        "half the way": ("2 * (workers - 1)", "(workers - 1)"),
-        "not quantized": ("* bits / 32", ""),
-        "the whole gradient in each message": ("/ workers + extra", "+ extra"),
-        "the extra bytes once": ("/ workers + extra", "/ workers + extra / messages"),
-        "the extra bytes quantized": ("* bits / 32 / workers + extra", "/ workers * bits / 32 + extra * bits / 32"),
-        "no extra bytes": (" + extra", ""),
-        "minips' own formula": (
-            "return messages * (latency_s + 8 * nbytes / bandwidth)",
-            "return ps.cost.ring_allreduce_s(workers, workers * nbytes, bandwidth / 8, latency_s)",
+        "no latency": (" + 2 * latency_s", ""),
+        "one latency": ("2 * latency_s", "latency_s"),
+        "a latency for each worker": ("2 * latency_s", "2 * workers * latency_s"),
+        "no gradient": ("one.gradient + one.encode", "one.encode"),
+        "decoded side by side": ("workers * one.decode", "one.decode"),
+        "encoded one after another": ("one.gradient + one.encode", "one.gradient + workers * one.encode"),
+        "an answer for each worker": (" + one.answer", " + workers * one.answer"),
+        "no answer": (" + one.answer", ""),
+        "nothing comes back": (
+            "max(workers * one.pushed + one.pulled, one.pushed + workers * one.pulled)",
+            "workers * one.pushed",
         ),
-        "minips' own formula, by another name": (
-            "return messages * (latency_s + 8 * nbytes / bandwidth)",
-            "return vars(ps.cost)['ring_allreduce_s'](workers, workers * nbytes, bandwidth / 8, latency_s)",
+        "both ways in turn": (
+            "max(workers * one.pushed + one.pulled, one.pushed + workers * one.pulled)",
+            "workers * (one.pushed + one.pulled)",
         ),
-        "for the lecture's eight workers": ("workers - 1", "8 - 1"),
-        "one worker waits, too": ("2 * (workers - 1)", "2 * max(workers - 1, 1)"),
-        "whole bytes": ("/ workers + extra", "// workers + extra"),
-        "at most 16 bits": ("* bits / 32", "* min(bits, 16) / 32"),
-        "up to 64 workers": ("    nbytes", "    workers = min(workers, 64)\n    nbytes"),
-        "at least a megabyte": ("megabytes * 1e6", "max(megabytes, 1) * 1e6"),
-        "the first ring's latency": (
-            "    nbytes",
-            "    latency_s = vars(ring_seconds).setdefault(workers, latency_s)\n    nbytes",
+        "pushes are the larger part": (
+            "max(workers * one.pushed + one.pulled, one.pushed + workers * one.pulled)",
+            "workers * one.pushed + one.pulled",
         ),
-        "the worker's own piece, too": ("2 * (workers - 1)", "2 * workers"),
+        "answers are the larger part": (
+            "max(workers * one.pushed + one.pulled, one.pushed + workers * one.pulled)",
+            "one.pushed + workers * one.pulled",
+        ),
+        "never is not said": ("    if saved <= 0:\n        return 0.0\n", ""),
+        "always is not said": ('saved / added if added > 0 else float("inf")', "saved / added"),
+        "always is never": ('float("inf")', "0.0"),
+        "for the table's four workers": ("    fixed, bits", "    workers = 4\n    fixed, bits"),
+        "for the table's latency": ("    fixed, bits", "    latency_s = 1e-4\n    fixed, bits"),
+        "up to 16 workers": ("    fixed, bits", "    workers = min(workers, 16)\n    fixed, bits"),
+        "whole steps": ("one.steps", "int(one.steps)"),
+        "the first gradient": (
+            "    fixed, bits",
+            "    way = way._replace(gradient=vars(pays_below).setdefault('first', way.gradient))\n    fixed, bits",
+        ),
+        "the course's own seconds": """
+def pays_below(way, exact, workers, latency_s):
+    from minips_course.pays.timing import step_s
+    low, high = 1.0, 1e15
+    for _ in range(200):
+        rate = (low * high) ** 0.5
+        sooner = way.steps * sum(step_s(way, rate, workers, latency_s)) < exact.steps * sum(
+            step_s(exact, rate, workers, latency_s)
+        )
+        low, high = (rate, high) if sooner else (low, rate)
+    return 0.0 if low < 2 else float("inf") if high > 1e14 else low
+""",
     },
     "pays.2": {
         "numpy's cast": ('np.asarray(x, "f4").view("u4")', 'np.asarray(x, "f2").astype("f4").view("u4")'),
@@ -143,20 +168,38 @@ class Half(ps.Quantizer):
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
 
 RIGHT = {
-    "pays.1": {
-        "in bits, by the piece": """
-def ring_seconds(workers, megabytes, bits, gigabits, latency_s, extra):
-    values = megabytes * 10**6 / 4
-    piece_bits = values * bits / workers + 8 * extra
-    one = piece_bits / (gigabits * 10**9) + latency_s
-    return one * (2 * workers - 2)
+    "pays.3": {
+        "two lines": """
+def pays_below(way, exact, workers, latency_s):
+    def line(one):
+        at_once = one.gradient + one.encode + one.answer
+        waits = at_once + workers * one.decode + latency_s + latency_s
+        larger, smaller = max(one.pushed, one.pulled), min(one.pushed, one.pulled)
+        return one.steps * waits, one.steps * (workers * larger + smaller) * 8
+
+    (a, b), (a_exact, b_exact) = line(way), line(exact)
+    if b >= b_exact:
+        return 0
+    if a <= a_exact:
+        return np.inf
+    return (b_exact - b) / (a - a_exact)
 """,
-        "the parts apart": """
-def ring_seconds(workers, megabytes, bits, gigabits, latency_s, extra):
-    hops = 2 * (workers - 1)
-    byte_s = 8e-9 / gigabits
-    gradient = 1e6 * megabytes * (bits / 32)
-    return hops * latency_s + hops / workers * gradient * byte_s + hops * extra * byte_s
+        "halving": """
+def pays_below(way, exact, workers, latency_s):
+    def seconds(one, byte_s):
+        links = max(workers * one.pushed + one.pulled, one.pushed + workers * one.pulled) * byte_s
+        step = one.gradient + one.encode + workers * one.decode + one.answer + 2 * latency_s + links
+        return one.steps * step
+
+    low, high = 1e-18, 1e6  # seconds of a byte
+    if seconds(way, high) >= seconds(exact, high):
+        return 0.0
+    if seconds(way, low) < seconds(exact, low):
+        return float("inf")
+    for _ in range(200):
+        half = (low * high) ** 0.5
+        low, high = (low, half) if seconds(way, half) < seconds(exact, half) else (half, high)
+    return 8 / high
 """,
     },
     "pays.2": {

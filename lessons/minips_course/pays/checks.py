@@ -1,5 +1,6 @@
 """The exercises of "Where compression pays"."""
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -7,34 +8,82 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.course.exercises import Refused, asks, case, conforms, equals, refuse_if, unaided
+from minips.lab.course.exercises import Refused, asks, case, conforms, number, refuse_if, unaided
 from minips.stage import Array
 from minips.stages.quantizers import base
 from minips.testing.base import described
+from minips_course.pays.timing import Way
+
+TRIALS = 72
+"""Pairs of trainings that the check draws."""
 
 
 @asks(
-    "pays.1",
-    "How many bits has a byte? How many bits has a gigabit, and how many bytes has a megabyte? Only one of these "
-    "three numbers is not a power of ten.",
-    "Follow one worker: how many messages does it send, one after another, and what does each message contain?",
-    "First compute the bytes of one message, values and extra; then its seconds; then the seconds of all messages.",
+    "pays.3",
+    "A training's seconds are a + b / B, for B in bit/s. Which of a way's numbers are in a, and which in b?",
+    "Compute a and b of both ways. At the bandwidth that is asked for, both trainings take equally long: solve for B.",
+    "For each way: a = steps * (gradient + encode + workers * decode + answer + 2 * latency), and b = steps * 8 * the "
+    "bytes that the links carry. Then B is the b that is saved, over the a that is added. What if one of the two is "
+    "not above 0?",
 )
-def ring_seconds(function: Any, rng: np.random.Generator) -> str:
-    """Mend the lecture's function with your own arithmetic: SI units, and latency and extra bytes for each message."""
-    refuse_if(not callable(function), f"Expected the function ring_seconds, got {function!r}.")
-    for trial in range(60):
-        workers = (1, 2, 3)[trial % 3] if trial % 10 < 3 else int(10 ** rng.uniform(0, 3))
-        bits = int(rng.choice([1, 2, 3, 4, 8, 16, 32, 64]))
-        megabytes, gigabits = float(10 ** rng.uniform(-3, 4)), float(10 ** rng.uniform(-3, 3))
-        latency = 0.0 if trial < 20 else float(10 ** rng.uniform(-7, 0))
-        extra = 0 if trial < 10 or 20 <= trial < 30 else int(10 ** rng.uniform(0, 7))
-        data = f"{megabytes:.4g} MB at {bits} bits a value, {extra} extra bytes a message"
-        with case(f"A ring of {workers}, {data}, {gigabits:.4g} Gbit/s, latency {latency:.2g} s:"):
-            nbytes = megabytes * 1e6 * bits / 32 / workers + extra
-            wanted = 2 * (workers - 1) * (latency + 8 * nbytes / (gigabits * 1e9))
-            equals(unaided(function, workers, megabytes, bits, gigabits, latency, extra), wanted, " s")
-    return "Right for 60 random rings, with and without latency and extra bytes."
+def pays_below(function: Any, rng: np.random.Generator) -> str:
+    """Write the bandwidth below which a training is sooner at its aim with a codec than with exact gradients."""
+    refuse_if(not callable(function), f"Expected the function pays_below, got {function!r}.")
+    for trial in range(TRIALS):
+        way, exact, workers, latency = _trainings(rng, trial)
+        (fixed, bits), (fixed_exact, bits_exact) = (_line(one, workers, latency) for one in (way, exact))
+        saved, added = bits_exact - bits, fixed - fixed_exact
+        wanted = 0.0 if saved <= 0 else saved / added if added > 0 else float("inf")
+        with case(f"way: {_shown(way)}\nexact: {_shown(exact)}\n{workers} workers, latency {latency:.3g} s:"):
+            got = number(unaided(function, way, exact, workers, latency))
+            if 0 < got < float("inf") and 0 < wanted < float("inf"):
+                there, plain = fixed + bits / got, fixed_exact + bits_exact / got
+                words = f"but at that bandwidth they take {there:.6g} s and {plain:.6g} s."
+            else:
+                words = f"expected {wanted:.7g}."
+            near = got == wanted or math.isclose(got, wanted, rel_tol=1e-6)
+            refuse_if(not near, f"it returned {got:.7g} bit/s; {words}")
+    return (
+        f"Right for {TRIALS} pairs of trainings: with codecs that pay below a bandwidth, with no link, with each link."
+    )
+
+
+def _shown(way: Way) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in way._asdict().items())
+
+
+def _line(way: Way, workers: int, latency: float) -> tuple[float, float]:
+    """A training's seconds at an infinite bandwidth, and the bits that its links carry one after another."""
+    processors = way.gradient + way.encode + workers * way.decode + way.answer
+    most = max(workers * way.pushed + way.pulled, way.pushed + workers * way.pulled)
+    return way.steps * (processors + 2 * latency), way.steps * 8 * most
+
+
+def _trainings(rng: np.random.Generator, trial: int) -> tuple[Way, Way, int, float]:
+    """Draw two trainings: most of them pay below some bandwidth, every sixth never pays, and every sixth always."""
+    kind = {4: "never", 5: "always"}.get(trial % 6, "below")
+    while True:
+        workers = int(rng.choice([1, 2, 4, int(rng.integers(3, 65))]))
+        latency = 0.0 if trial % 5 == 0 else float(10 ** rng.uniform(-6, -2))
+        gradient = float(10 ** rng.uniform(-5, -2))
+        way, exact = (
+            Way(
+                float(rng.integers(25, 5000)) / 5,
+                gradient,
+                *(float(10 ** rng.uniform(-5, -2)), float(rng.integers(10**4, 10**7))),
+                *(float(10 ** rng.uniform(-5, -2)), float(10 ** rng.uniform(-5, -2))),
+                float(rng.integers(10**4, 10**7)),
+            )
+            for _ in range(2)
+        )
+        if kind == "never" and trial % 12 == 4:  # it saves nothing
+            exact = way._replace(encode=way.encode / 2)
+        (fixed, bits), (fixed_exact, bits_exact) = (_line(one, workers, latency) for one in (way, exact))
+        saved, added = (bits_exact - bits) / bits_exact, (fixed - fixed_exact) / fixed_exact
+        if abs(added) < 1e-3 or 0 < abs(saved) < 1e-3:
+            continue
+        if kind == ("never" if saved <= 0 < added else "always" if added < 0 < saved else "below" if added > 0 else ""):
+            return way, exact, workers, latency
 
 
 COPIES = 10

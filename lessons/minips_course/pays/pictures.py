@@ -1,6 +1,6 @@
 """Pictures of the bandwidths at which a codec pays, and of the seconds until a model is accurate enough."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib import pyplot
@@ -8,15 +8,19 @@ from matplotlib.ticker import LogLocator
 
 from minips.lab.plots import LOOKS
 from minips.stage import Array
+from minips_course.pays.timing import Trips
 
 MOST = 5.0
 """The largest speed-up on the colour scale, as an exponent of two."""
 
 
-def draw_map(codecs: Sequence[str], nbytes: Mapping[str, int], seconds: Mapping[str, float]) -> None:
-    """Draw a message's speed relative to exact values, for each codec and bandwidth. ``seconds`` maps each codec, and
-    ``exact``, to the time to encode and decode. On the upright line, it equals the time saved on the wire.
+def draw_map(trips: Mapping[str, Trips]) -> None:
+    """Draw a message's speed relative to exact values, for each codec and bandwidth. On the upright line, the median
+    time to encode and decode equals the time saved on the wire.
     """
+    codecs = [name for name in trips if name != "exact"]
+    nbytes = {name: one.nbytes for name, one in trips.items()}
+    seconds = {name: float(np.median(one.there + one.back)) for name, one in trips.items()}
     rates = np.geomspace(1e6, 400e9, 200)  # bit/s
     plain = seconds["exact"] + 8 * nbytes["exact"] / rates
     times = np.array([plain / (seconds[name] + 8 * nbytes[name] / rates) for name in codecs])
