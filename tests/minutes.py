@@ -24,7 +24,7 @@ CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
 OLD_SHAPE = {
     *("lecture",),
     *("stranger", "bits"),
-    *("move", "hide", "wait", "stale", "trust"),
+    *("hide", "wait", "stale", "trust"),
     *("cost", "pays", "allreduce", "ddp"),
 }
 """The lessons that still have the shape and the budget of the second edition."""
