@@ -9,10 +9,10 @@ OUTCOMES = {
         "at least twice as long": {"times": 6.6},
         "none of these": {"times": nan},
     },
-    "move.2": {
-        "less than 5 times as many": {"times": 1.4},
-        "5 to 10 times as many": {"times": 7.0},
-        "about 16 times as many": {"times": 12.0},
+    "move.3": {
+        "less than 8 times as many": {"times": 1.4},
+        "8 to 14 times as many": {"times": 10.0},
+        "about 16 times as many": {"times": 15.0},
         "none of these": {"times": nan},
     },
 }
@@ -20,7 +20,7 @@ OUTCOMES = {
 
 TELLING = {
     "move.1": ["hardly count", "event loops", "far less for a call"],
-    "move.2": ["callers queue", "one interpreter", "can fill", "even be fewer"],
+    "move.3": ["callers queue", "one interpreter", "can fill", "even be fewer"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 

@@ -41,7 +41,8 @@ def draw_costs(lines: Mapping[str, Line]) -> None:
         for name, cost in costs.items():
             look = _look(name)
             ax.plot(unit * cost, name, look.marker, color=look.colour)
-        ends = np.log10([unit * min(costs.values()), unit * max(costs.values())])
+        positive = [unit * cost for cost in costs.values() if cost > 0]
+        ends = np.log10([min(positive), max(positive)])
         whole = 10 ** np.array([np.floor(ends[0]) - 0.1, np.ceil(ends[1]) + 0.1])  # powers of ten: else labels overlap
         ax.set(xlabel=label, xscale="log", xlim=whole)
         ax.grid(alpha=0.3)
