@@ -142,16 +142,15 @@ def gains(rates: Calls) -> dict[str, Any]:
 
 
 def in_turns(lines: Mapping[str, Line], rates: Calls, nbytes: int = 1_000) -> dict[str, float]:
-    """Return the milliseconds of a call over Tcp by α and β, and that as a multiple of one in the quickest burst."""
-    turn_s = 2 * lines["tcp"].at(nbytes)
-    return {"turn_ms": 1e3 * turn_s, "times": turn_s * max(rates[1]["tcp"].values())}
+    """Return the time of a call over Tcp by α and β, as a multiple of that of a call in the quickest burst."""
+    return {"times": 2 * lines["tcp"].at(nbytes) * max(rates[1]["tcp"].values())}
 
 
 def yours(lines: Mapping[str, Line], rates: Calls) -> dict[str, float]:
-    """Return α and β of Tcp, the frame in kB whose bytes take as long as α, and the gain of 16 callers."""
+    """Return the frame over Tcp, in kB, whose bytes take as long as α, and the gain of 16 callers."""
     tcp = lines["tcp"]
     twice = tcp.fixed_s / max(tcp.each_s, 1e-15) / 1e3
-    return {"alpha": 1e6 * tcp.fixed_s, "beta": 1e9 * tcp.each_s, "twice": twice, "times": gains(rates)["times"].median}
+    return {"twice": twice, "times": gains(rates)["times"].median}
 
 
 def table(lines: Mapping[str, Line], rates: Calls) -> str:

@@ -100,21 +100,21 @@ timed_sentence(
 
 timed_sentence(
     "move.20",
-    "Tcp, 1 kB, one caller: a call that waits for its turn takes {turn_ms:.2f} ms by α and β; one right after another "
-    "takes {times:.2g} times less.",
+    "Tcp, 1 kB, one caller: by α and β a call that waits for its turn takes {times:.2g} times as long as one right "
+    "after another.",
     expect="times > 1",
 )
 
 timed_sentence(
     "move.21",
-    "Your numbers: over Tcp a message takes {alpha:.0f} µs and {beta:.2f} ns for each byte, so a frame takes twice α "
-    "at {twice:.0f} kB. 16 callers get {times:.2g} times the calls of one.",
+    "Your numbers: over Tcp the bytes of a frame of {twice:.0f} kB take as long as α. 16 callers get {times:.2g} times "
+    "the calls of one.",
     expect="twice > 2 and times < 8",
 )
 
 timed_sentence(
     "move.22",
-    "A handler that waits 20 ms: your function says that 16 callers get {times:.1f} times the calls of one.",
+    "A handler that waits: your function says that 16 callers get {times:.1f} times the calls of one.",
 )
 
 sentence(
