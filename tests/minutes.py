@@ -22,8 +22,7 @@ CORE_MIN, HOMEWORK_MIN = 35.0, 20.0
 CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
 """The most words and lines that a core asks a learner to read, and the most lines that a lesson folds."""
 OLD_SHAPE = {
-<<<<<<< HEAD
-    *("move", "hide", "stale"),
+    *("hide", "stale"),
     *("cost", "pays", "allreduce", "ddp"),
 =======
     *("lecture",),

@@ -10,6 +10,7 @@ import pytest
 
 import minips as ps
 from minips.lab.measure.pairs import Contender, frames, frames_server
+from minips.machines.fit import Line
 from minips_course.move import crowd
 
 TCP = Contender("tcp", frames, frames_server, {"transport": ps.Tcp()}, applies=False)
@@ -68,12 +69,26 @@ def test_bursts_of_several_callers_in_several_processes() -> None:
     assert set(skipped) == {"missing", "no server", "no way", "wrong"}
 
 
-def test_a_link_holds_16_callers_to_its_bandwidth() -> None:
-    link = ps.Link(bandwidth_bps=80e6, latency_s=0.0)  # 100 kB take 10 ms
-    (way,) = (way for way in crowd.transports(link) if way.name.startswith("tcp"))
-    assert way.name == "tcp, 0.08 Gbit/s"
-    rates, _ = crowd.together([way], 100_000, (16,), rounds=1, seconds=0.4)
-    assert rates[16][way.name][0] < 130
+def test_a_caller_that_starts_late_makes_one_call() -> None:
+    rates, _ = crowd.together([TCP], 1_000, (3,), rounds=1, seconds=0.0)
+    assert rates[3]["tcp"][0] > 0
+
+
+def test_a_line_is_fitted_to_halves_of_calls_and_tested_where_it_has_not_looked() -> None:
+    sizes = (1_000, 10_000, *crowd.HELD_OUT, 1_000_000)
+    calls = {size: {"tcp": {turn: 2 * (1e-4 + 1e-9 * size) for turn in range(3)}} for size in sizes}
+    calls[crowd.HELD_OUT[0]]["tcp"] = {0: 1.0}
+    lines = crowd.fitted(calls)
+    assert lines["tcp"].fixed_s == pytest.approx(1e-4)
+    assert lines["tcp"].each_s == pytest.approx(1e-9)
+    found = crowd.held_out(lines, calls)
+    assert found["between"].median < 0.001
+    assert found["beyond"].median == found["least"] == pytest.approx(1)
+    rates = {1: {"tcp": {0: 10_000.0}}, 16: {"tcp": {0: 12_000.0}}}
+    assert crowd.gains(rates)["times"].median == pytest.approx(1.2)
+    assert crowd.in_turns(lines, rates)["times"] == pytest.approx(2 * 1.01e-4 * 10_000)
+    assert crowd.yours(lines, rates) == pytest.approx({"twice": 100, "times": 1.2})
+    assert crowd.order({"b": Line(1, 2), "a": Line(2, 1)}) == {"by_alpha": "b, a", "by_beta": "a, b"}
 
 
 @pytest.mark.parametrize("serializer", ["serpent", "msgpack"])

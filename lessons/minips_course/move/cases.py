@@ -9,10 +9,10 @@ OUTCOMES = {
         "at least twice as long": {"times": 6.6},
         "none of these": {"times": nan},
     },
-    "move.2": {
-        "less than 5 times as many": {"times": 1.4},
-        "5 to 10 times as many": {"times": 7.0},
-        "about 16 times as many": {"times": 12.0},
+    "move.3": {
+        "less than 8 times as many": {"times": 1.4},
+        "8 to 14 times as many": {"times": 10.0},
+        "about 16 times as many": {"times": 15.0},
         "none of these": {"times": nan},
     },
 }
@@ -20,7 +20,7 @@ OUTCOMES = {
 
 TELLING = {
     "move.1": ["hardly count", "event loops", "far less for a call"],
-    "move.2": ["callers queue", "one interpreter", "can fill", "even be fewer"],
+    "move.3": ["callers queue", "one interpreter", "can fill", "even be fewer"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
@@ -28,10 +28,10 @@ COUNTED, FIRST = "list(pool.map(calls_of, range(callers)))", "list(pool.map(ask,
 WAIT = "__import__('concurrent.futures').futures.wait([pool.submit(calls_of, n) for n in range(callers)])"
 
 BROKEN = {
-    "move.1": {
-        "by reference": ("[memoryview(bytearray(frame)) for frame in frames]", "frames"),
-        "another list of the same": ("[memoryview(bytearray(frame)) for frame in frames]", "list(frames)"),
-        "read-only copies": ("memoryview(bytearray(frame))", "bytes(frame)"),
+    "move.3": {
+        "by reference": ("[bytearray(frame) for frame in frames]", "frames"),
+        "another list of the same": ("[bytearray(frame) for frame in frames]", "list(frames)"),
+        "read-only copies": ("[bytearray(frame) for", "[bytes(frame) for"),
         "waits for ever": ("self.inbox.get(timeout)", "self.inbox.get()"),
         "another error": ('TimeoutError("no message came in time")', 'OSError("no message came in time")'),
         "hangs up too soon": ("if message is None:\n", "if message is None:\n            self.shutdown()\n"),
@@ -58,44 +58,63 @@ class QueueWire(QueueEnd):
         message = self.inbox.get(timeout)
         if message is None:
             raise TimeoutError("no message came in time")
-        return message[0], [memoryview(bytearray(frame)) for frame in message[1]]
+        tag, frames = message
+        if limit is not None and sum(map(len, frames)) > limit:
+            raise ValueError("too large")
+        return tag, [bytearray(frame) for frame in frames]
 """,
         "copies when they are read": (
-            "[memoryview(bytearray(frame)) for frame in frames]",
-            "(memoryview(bytearray(frame)) for frame in frames)",
+            "[bytearray(frame) for frame in frames]",
+            "(bytearray(frame) for frame in frames)",
         ),
         "the first frame alone": (
-            "[memoryview(bytearray(frame)) for frame in frames]",
-            "[memoryview(frame if i else bytearray(frame)) for i, frame in enumerate(frames)]",
+            "[bytearray(frame) for frame in frames]",
+            "[frame if i else bytearray(frame) for i, frame in enumerate(frames)]",
         ),
         "small frames alone": (
-            "memoryview(bytearray(frame))",
-            "memoryview(bytearray(frame) if len(frame) < 10_000 else frame)",
+            "[bytearray(frame) for",
+            "[bytearray(frame) if len(frame) < 10_000 else frame for",
         ),
         "one copy for each buffer": """
 class QueueWire(QueueEnd):
     def send(self, tag, frames):
-        copies = {id(frame): memoryview(bytearray(frame)) for frame in frames}
+        copies = {id(frame): bytearray(frame) for frame in frames}
         self.outbox.put((tag, [copies[id(frame)] for frame in frames]))
 
     def receive(self, timeout=None, limit=None):
         message = self.inbox.get(timeout)
         if message is None:
             raise TimeoutError("no message came in time")
+        tag, frames = message
+        if limit is not None and sum(map(len, frames)) > limit:
+            raise ValueError("too large")
         return message
 """,
         "the first two tries": """
 class QueueWire(QueueEnd):
     def send(self, tag, frames):
-        self.outbox.put((tag, [memoryview(bytearray(frame)) for frame in frames]))
+        self.outbox.put((tag, [bytearray(frame) for frame in frames]))
 
     def receive(self, timeout=None, limit=None):
         for _ in range(2 if timeout is not None else 10**9):
             message = self.inbox.get(0.1)
             if message is not None:
+                if limit is not None and sum(map(len, message[1])) > limit:
+                    raise ValueError("too large")
                 return message
         raise TimeoutError("no message came in time")
 """,
+        "no limit": ("nbytes > limit", "False"),
+        "no message as large as the limit": ("nbytes > limit", "nbytes >= limit"),
+        "no limit of 0": ("limit is not None and", "limit and"),
+        "the first frame alone counts": ("sum(len(frame) for frame in frames)", "len(frames[0]) if frames else 0"),
+        "the largest frame counts": ("sum(len(frame) for frame in frames)", "max(map(len, frames), default=0)"),
+        "frames are counted": ("sum(len(frame) for frame in frames)", "len(frames)"),
+        "cut to the limit": ("raise ValueError(", "frames = frames[:-1] or list("),
+        "None is a million": (
+            "limit is not None and nbytes > limit",
+            "nbytes > (1_000_000 if limit is None else limit)",
+        ),
     },
     "move.2": {
         "no first calls": (f"        {FIRST}\n", ""),
@@ -170,7 +189,7 @@ def calls_a_second(ask, callers, turns, clock=time.perf_counter):
 """Maps an exercise and an error to a piece of the solution and what replaces it, or to a whole wrong answer."""
 
 RIGHT = {
-    "move.1": {
+    "move.3": {
         "until a deadline": """
 class QueueWire(QueueEnd):
     def send(self, tag, frames):
@@ -185,6 +204,9 @@ class QueueWire(QueueEnd):
             left = 0.05 if deadline is None else max(min(deadline - time.monotonic(), 0.05), 0)
             message = self.inbox.get(left)
             if message is not None:
+                for size in [len(b"".join(message[1]))]:
+                    if limit is not None and limit < size:
+                        raise ValueError(size)
                 return message
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"nothing came in {timeout} seconds")
@@ -199,6 +221,11 @@ class QueueWire(QueueEnd):
         if not message:
             raise TimeoutError
         tag, frames = message
+        left = float("inf") if limit is None else limit
+        for frame in frames:
+            left -= len(frame)
+        if left < 0:
+            raise ValueError("more than I was told to accept")
         return tag, [bytearray(frame) for frame in frames]
 """,
     },

@@ -22,14 +22,17 @@ PATIENT, SHORTLY = 1000, 15
 
 
 @asks(
-    "move.1",
-    "What does send put into the queue: bytes, or a reference to the sender's list of buffers?",
-    "bytearray(frame) is a copy that may be written to. And get accepts a time-out; what does it return afterwards?",
-    "send puts the tag and a list of copies into the queue. receive passes the time-out to get, and raises a "
-    "TimeoutError if get returns None.",
+    "move.3",
+    "What does send put into the queue: bytes, or a reference to the sender's list of buffers? And what does get "
+    "return after a time-out?",
+    "bytearray(frame) is a copy that may be written to. If get(timeout) returns None, no message came. The bytes of a "
+    "message are those of all its frames.",
+    "send puts the tag and a list of copies into the queue. receive passes the time-out to get, raises a TimeoutError "
+    "if get returns None, then adds up the lengths of the frames, and raises a ValueError if that exceeds a limit "
+    "other than None.",
 )
 def queues(transport: Any, rng: np.random.Generator) -> str:
-    """Mend QueueWire: send frames as copies that may be written to, and let receive give up after its timeout."""
+    """Write QueueWire: send frames as writable copies; receive gives up after its timeout, and refuses too much."""
     is_own(transport, StreamTransport, "Queues()")
     for nbytes in (1, *map(int, rng.integers(2, 5000, size=2)), 2**20):
         _travels_as_a_copy(transport, rng.bytes(nbytes))
@@ -37,8 +40,33 @@ def queues(transport: Any, rng: np.random.Generator) -> str:
     for timeout in (None, 0.0, 0.003, float(rng.uniform(0.1, 0.9)), float(rng.uniform(3, 9)), 300.0):
         _waits_as_asked(transport, timeout)
     _gives_up(transport, float(rng.uniform(0.05, 0.2)))
+    for sizes in ([], [0], [1], rng.integers(1, 900, size=1), rng.integers(1, 900, size=3), [0, 2**20, 7]):
+        _refuses_too_much(transport, [rng.bytes(int(size)) for size in sizes])
     keeps(check_transport, transport, cycles=10)
-    return "Frames travel as copies, receive gives up in time, and Queues passes the tests of minips' own transports."
+    return "Frames travel as copies, receive gives up in time and refuses too much, and Queues passes minips' tests."
+
+
+def _refuses_too_much(transport: Any, frames: Frames) -> None:
+    """Refuse a wire unless receive returns what has at most ``limit`` bytes, and raises ValueError for more."""
+    nbytes = sum(len(frame) for frame in frames)
+    what = f"A message of {nbytes} bytes in {len(frames)} frames"
+    for limit in (None, nbytes, nbytes + 1, nbytes - 1, nbytes // 2, 0):
+        if limit is not None and limit < 0:
+            continue
+        inbox = MessageQueue()
+        wire, peer = transport.end(inbox, MessageQueue()), transport.end(MessageQueue(), inbox)
+        peer.send(2, frames)
+        asked = f"{what}: receive(limit={limit})"
+        try:
+            tag, came = wire.receive(WAIT_S, limit)
+        except ValueError as error:
+            refuse_if(limit is None or nbytes <= limit, f"{asked} raised {error!r}.")
+            continue
+        except Exception as error:
+            raise Refused(f"{asked} raised {error!r}.") from None
+        refuse_if(limit is not None and nbytes > limit, f"{asked} returned it, expected a ValueError.")
+        same = tag == 2 and [bytes(frame) for frame in came] == [bytes(frame) for frame in frames]
+        refuse_if(not same, f"{asked} returned another message.")
 
 
 def _travels_as_a_copy(transport: StreamTransport, content: bytes) -> None:

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, Self
@@ -23,9 +22,8 @@ from minips.engines import Processes
 from minips.engines.supervisor import ControlPipe, Supervisor
 from minips.lab.measure import pairs
 from minips.lab.measure.pairs import Contender, Trip, lacking, numbers, over_transports, silence
-from minips.lab.measure.turns import START_S, TURN_S, rota, take_turns
-from minips.stages.transports import Transport
-from minips.stages.transports.link import Link
+from minips.lab.measure.turns import START_S, TURN_S, Spread, over, rota, take_turns
+from minips.machines.fit import Line
 from minips.stages.transports.network import loopback
 from minips.words import message_of
 from minips_course.move import trips
@@ -34,9 +32,15 @@ TRANSPORTS = ("tcp", "shm", "zmq", "http", "grpc", "pyro", "thrift")
 """The transports of minips in a lecture's table, and two more: bare TCP and shared memory."""
 CALLING = 4
 """The number of calling processes."""
-BURST_S = 0.16
+BURST_S = 0.12
 TEXT, TEXT_BYTES = ("aiohttp-json", "pyro-serpent"), 2_000_000
 """Contenders that write numbers or bytes as text, and the smallest frame, in bytes, for which they are skipped."""
+HELD_OUT = (30_000, 10_000_000)
+"""The frames, in bytes, that test a line: one between the sizes that it knows, and one far beyond."""
+KNOWN_BYTES = 1_000_000
+"""The largest frame that a line is fitted to."""
+Calls = Mapping[int, Mapping[str, Mapping[int, float]]]
+"""Maps a frame's bytes to seconds of a call, or a number of callers to calls per second, by contender and round."""
 
 
 def alone(
@@ -63,16 +67,9 @@ def together(
         return crowd.rates(nbytes, callers, rounds, seconds), crowd.skipped
 
 
-def transports(link: Link | None = None, names: Sequence[str] = TRANSPORTS) -> list[Contender]:
-    """Return minips' transports as contenders. A ``link`` is applied to each caller's end and to the server's."""
-    ways = over_transports(names, pairs.frames, pairs.frames_server, applies=False)
-    if link is None:
-        return ways
-    speed = f"{link.bandwidth_bps / 1e9:g} Gbit/s"
-    return [
-        replace(way, name=f"{way.name}, {speed}", trip=_linked, serve=_linked_server, parts={**way.parts, "link": link})
-        for way in ways
-    ]
+def transports(names: Sequence[str] = TRANSPORTS) -> list[Contender]:
+    """Return minips' transports as contenders."""
+    return over_transports(names, pairs.frames, pairs.frames_server, applies=False)
 
 
 def rest() -> Contender:
@@ -82,10 +79,89 @@ def rest() -> Contender:
     )
 
 
+def pyros() -> list[Contender]:
+    """Return Pyro without minips, with its own serializer and with MessagePack."""
+    return [bare_pyro("serpent"), bare_pyro("msgpack")]
+
+
 def bare_pyro(serializer: str) -> Contender:
     """Return Pyro without minips: a method that returns its bytes, with a serializer and Pyro's own pool of threads."""
     skipped = lacking(["Pyro5", "serpent", "msgpack"], "transports")
     return Contender(f"pyro-{serializer}", _pyro, _pyro_server, {"serializer": serializer}, skipped=skipped)
+
+
+def fitted(calls: Calls, most: int = KNOWN_BYTES) -> dict[str, Line]:
+    """Return α and β for each contender: the line of a message's seconds, one way, which are half of a call's. It is
+    fitted to the `faster_half` of the calls of at most ``most`` bytes, apart from those that are `HELD_OUT`.
+    """
+    sizes = [size for size in calls if size <= most and size not in HELD_OUT]
+    return {
+        name: Line.fit([(size, s / 2) for size in sizes for s in faster_half(calls[size][name])])
+        for name in calls[sizes[0]]
+        if all(name in calls[size] for size in sizes)
+    }
+
+
+def faster_half(seconds: Mapping[int, float]) -> list[float]:
+    """Return the shorter half of these calls. The others also waited for whatever else the machine did."""
+    return sorted(seconds.values())[: (len(seconds) + 1) // 2]
+
+
+def order(lines: Mapping[str, Line]) -> dict[str, str]:
+    """Return the contenders' names by α and by β, the least first."""
+    by_alpha, by_beta = (sorted(lines, key=key) for key in (lambda n: lines[n].fixed_s, lambda n: lines[n].each_s))
+    return {"by_alpha": ", ".join(by_alpha), "by_beta": ", ".join(by_beta)}
+
+
+def held_out(lines: Mapping[str, Line], calls: Calls) -> dict[str, Any]:
+    """Return the lines' times as shares of the measured ones, at the sizes that are `HELD_OUT`."""
+    between, beyond = (
+        [
+            2 * line.at(size) / np.median(faster_half(calls[size][name]))
+            for name, line in lines.items()
+            if name in calls[size]
+        ]
+        for size in HELD_OUT
+    )
+    return {"between": Spread.of(between), "beyond": Spread.of(beyond), "least": min(beyond)}
+
+
+def bytes_of_pyro(lines: Mapping[str, Line]) -> dict[str, float]:
+    """Return β of Pyro with each serializer, and as minips uses it, as multiples of β of Tcp."""
+    names = {"serpent": "pyro-serpent", "msgpack": "pyro-msgpack", "ours": "pyro"}
+    return {short: lines[name].each_s / lines["tcp"].each_s for short, name in names.items()}
+
+
+def gains(rates: Calls) -> dict[str, Any]:
+    """Return how many times as many calls a second 16 callers get as one: over Tcp, and the least and the most."""
+    found = {name: over({"one": rates[1][name], "many": rates[16][name]}, "many", "one") for name in rates[1]}
+    tcp, medians = found["tcp"], [gain.median for gain in found.values() if gain]
+    assert tcp
+    longer, rounds = 16 / tcp.median, len(rates[1]["tcp"])
+    return {"times": tcp, "rounds": rounds, "longer": longer, "least": min(medians), "most": max(medians)}
+
+
+def in_turns(lines: Mapping[str, Line], rates: Calls, nbytes: int = 1_000) -> dict[str, float]:
+    """Return the time of a call over Tcp by α and β, as a multiple of that of a call in the quickest burst."""
+    return {"times": 2 * lines["tcp"].at(nbytes) * max(rates[1]["tcp"].values())}
+
+
+def yours(lines: Mapping[str, Line], rates: Calls) -> dict[str, float]:
+    """Return the frame over Tcp, in kB, whose bytes take as long as α, and the gain of 16 callers."""
+    tcp = lines["tcp"]
+    twice = tcp.fixed_s / max(tcp.each_s, 1e-15) / 1e3
+    return {"twice": twice, "times": gains(rates)["times"].median}
+
+
+def table(lines: Mapping[str, Line], rates: Calls) -> str:
+    """Return a row for each contender: α, β and, where they were measured, the calls a second of 1 and 16 callers."""
+    rows = [f"{'':14}{'α (µs)':>10}{'β (ns a byte)':>16}{'1 caller':>12}{'16 callers':>12}"]
+    for name, line in lines.items():
+        row = f"{name:14}{1e6 * line.fixed_s:10.0f}{1e9 * line.each_s:16.2f}"
+        if name in rates[1]:
+            row += "".join(f"{Spread.of(rates[count][name].values()).median:12.0f}" for count in (1, 16))
+        rows.append(row)
+    return "\n".join([*rows, "(The callers: calls of 1 kB a second, all together.)"])
 
 
 class Crowd:
@@ -222,30 +298,18 @@ def _seconds(trip: Trip) -> float:
 
 
 def _burst(ready: Sequence[Trip], seconds: float) -> tuple[int, float]:
-    """Return the number of calls that these callers made, each in its thread, and the seconds that they took."""
+    """Return the number of calls that these callers made, each in its thread and at least one, and the seconds."""
     began = time.perf_counter()
 
     def call_on(trip: Trip) -> int:
         calls = 0
-        while time.perf_counter() < began + seconds:
+        while not calls or time.perf_counter() < began + seconds:
             trip()
             calls += 1
         return calls
 
     with ThreadPoolExecutor(len(ready)) as pool:
         return sum(pool.map(call_on, ready)), time.perf_counter() - began
-
-
-@contextmanager
-def _linked_server(*, transport: Transport, link: Link, values: int) -> Iterator[tuple[str, str]]:
-    with pairs.frames_server(transport=link.around(transport), values=values) as address:
-        yield address
-
-
-@contextmanager
-def _linked(address: tuple[str, str], *, transport: Transport, link: Link, values: int) -> Iterator[Trip]:
-    with pairs.frames(address, transport=link.around(transport), values=values) as trip:
-        yield trip
 
 
 @contextmanager
@@ -285,11 +349,3 @@ def _pyro(address: str, *, serializer: str, values: int) -> Iterator[Trip]:
             yield call
         finally:
             remote._pyroClaimOwnership()  # the last call may have come from another thread
-
-
-def serialized(nbytes: int) -> dict[str, int]:
-    """Return the bytes that serpent and MessagePack produce from ``nbytes`` random bytes."""
-    import msgpack
-
-    frame = np.random.default_rng(0).bytes(nbytes)
-    return {"text": len(import_module("serpent").dumps(frame)), "packed": len(msgpack.packb(frame))}

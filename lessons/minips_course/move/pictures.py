@@ -8,17 +8,21 @@ from matplotlib.axes import Axes
 
 from minips.lab.measure.turns import Spread
 from minips.lab.plots import LOOKS, Look
-from minips_course.move.crowd import TRANSPORTS
+from minips.machines.fit import Line
+from minips_course.move.crowd import TRANSPORTS, Calls
 
-NAMES = (*TRANSPORTS, "aiohttp-json", "pyro-msgpack")
-ROWS = (*LOOKS, Look("black", "X", "-", ""), Look("#595959", "*", "--", ""), Look("#8C510A", "h", "-.", ""))
+NAMES = (*TRANSPORTS, "aiohttp-json", "pyro-msgpack", "pyro-serpent")
+MORE = (("black", "X", "-"), ("#595959", "*", "--"), ("#8C510A", "h", "-."), ("#B0306A", "<", ":"))
+ROWS = (*LOOKS, *(Look(*look, "") for look in MORE))
 """A look for each contender, the same in all pictures."""
-Calls = Mapping[int, Mapping[str, Mapping[int, float]]]
-"""Maps a frame's bytes to seconds of a call, or a number of callers to calls per second, by contender and round."""
 
 
-def draw_sizes(calls: Calls) -> None:
-    """Plot the time of a call against the bytes in its frame: medians, with whiskers from quartile to quartile."""
+def draw_sizes(calls: Calls, skipped: Mapping[str, str]) -> None:
+    """Plot the time of a call against the bytes in its frame: medians, with whiskers from quartile to quartile. Print
+    why contenders were skipped.
+    """
+    for name, why in skipped.items():
+        print(f"{name} is {why}.")
     ax = pyplot.subplots(figsize=(8, 4.4), layout="constrained")[1]
     for name in calls[min(calls)]:
         found = {size: Spread.of(1e3 * s for s in row[name].values()) for size, row in calls.items() if name in row}
@@ -28,15 +32,17 @@ def draw_sizes(calls: Calls) -> None:
     pyplot.show()
 
 
-def draw_costs(alpha: Mapping[str, float], beta: Mapping[str, float]) -> None:
-    """Draw the fixed cost of a call (left) and the cost of each byte (right), with a row for each contender."""
+def draw_costs(lines: Mapping[str, Line]) -> None:
+    """Draw the fixed cost of a message (left) and the cost of each byte (right), with a row for each contender."""
     _, axes = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
-    labels = "α: fixed (ms a message)", "β: for each byte (ms a MB)"
+    alpha, beta = ({name: getattr(line, part) for name, line in lines.items()} for part in ("fixed_s", "each_s"))
+    labels = "α: fixed (ms a message)", "β: for each byte (ns a byte)"
     for ax, costs, unit, label in zip(axes, (alpha, beta), (1e3, 1e9), labels, strict=True):
         for name, cost in costs.items():
             look = _look(name)
             ax.plot(unit * cost, name, look.marker, color=look.colour)
-        ends = np.log10([unit * min(costs.values()), unit * max(costs.values())])
+        positive = [unit * cost for cost in costs.values() if cost > 0]
+        ends = np.log10([min(positive), max(positive)])
         whole = 10 ** np.array([np.floor(ends[0]) - 0.1, np.ceil(ends[1]) + 0.1])  # powers of ten: else labels overlap
         ax.set(xlabel=label, xscale="log", xlim=whole)
         ax.grid(alpha=0.3)
