@@ -143,7 +143,7 @@ def test_lesson_20_tells_of_its_own_functions_and_parts_alone() -> None:
 
 @pytest.mark.soak
 @pytest.mark.outside
-@pytest.mark.parametrize(("number", "unrun"), [("04", {"torch"}), ("20", {"run-mine", "run-trained"})])
+@pytest.mark.parametrize(("number", "unrun"), [("04", {"torch"}), ("23", {"run-mine", "run-trained"})])
 def test_a_learner_without_torch_is_told_what_was_not_run(
     number: str, unrun: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
