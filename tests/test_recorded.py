@@ -149,7 +149,7 @@ def test_a_learner_without_torch_is_told_what_was_not_run(
 ) -> None:
     """With the solutions pasted in, and the last program of lesson 04 changed."""
     monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-    path = LESSONS[int(number)]
+    (path,) = [path for path in LESSONS if path.name.startswith(number)]
     book = nbformat.read(path, as_version=4)
     given = [cell for cell in code_cells(book) if "lab.check(" in cell.source]
     for check, (_, solution) in zip(given, exercises(book), strict=True):
