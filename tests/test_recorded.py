@@ -143,13 +143,13 @@ def test_lesson_20_tells_of_its_own_functions_and_parts_alone() -> None:
 
 @pytest.mark.soak
 @pytest.mark.outside
-@pytest.mark.parametrize(("number", "unrun"), [("04", {"torch"}), ("20", {"run-mine", "run-trained"})])
+@pytest.mark.parametrize(("number", "unrun"), [("04", {"torch"}), ("23", {"run-mine", "run-trained"})])
 def test_a_learner_without_torch_is_told_what_was_not_run(
     number: str, unrun: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the solutions pasted in, and the last program of lesson 04 changed."""
     monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-    path = LESSONS[int(number)]
+    (path,) = [path for path in LESSONS if path.name.startswith(number)]
     book = nbformat.read(path, as_version=4)
     given = [cell for cell in code_cells(book) if "lab.check(" in cell.source]
     for check, (_, solution) in zip(given, exercises(book), strict=True):

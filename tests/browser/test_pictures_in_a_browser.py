@@ -105,7 +105,7 @@ def folds(page: Page) -> None:
     expect(cells.nth(0).locator(".jp-InputArea-editor")).to_be_hidden()
     expect(cells.nth(1).locator(".jp-InputArea-editor")).to_be_visible()
     cells.nth(0).locator(".jp-Placeholder").click()
-    expect(cells.nth(0).locator(".jp-InputArea-editor")).to_contain_text("import minips as ps")
+    expect(cells.nth(0).locator(".jp-InputArea-editor")).to_contain_text("from minips import lab")
 
 
 def test_jupyterlab_folds_the_imports(jupyter: Lab) -> None:
