@@ -364,7 +364,7 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "answer": lambda key: lab.answer(f"{key}.2", "a table"),
     "quiz": lab.quiz,
     "hint": lambda key: lab.hint(f"{key}.3"),
-    "check": lambda key: lab.check(f"{key}.1", None),
+    "check": lambda key: lab.check(f"{key}.2", None),
     "own": lambda key: lab.own("server", lesson=key).__name__,
     "recorded": lambda key: lab.recorded(f"{key}.torch"),
 }

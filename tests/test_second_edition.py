@@ -1,9 +1,11 @@
 """A learner's copy of the second edition: a cell with a key that today's lesson no longer has shows one line."""
 
+from importlib import import_module
 from typing import Any
 
 import pytest
 
+import minips_course
 from minips import lab
 from minips.lab.course import courses
 from minips.lab.course.exercises import EXERCISES, exercise
@@ -57,6 +59,21 @@ def test_an_old_copy_runs_on_and_says_where_the_lesson_is(retired: str, capsys: 
 def test_a_retired_exercise_is_not_graded(retired: str) -> None:
     with pytest.raises(ValueError, match="belongs to an earlier edition of this lesson, which is now 16_wait"):
         exercise(retired)
+
+
+def test_what_an_old_copy_draws_with_shows_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for part, names in minips_course.GONE.items():
+        module = import_module(f"minips_course.{part}")
+        for name in names:
+            assert name not in vars(module)
+            getattr(module, name)(1, two=2).three()
+            today = course.paths()[part.partition(".")[0]].name
+            line = (
+                f"This cell belongs to an earlier edition of the lesson, which is now {today}. To get it: minips lab\n"
+            )
+            assert capsys.readouterr().out == 2 * line
+        with pytest.raises(AttributeError, match="has no attribute 'never'"):
+            _ = module.never
 
 
 def test_what_never_was_is_still_an_error_with_a_suggestion() -> None:

@@ -4,7 +4,9 @@ In a lesson's folder, ``questions`` contains its questions and texts, ``checks``
 plots. Its notebook imports the other modules, except ``cases``: only the tests use them, and no wheel contains them.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from minips.lab.course.courses import Course
 
@@ -68,6 +70,55 @@ MOVED = {
     "minips.lab.measure.trips": (f"{_NEW}.move.trips", "minips.lab.measure.pairs"),
 }
 """Maps each module name that a learner's old copy may import to the modules that now contain its contents."""
+
+GONE = {
+    "batch.pictures": ("draw_steps",),
+    "bits": ("pictures",),
+    "lecture": ("race",),
+    "lecture.programs": ("Calls", "NotTheOwnerError", "ParameterServer", "RACE", "addresses", "references"),
+    "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),
+    "server": ("pictures",),
+    "squeeze.pictures": ("draw_arrivals", "draw_entropies", "draw_steps"),
+    "trust.pictures": ("draw_one_step", "draw_reach"),
+    "wait.pictures": ("draw_lags", "draw_timelines"),
+    "wire.pictures": ("draw_pieces",),
+}
+"""Maps modules of lessons to the names that only the second edition had, and that a learner's old copy may use."""
+
+
+class Gone:
+    """Stands for something that a lesson no longer has: each call of it, or of a part of it, shows one line."""
+
+    def __init__(self, lesson: str) -> None:
+        self._lesson = lesson
+
+    def __getattr__(self, name: str) -> "Gone":
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *given: Any, **named: Any) -> "Gone":
+        from minips.lab.course.questions import show_line
+
+        today = course.paths()[self._lesson].name
+        show_line(f"This cell belongs to an earlier edition of the lesson, which is now {today}. To get it: minips lab")
+        return self
+
+    def _ipython_display_(self) -> None:
+        """Show nothing."""
+
+
+def gone(module: str) -> Callable[[str], Gone]:
+    """Return the ``__getattr__`` of a lesson's module, which knows the names that only an earlier edition had."""
+    part = module.removeprefix(f"{__name__}.")
+
+    def find(name: str) -> Gone:
+        if name in GONE[part]:
+            return Gone(part.partition(".")[0])
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return find
+
 
 _INSTALLED = Path(__file__).with_name("notebooks")
 _FOLDER = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[1]

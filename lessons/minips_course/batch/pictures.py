@@ -8,7 +8,10 @@ import numpy as np
 
 from minips.lab.plots import LOOKS
 from minips.stage import Array
+from minips_course import gone
 from minips_course.batch.noise import Variances
+
+__getattr__ = gone(__name__)
 
 
 def draw_clouds(clouds: Mapping[int, Array], full: Array, weights: tuple[int, int]) -> None:

@@ -23,8 +23,11 @@ import minips
 import minips_course
 from minips import files
 from minips.lab.course.recorded import NotRunError, fingerprint, record, recorded
+from minips_course import gone
 from minips_course.arrays import array_bytes
 from minips_course.lecture import rpc
+
+__getattr__ = gone(__name__)
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 KEY = "lecture.torch"

@@ -33,7 +33,7 @@ def problem(features: int, seed: int = 0, rows: int | None = None) -> ps.Softmax
 
 def gradient(one: ps.SoftmaxRegression, rows: int = 32) -> Tensors:
     """Compute the first gradient, of so many rows."""
-    return one.gradient(one.init(None), range(rows))
+    return one.gradient(one.init(np.random.default_rng(0)), range(rows))
 
 
 class Trips(NamedTuple):
@@ -58,7 +58,11 @@ def measure(codecs: Mapping[str, ps.Codec], tensors: Tensors, times: int = 15) -
             receiver.decode(frames)
             spent[name].append((between - began, perf_counter() - between))
             nbytes[name] = sum(len(frame) for frame in frames)
-    return {name: Trips(*np.transpose(rows), nbytes[name]) for name, rows in spent.items()}
+    found = {}
+    for name, rows in spent.items():
+        there, back = np.transpose(rows)
+        found[name] = Trips(there, back, nbytes[name])
+    return found
 
 
 def break_evens(trips: Mapping[str, Trips]) -> dict[str, Array]:
@@ -113,7 +117,7 @@ def until(ways: Sequence[Way], rate: float, workers: int, latency_s: float = LAT
 
 def middle(ways: Sequence[Way]) -> Way:
     """The mean number of steps, and the medians of the rest."""
-    return Way(np.mean([way.steps for way in ways]), *np.median([way[1:] for way in ways], axis=0))
+    return Way(float(np.mean([way.steps for way in ways])), *np.median([way[1:] for way in ways], axis=0))
 
 
 def ratio_of_steps(ways: Mapping[str, Sequence[Way]], one: str, other: str, rate: float, workers: int = 4) -> float:

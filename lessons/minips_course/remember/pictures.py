@@ -7,6 +7,9 @@ from matplotlib.axes import Axes
 
 from minips.lab.plots import LOOKS
 from minips.stage import Array
+from minips_course import gone
+
+__getattr__ = gone(__name__)
 
 
 def _new(width: float, height: float) -> Axes:

@@ -7,7 +7,10 @@ from matplotlib import pyplot
 from numpy.typing import NDArray
 
 from minips.lab.plots import LOOKS, SHADES, legend_above
+from minips_course import gone
 from minips_course.squeeze.timing import Floats, Squeezed
+
+__getattr__ = gone(__name__)
 
 BANDS = {"home": (1e2, 1e3), "data centre": (1e5, 4e5)}
 """What links carry today, in Mbit/s."""

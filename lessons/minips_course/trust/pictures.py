@@ -7,6 +7,9 @@ from matplotlib import pyplot
 
 from minips.lab.course.best import Best
 from minips.lab.plots import SHADES
+from minips_course import gone
+
+__getattr__ = gone(__name__)
 
 
 def draw_table(table: Mapping[str, Best]) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import minips as ps
 from minips.stage import Value, option
@@ -57,7 +57,7 @@ class WhoWaits(panel.ServerRules):
     """
 
     title = "Who waits, and for how long"
-    asks = Asked
+    asks: ClassVar[Any] = Asked
     labels = {}
     heights = (3.6, 3.6)
 

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from minips.lab.course.intervals import interval
 from minips.lab.plots import LOOKS
+from minips_course import gone
+
+__getattr__ = gone(__name__)
 
 
 def draw_shares(found: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> None:

@@ -8,6 +8,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from minips.lab.plots import LOOKS
+from minips_course import gone
+
+__getattr__ = gone(__name__)
 
 
 def draw_formats(extra: Mapping[str, int], times: Mapping[str, Sequence[NDArray[np.float64]]]) -> None:
