@@ -29,7 +29,7 @@ def test_it_takes_the_seconds_of_a_simulated_run(rule: ps.Consistency, seed: int
 @pytest.mark.parametrize("lr", [0.5, 2.0])
 def test_an_own_server_in_rounds_learns_the_same_in_virtual_time_as_in_threads(lr: float) -> None:
     problem, rounds = ps.SoftmaxRegression(*ps.datasets.digits()), load(given(), "wait")
-    found, real = virtual_own(rounds, problem, DRAWN, 6, 3, lr), train_own(rounds, problem, steps=6, seed=3, lr=lr)
+    found, real = virtual_own(rounds, problem, DRAWN, 6, 3, lr=lr), train_own(rounds, problem, steps=6, seed=3, lr=lr)
     assert found.accuracy == real.accuracy
     longest = [max(DRAWN.of(worker, clock, 3) for worker in range(4)) for clock in range(6)]
     assert found.seconds == pytest.approx(sum(longest))

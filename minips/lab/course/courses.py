@@ -89,8 +89,7 @@ class Course:
     def paths(self) -> dict[str, Path]:
         """Map each of `words` to its notebook. FileNotFoundError unless there is one for each lesson."""
         paths = sorted(self.notebooks.glob("[0-9][0-9]_*.ipynb"))
-        numbers = [path.name[:2] for path in paths]
-        if len(paths) != len(self.words) or len({*numbers}) < len(numbers):
+        if len(paths) != len(self.words) or len({path.name[:2] for path in paths}) < len(paths):
             got = join_names([path.name for path in paths]) if paths else "none"
             raise FileNotFoundError(
                 f"The course {self.name!r} needs one notebook for each of its {len(self.words)} lessons, with "
@@ -209,8 +208,7 @@ def is_retired(call: str, key: str) -> bool:
     """
     lesson, _, number = key.partition(".")
     modules = (sys.modules.get(f"{package}.{lesson.rpartition(':')[2]}.questions") for package in installed())
-    retired = (getattr(module, "RETIRED", {}).get(call, ()) for module in modules)
-    return any(number in map(str, numbers) for numbers in retired)
+    return any(number in map(str, getattr(module, "RETIRED", {}).get(call, ())) for module in modules)
 
 
 def lesson_of(key: str) -> str:

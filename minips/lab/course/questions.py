@@ -370,7 +370,7 @@ def tells_if_retired(call: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class Unasked:
+class Unasked(tuple[()]):
     """The result of a call with a retired key: no prediction to wait for, nothing to compare, no verdict."""
 
     def require(self) -> None:
@@ -378,9 +378,6 @@ class Unasked:
 
     def compare(self, **values: Any) -> None:
         """Show nothing."""
-
-    def __bool__(self) -> bool:
-        return False
 
     def _ipython_display_(self) -> None:
         """Show nothing."""
