@@ -30,7 +30,8 @@ class Moved(MetaPathFinder, Loader):
         news = [*new_names(module.__name__)]
         for new in news:
             names = vars(import_module(new))
-            vars(module).update((name, value) for name, value in names.items() if not name.startswith("__"))
+            own = [name for name in names if name == "__getattr__" or not name.startswith("__")]
+            vars(module).update((name, names[name]) for name in own)
         message = f"The module {module.__name__} is now {' and '.join(news)}. The old name works until minips 0.3."
         warnings.warn(message, DeprecationWarning, stacklevel=2)
 
