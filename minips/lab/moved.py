@@ -30,8 +30,7 @@ class Moved(MetaPathFinder, Loader):
         news = [*new_names(module.__name__)]
         for new in news:
             names = vars(import_module(new))
-            own = [name for name in names if name == "__getattr__" or not name.startswith("__")]
-            vars(module).update((name, names[name]) for name in own)
+            vars(module).update((name, names[name]) for name in names if name == "__getattr__" or name[:2] != "__")
         message = f"The module {module.__name__} is now {' and '.join(news)}. The old name works until minips 0.3."
         warnings.warn(message, DeprecationWarning, stacklevel=2)
 
