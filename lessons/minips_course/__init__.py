@@ -98,10 +98,8 @@ class Gone:
         return self
 
     def __call__(self, *given: Any, **named: Any) -> "Gone":
-        from minips.lab.course.questions import show_line
-
         today = course.paths()[self._lesson].name
-        show_line(f"This cell belongs to an earlier edition of the lesson, which is now {today}. To get it: minips lab")
+        print(f"This cell belongs to an earlier edition of the lesson, which is now {today}. To get it: minips lab")
         return self
 
     def _ipython_display_(self) -> None:

@@ -56,7 +56,7 @@ def deviations(held: str, grid: str, levels: int, shift: float) -> dict[str, Arr
     x, truth = gradients(held)
     low, high = x.min(axis=1, keepdims=True), x.max(axis=1, keepdims=True)
     if grid == "common":
-        low, high = low.mean(), high.mean()
+        low, high = np.asarray(low.mean()), np.asarray(high.mean())
     step = (high - low) / (levels - 1)
     low = low + (grid == "common") * shift * step
     r, noise = (x - low) / step, np.random.default_rng(3).random(x.shape)
