@@ -13,27 +13,28 @@ from minips.lab.course.questions import CALLS, PROMPTS, QUESTIONS, SENTENCES
 from minips_course import course
 
 TABLES = dict(zip(CALLS.values(), (QUESTIONS, SENTENCES, PROMPTS, EXERCISES), strict=True))
-GONE = {
+LESSONS = {word: import_module(f"minips_course.{word}.questions") for word in course.lessons}
+RETIRED = {
     (call, f"{word}.{number}")
-    for word in course.lessons
-    for call, numbers in getattr(courses.sys.modules.get(f"minips_course.{word}.questions"), "RETIRED", {}).items()
+    for word, questions in LESSONS.items()
+    for call, numbers in getattr(questions, "RETIRED", {}).items()
     for number in numbers
 }
-"""What was asked in the second edition, and is no longer."""
+"""The calls and keys of the second edition that today's lessons have no more."""
 
 
 def test_what_is_retired_is_not_asked_today() -> None:
     courses.installed()
-    assert {call for call, _ in GONE} <= {*TABLES}
-    assert not [(call, key) for call, key in GONE if key in TABLES[call]]
+    assert {call for call, _ in RETIRED} == {*TABLES}
+    assert not [(call, key) for call, key in RETIRED if key in TABLES[call]]
+    assert all(courses.is_retired(call, key) for call, key in RETIRED)
 
 
 @pytest.fixture
 def retired(monkeypatch: pytest.MonkeyPatch) -> str:
     """A key of lesson 16 that was asked in an earlier edition."""
     courses.installed()
-    module = courses.sys.modules["minips_course.wait.questions"]
-    monkeypatch.setattr(module, "RETIRED", dict.fromkeys(TABLES, (99,)), raising=False)
+    monkeypatch.setattr(LESSONS["wait"], "RETIRED", dict.fromkeys(TABLES, (99,)), raising=False)
     return "wait.99"
 
 
