@@ -15,10 +15,8 @@ from minips.lab.course.exercises import EXERCISES
 
 LEDGER = ".minips-lessons.json"
 """A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
-GLOSSARY = "GLOSSARY.md"
-FURTHER = "further-*.md"
-"""The pages that lessons link to: the glossary, and the further reading of each part."""
-"""The page of terms and their meanings, to which the lessons link."""
+GLOSSARY, FURTHER = "GLOSSARY.md", "further-*.md"
+"""The page of terms and their meanings, and the pages of further reading, to which the lessons link."""
 LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
     "file_extension": ".py",
@@ -123,8 +121,9 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
             made[name] = _hash(fresh)
         elif made.get(name) != _hash(fresh):
             copied.kept.append(name)
+    paths = course.paths()
     for name, word in course.numbered.items():
-        today, copy = course.paths()[word].name, folder / name
+        today, copy = paths[word].name, folder / name
         if name == today or not copy.is_file():
             continue
         if _hash(copy.read_bytes()) == made.get(name):
