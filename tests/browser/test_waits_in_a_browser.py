@@ -12,6 +12,7 @@ from playwright.sync_api import Locator, expect
 pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
 BEGIN = """import threading
+import time
 import minips as ps
 from minips import lab
 from ipywidgets import Button
@@ -21,6 +22,14 @@ def fail(now):
     if now.step == 40:
         raise KeyError("mine")
 """
+SLOW = """
+class Slow(ps.SoftmaxRegression):
+    def __setstate__(self, state):
+        time.sleep(1)
+        self.__dict__.update(state)
+slow = Slow(problem.X, problem.y)
+"""
+"""A problem that takes each child a second to load: on a quick machine a start ends before the line would show it."""
 COLLECT = """() => {
     window.said = []
     const note = () => document.querySelectorAll('.minips-wait').forEach(line => window.said.push(
@@ -49,10 +58,10 @@ def saved(jupyter: Lab) -> list[list[Any]]:
 
 
 def test_the_line_tells_the_phases_and_leaves_no_output(jupyter: Lab) -> None:
-    folded = new_code_cell(BEGIN + "run = ps.train(problem, config)")
+    folded = new_code_cell(BEGIN + SLOW + "run = ps.train(problem, config)")
     folded.metadata["jupyter"] = {"source_hidden": True}
     cells = [
-        "run = ps.train(problem, config)",
+        "run = ps.train(slow, config)",
         "print('before')\nrun = ps.train(problem, config)\nprint('after')",
         "calibration = ps.cost.calibrate(config, problem)",
         "runs = list(ps.sweep(problem, {'one': config, 'two': config}))",
@@ -65,13 +74,10 @@ def test_the_line_tells_the_phases_and_leaves_no_output(jupyter: Lab) -> None:
     jupyter.run_all()  # to the error
     expect(lines(jupyter)).to_have_count(0)
     told = said(jupyter)
-    begun = set()
     for cell in (0, 1, 2, 5):
         *before, last = [phase for at, phase in told if at == cell]
         assert last == "training"
-        assert before in ([], ["starting 3 processes"])  # a start may be too quick for the line
-        begun.update(before)
-    assert begun == {"starting 3 processes"}
+        assert before == ["starting 3 processes"] or (before == [] and cell != 1)
     measuring = [phase for at, phase in told if at == 3]
     assert measuring[0] == "measuring the stages"
     assert measuring[1:] in ([], ["measuring the stages again, since the machine was busy"])
