@@ -54,6 +54,7 @@ lessons/further-a-parameter-server
 lessons/further-fewer-bytes
 lessons/further-waiting-and-trust
 lessons/further-cost
+lessons/further-out
 lessons/GLOSSARY
 ```
 

@@ -13,8 +13,9 @@ from minips.lab.course.courses import Course
 PARTS = {
     "I. A parameter server": ("train", "split", "batch", "server", "lecture"),
     "II. Fewer bytes": ("wire", "stranger", "squeeze", "bits", "rounding", "remember", "fails", "spend"),
-    "III. Waiting and trust": ("move", "hide", "wait", "stale", "trust"),
-    "IV. Cost": ("cost", "pays", "allreduce", "ddp"),
+    "III. Waiting and trust": ("move", "hide", "survive", "wait", "stale", "trust"),
+    "IV. Cost": ("cost", "pays", "allreduce", "network", "ddp"),
+    "V. Further out": ("local",),
 }
 """Maps the title of each part to its lessons."""
 

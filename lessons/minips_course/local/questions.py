@@ -1,0 +1,1 @@
+"""The questions, sentences and quiz of "Talk less often"."""

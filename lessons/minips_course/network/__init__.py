@@ -1,0 +1,1 @@
+"""The lesson "Match a schedule to a network"."""

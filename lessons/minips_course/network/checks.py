@@ -1,0 +1,1 @@
+"""The exercises of "Match a schedule to a network"."""

@@ -1,0 +1,1 @@
+"""The exercises of "Survive a lost answer"."""
