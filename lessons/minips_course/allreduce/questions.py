@@ -124,9 +124,9 @@ prompt(
     "Which of its two costs does your schedule share with the ring, and which with the tree? And for which numbers of "
     "workers do you still need a ring or a tree? Give the numbers. Two sentences.",
     "With 64 workers mine has 12 rounds, as many as the tree, and 1.97 S, as many as the ring, which needs 126 "
-    "rounds. It can only halve 2, 4, 8, 16 … workers evenly, so other numbers need another schedule.",
+    "rounds. It only halves powers of two evenly, so other numbers of workers need another schedule.",
     by=(
-        "table: row['ring'] == [126, 1.97] and row['tree'] == [12, 12]",
+        "table: head.startswith('64 workers') and row['ring'] == [126, 1.97] and row['tree'] == [12, 12]",
         "table: row['yours'] == ([12, 1.97] if solved else [126, 126])",
         "check allreduce.3",
     ),
