@@ -75,6 +75,7 @@ MOVED = {
 GONE = {
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
+    "hide.pictures": ("draw_answered", "draw_boxes", "draw_pool", "draw_steps", "table"),
     "lecture": ("race",),
     "lecture.programs": ("Calls", "NotTheOwnerError", "ParameterServer", "RACE", "addresses", "references"),
     "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),
