@@ -72,7 +72,9 @@ class Windows(NamedTuple):
     measured: dict[int, float]
     planned: dict[int, float]
 
-    def __str__(self) -> str:
+    @property
+    def table(self) -> str:
+        """A row for each number of calls."""
         lines = ["calls under way | measured (ms) | by α and β (ms)"]
         for most, seconds in self.measured.items():
             lines.append(f"{most:15} | {1e3 * seconds:13.0f} | {1e3 * self.planned[most]:15.0f}")

@@ -11,10 +11,10 @@ OUTCOMES = {
         "none of these": {"tiny": nan, "large": 7.0},
     },
     "hide.3": {
-        "the one that computes for 0.01 s": {"short": 5.0, "equal": 2.0, "long": 1.25},
-        "the one that computes for 0.04 s": {"short": 1.25, "equal": 2.0, "long": 1.25},
-        "the one that computes for 0.16 s": {"short": 1.25, "equal": 1.5, "long": 1.8},
-        "all three gain equally": {"short": 1.0, "equal": 1.0, "long": 1.0},
+        "0.01 s": {"short": 5.0, "equal": 2.0, "long": 1.25},
+        "0.04 s": {"short": 1.25, "equal": 2.0, "long": 1.25},
+        "0.16 s": {"short": 1.25, "equal": 1.5, "long": 1.8},
+        "any of these: the factor is the same": {"short": 1.0, "equal": 1.0, "long": 1.0},
         "none of these": {"short": 2.0, "equal": 2.0, "long": 1.25},
     },
 }

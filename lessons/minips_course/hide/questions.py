@@ -48,26 +48,26 @@ timed_question(
 
 question(
     "hide.3",
-    "In each step, messages travel for 0.04 s. Three programs compute for 0.01 s, 0.04 s and 0.16 s a step. Which of "
-    "them becomes faster by the largest factor with overlap?",
+    "Messages travel for 0.04 s in each step. With which time of computing does overlap make a step faster by the "
+    "largest factor?",
     Option(
-        "the one that computes for 0.01 s",
+        "0.01 s",
         lambda short, equal, long: short > 1.1 * equal and short > 1.1 * long,
         "It travels most of the time, and all of that was hidden.",
     ),
     Expected(
-        "the one that computes for 0.04 s",
+        "0.04 s",
         lambda short, equal, long: equal > 1.1 * short and equal > 1.1 * long,
         "A step with overlap takes the longer of the two times: 0.04 s in place of 0.05 s, 0.04 s in place of 0.08 s, "
         "0.16 s in place of 0.20 s. What is hidden is the shorter one, and that is at most half of the step.",
     ),
     Option(
-        "the one that computes for 0.16 s",
+        "0.16 s",
         lambda short, equal, long: long > 1.1 * equal and long > 1.1 * short,
         "It has most time in which messages can travel, and gained most by that.",
     ),
     Option(
-        "all three gain equally",
+        "any of these: the factor is the same",
         lambda short, equal, long: max(short, equal, long) <= 1.1 * min(short, equal, long),
         "Overlap hid the same share of each step.",
     ),
@@ -202,7 +202,7 @@ remember(
             "table hide.2: row['8'][1] == row['16'][1] < row['4'][1]",
             "say hide.21: share < 1.5",
         ),
-        "With overlap": ("say hide.2", "predict hide.3", "say hide.20: 1.25 < equal == max(short, equal, long) <= 2"),
+        "With overlap a step": ("say hide.2", "predict hide.3", "say hide.20: 1.25 < equal == max(short, equal, long) <= 2"),
         "Overlap has": "say hide.3",
         "Leave connections": ("say hide.19", "say hide.21"),
     },
