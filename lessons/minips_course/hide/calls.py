@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -75,9 +76,9 @@ class Windows(NamedTuple):
     @property
     def table(self) -> str:
         """A row for each number of calls."""
-        lines = ["calls under way | measured (ms) | by α and β (ms)"]
+        lines = ["calls under way | measured (s) | by α and β (s)"]
         for most, seconds in self.measured.items():
-            lines.append(f"{most:15} | {1e3 * seconds:13.0f} | {1e3 * self.planned[most]:15.0f}")
+            lines.append(f"{most:15} | {seconds:12.3f} | {self.planned[most]:14.3f}")
         return "\n".join(lines)
 
 
@@ -86,9 +87,12 @@ def windows(answers: Windowed, link: ps.Link, sizes: Iterable[int] = (1, 2, 4, 8
     measured = dict[int, float]()
     with calling(note, link) as channel:
         for most in sizes:
-            messages = [[bytes(MEGABYTE)]] * CALLS
-            measured[most] = _seconds(lambda most=most, messages=messages: [*answers(channel, messages, most)])
+            measured[most] = _seconds(partial(_all, answers, channel, most))
     return Windows(measured, {most: planned_s(link, MEGABYTE, CALLS, most) for most in measured})
+
+
+def _all(answers: Windowed, channel: Channel, most: int) -> list[Frames]:
+    return [*answers(channel, ([bytes(MEGABYTE)] for _ in range(CALLS)), most)]
 
 
 def planned_s(link: ps.Link, nbytes: float, calls: int, most: int) -> float:

@@ -70,7 +70,7 @@ def answers(channel, messages, most):
         "one too many": ("== most", "> most"),
         "one too few": ("== most", "== max(most - 1, 1)"),
         "always four": ("== most", "== 4"),
-        "the newest first": ("yield under_way.popleft().result(timeout=10)", "yield under_way.pop().result(timeout=10)"),
+        "the newest first": ("under_way.popleft()", "under_way.pop()"),
         "what is done first": (
             "            yield under_way.popleft().result(timeout=10)\n",
             "            first = next((one for one in under_way if one.done()), under_way[0])\n"
@@ -112,11 +112,14 @@ def answers(channel, messages, most):
             "            some = [one.result(timeout=10) for one in (under_way.popleft(), *under_way)][:1]\n"
             "            yield from some\n",
         ),
-        "a window for all": ("def answers(channel, messages, most):\n    under_way = deque()", """
+        "a window for all": (
+            "def answers(channel, messages, most):\n    under_way = deque()",
+            """
 under_way = deque()
 
 
-def answers(channel, messages, most):"""),
+def answers(channel, messages, most):""",
+        ),
     },
     "hide.4": {
         "waits for each": """

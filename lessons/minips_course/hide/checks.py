@@ -112,7 +112,9 @@ class _Window(Channel):
 
     def step(self) -> bool:
         """Take the next answer; return False after the last one."""
-        number, answer, error = self.received, None, None
+        number = self.received
+        answer: Any = None
+        error: Exception | None = None
         try:
             answer = next(self.got)
         except StopIteration:
@@ -122,14 +124,16 @@ class _Window(Channel):
         except Exception as raised:
             self.over, error = True, raised
         if self.count == number:
-            refuse_if(not self.over or error, f"it yielded {answer if error is None else error!r} after the last answer.")
+            told = f"yielded {answer!r}" if error is None else f"raised {error!r}"
+            refuse_if(not self.over or error, f"it {told} after the last answer.")
             refuse_if(len(self.futures) != self.count, f"it made {len(self.futures)} calls, expected {self.count}.")
             return False
         refuse_if(self.over and error is None, f"it ended after {number} answers.")
         refuse_if(number >= len(self.outcomes), f"it ended with {error!r} before call {number} was made.")
-        wanted, got = self.outcomes[number], error or answer
-        same = got is wanted if isinstance(wanted, Exception) else error is None and answer == wanted
-        refuse_if(not same, f"answer {number} was {got!r}, expected {wanted!r}.")
+        wanted, fails = self.outcomes[number], isinstance(self.outcomes[number], Exception)
+        same = error is wanted if fails else error is None and answer == wanted
+        told = f"answer {number} was {answer!r}" if error is None else f"call {number} raised {error!r}"
+        refuse_if(not same, f"{told}, expected {f'to raise {wanted!r}' if fails else repr(wanted)}.")
         self.received += 1
         self.over = self.over or (self.count is None and self.received == 40)
         return not self.over

@@ -48,8 +48,9 @@ class Steps(NamedTuple):
 
     def spans(self, name: str) -> Array:
         """Return start and end (ms) of each span of worker 0 with this name, shape (2, spans)."""
-        found = [(one.start, one.start + one.seconds) for one in self.run.trace if (one.who, one.name) == ("worker 0", name)]
-        return 1e3 * np.reshape(found, (-1, 2)).T
+        mine = [one for one in self.run.trace if (one.who, one.name) == ("worker 0", name)]
+        starts = np.array([one.start for one in mine])
+        return 1e3 * np.stack([starts, starts + [one.seconds for one in mine]])
 
 
 @cache
@@ -99,10 +100,9 @@ class Overlap(Panel[Asked, Steps]):
         return chart.drawing()
 
     def words(self, found: Steps) -> str:
-        asked, step_ms = found.asked, f"{1e3 * found.step_s:.0f} ms"
-        took = f"With overlap a step takes {step_ms}, {found.gain:.2f} times as fast as without"
-        took = took if asked.overlap else f"Without overlap a step takes {step_ms}"
+        asked, step = found.asked, f"{found.step_s:.3g} virtual s"
+        took = f"With overlap a step takes {step}, {found.gain:.2f} times as fast as without"
+        took = took if asked.overlap else f"Without overlap a step takes {step}"
         age = f"is at most {found.stale} version stale" if found.stale else "is never stale"
-        return (
-            f"{took}. Computing takes {asked.compute_ms} ms, a message {asked.latency_ms} ms each way. A gradient {age}."
-        )
+        times = f"Computing takes {asked.compute_ms / 1e3:g} s, a message {asked.latency_ms / 1e3:g} s each way"
+        return f"{took}. {times}. A gradient {age}."
