@@ -160,8 +160,8 @@ quiz(
         by=("say hide.2: abs((0.03 + 0.09) / 0.09 - 1.33) < 0.01", "say hide.20"),
     ),
     Item(
-        "A call keeps the link busy for 0.008 s, and 2α is 0.04 s. How many calls must be under way so that the link never "
-        "idles?",
+        "A call keeps the link busy for 0.008 s, and 2α is 0.04 s. How many calls must be under way so that the link "
+        "never idles?",
         {
             "6": "From the start of a call to its answer 0.048 s pass. In this time the link can carry 6 calls.",
             "2": "Then the link is busy for 0.016 s of 0.048 s, and idles for the rest.",
