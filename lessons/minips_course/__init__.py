@@ -77,6 +77,7 @@ GONE = {
     "allreduce.pictures": ("draw_costs", "draw_over_workers", "draw_racks", "draw_steps"),
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
+    "hide.pictures": ("draw_answered", "draw_boxes", "draw_pool", "draw_steps", "table"),
     "lecture": ("race",),
     "lecture.programs": ("Calls", "NotTheOwnerError", "ParameterServer", "RACE", "addresses", "references"),
     "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),
