@@ -19,9 +19,11 @@ from minips.stages.aggregators import Contribution
 @contextmanager
 def calling(handler: Callable[[Frames], Frames]) -> Iterator[Any]:
     """A channel over Tcp to a server with this handler."""
-    with ps.Tcp().serve(handler, token="lesson") as endpoint:
-        with ps.Tcp().connect(endpoint.address, token="lesson") as channel:
-            yield channel
+    with (
+        ps.Tcp().serve(handler, token="lesson") as endpoint,
+        ps.Tcp().connect(endpoint.address, token="lesson") as channel,
+    ):
+        yield channel
 
 
 class Adding:

@@ -91,7 +91,10 @@ def call_again(connect, frames, patience, seconds, time, rng):
             "rng.uniform(0, bound)",
             "rng.uniform(0, max(min(bound, deadline - time.monotonic()), 1e-9))",
         ),
-        "gives up if the bound is too long": ("time.monotonic() + pause > deadline", "time.monotonic() + bound > deadline"),
+        "gives up if the bound is too long": (
+            "time.monotonic() + pause > deadline",
+            "time.monotonic() + bound > deadline",
+        ),
         "leaves time for an answer": (
             "time.monotonic() + pause > deadline",
             "time.monotonic() + pause + patience > deadline",
@@ -117,7 +120,8 @@ def call_again(connect, frames, patience, seconds, time, rng):
         "only resets": ("ConnectionError, TimeoutError", "ConnectionResetError, ConnectionRefusedError, TimeoutError"),
         "only the kind itself": (
             ":\n            pause = rng.uniform(0, bound)\n",
-            " as error:\n            pause = rng.uniform(0, bound)\n            if type(error) not in (ConnectionError, TimeoutError):\n"
+            " as error:\n            pause = rng.uniform(0, bound)\n"
+            "            if type(error) not in (ConnectionError, TimeoutError):\n"
             "                raise\n",
         ),
         "one channel for all tries": """

@@ -16,7 +16,7 @@ BASE_S = 0.4
 CALLS, TRIES = 1500, 8
 """The calls whose waits are compared, and the tries of each."""
 SHORT_S, MOST_SHORT = 0.3, 0.08
-"""Seconds until a deadline that a quarter of the first waits would miss, and the most by which that share may be off."""
+"""Seconds until a deadline that a quarter of first waits would miss, and the most by which that share may be off."""
 MOST_OFF, MOST_OFF_TOGETHER, MOST_RELATED = 0.1, 0.04, 0.2
 """The most by which the share of the waits below a level may be off, before one try and before all; and the most by
 which two waits of a call may be related. By chance, 1 in 10¹² is more (Dvoretzky, Kiefer and Wolfowitz).
@@ -58,8 +58,8 @@ def call_again(function: Any, rng: np.random.Generator) -> str:
         waited, wanted = float(np.mean([bool(first) for first in firsts])), SHORT_S / BASE_S
         refuse_if(
             abs(waited - wanted) > MOST_SHORT,
-            f"of {len(firsts)} calls {waited:.0%} waited for a second try, expected about {wanted:.0%}. A call gives up "
-            "if the wait that it has drawn would end after the deadline, and only then.",
+            f"of {len(firsts)} calls {waited:.0%} waited for a second try, expected about {wanted:.0%}. A call gives "
+            "up if the wait that it has drawn would end after the deadline, and only then.",
         )
         _are_spread(np.array([first for first in firsts if first]) / wanted)
     return "Right for 240 random calls: fresh channels, random waits, numbers kept, and nothing after the deadline."
@@ -97,7 +97,10 @@ class _Tries:
     def connect(self) -> Channel:
         number = len(self.made)
         refuse_if(len(self.shares) < number, f"it tried again without a wait, after try {number}.")
-        refuse_if(number and not (self.made[-1].late or self.made[-1].fate in RETRIED), f"it tried again, though try {number} was the last.")
+        refuse_if(
+            number and not (self.made[-1].late or self.made[-1].fate in RETRIED),
+            f"it tried again, though try {number} was the last.",
+        )
         late = self.clock.now - self.deadline
         refuse_if(late > 0, f"it began try {number + 1} {late:.3g} s after its deadline.")
         fate = self.fates[number] if number < len(self.fates) else "answer"
@@ -127,8 +130,8 @@ class _Tries:
         wanted = min(self.patience, left)
         refuse_if(
             abs(timeout - wanted) > 1e-6,
-            f"it waits for an answer for {timeout:.4g} s, expected {wanted:.4g} s: patience is {self.patience:g} s, and "
-            f"{left:.4g} s are left.",
+            f"it waits for an answer for {timeout:.4g} s, expected {wanted:.4g} s: patience is {self.patience:g} s, "
+            f"and {left:.4g} s are left.",
         )
         return timeout
 

@@ -14,8 +14,8 @@ from minips.lab.course.questions import (
 
 question(
     "survive.1",
-    "The server adds 1 as soon as a call comes, and answers 0.3 s later. A caller waits 0.1 s for its answer, and makes "
-    "three tries in all. What has the server counted in the end?",
+    "The server adds 1 as soon as a call comes, and answers 0.3 s later. A caller waits 0.1 s for its answer, and "
+    "makes three tries in all. What has the server counted in the end?",
     Option(
         "0 additions",
         lambda counted: counted == 0,
