@@ -1,17 +1,14 @@
 """A storm of retries with sliders: callers, waits, jitter, retries, and a server that knows the deadlines or not."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from minips.lab.charts import LINE, PENS, Chart, Drawing, Scale, beside, half
 from minips.lab.panels import Panel
-from minips.lab.panels.base import side_by_side
-from minips.lab.plots import LOOKS
 from minips.stage import Value, option
 from minips_course.survive import storm
-from minips_course.survive.pictures import step
 
 UNTIL, BIN = 5_000, 100
 """Milliseconds: the end of the picture, and the width of a bar."""
@@ -52,24 +49,24 @@ class RetryStorm(Panel[Asked, Found]):
     asks = Asked
     labels = {"wait": "base wait", "told": "deadlines sent along"}
     repeats = True
-    heights = (3.0, 5.4)
 
     def find(self, asked: Asked) -> Found:
         return Found(asked, asked.storm())
 
-    def draw(self, found: Found, figure: Figure) -> None:
-        left, right = side_by_side(figure)
-        step(left, found.storm.came, UNTIL, **LOOKS[0].line | {"marker": ""})
-        left.axhline(found.asked.callers, color="0.5", linestyle=":", linewidth=1)
-        left.set(xlabel="time (s)", ylabel="callers", title="Have their answer", ylim=(0, 1.08 * found.asked.callers))
+    def chart(self, found: Found, width: float) -> Drawing:
+        many, came = found.asked.callers, np.sort(found.storm.came[found.storm.came <= UNTIL]) / 1e3
+        seconds, end = Scale("time (s)", 0, UNTIL / 1e3), UNTIL / 1e3
+        left = Chart(half(width), 250, seconds, Scale("callers with their answer", 0, 1.05 * many))
+        left.line([0, end], [many] * 2, LINE, "all callers", 1)
+        at, counts = np.repeat(came, 2), np.repeat(np.arange(came.size + 1), 2)
+        left.line([0, *at, end], counts, PENS[0], "answered")
         edges = np.arange(0, UNTIL + BIN, BIN)
         useful, wasted = (np.histogram(times, edges)[0] for times in (found.storm.useful, found.storm.wasted))
-        bars: dict[str, Any] = {"width": BIN / 1e3, "align": "edge"}
-        right.bar(edges[:-1] / 1e3, useful, label="answered in time", **bars, **LOOKS[0].area)
-        right.bar(edges[:-1] / 1e3, wasted, bottom=useful, label="for nobody", **bars, **LOOKS[1].area)
-        right.set(xlabel="time (s)", ylabel="calls in 0.1 s", title="The server works on", ylim=(0, 105))
-        right.set_xlim(0, UNTIL / 1e3)
-        right.legend(loc="upper right")
+        right = Chart(half(width), 250, seconds, Scale("calls worked on, in 0.1 s", 0, 105))
+        sides = (edges[:-1] / 1e3, edges[1:] / 1e3)
+        right.areas(sides, (0 * useful, useful), PENS[0].ink, "answered in time")
+        right.areas(sides, (useful, useful + wasted), PENS[1].ink, "for nobody", pale=True)
+        return beside(width, left.drawing(), right.drawing())
 
     def words(self, found: Found) -> str:
         asked, (answered, useful, wasted) = found.asked, found.storm

@@ -5,10 +5,8 @@ from itertools import cycle
 
 import numpy as np
 from matplotlib import pyplot
-from matplotlib.axes import Axes
 
 from minips.lab.plots import LOOKS
-from minips.stage import Array
 from minips_course.survive.storm import Storm
 
 
@@ -16,15 +14,10 @@ def draw_answered(storms: Mapping[str, Storm], until_ms: float = 4_000) -> None:
     """Plot the number of answered callers against time, for each storm."""
     _, ax = pyplot.subplots(figsize=(6.4, 3.2), layout="constrained")
     for (name, found), look in zip(storms.items(), cycle(LOOKS), strict=False):
-        step(ax, found.came, until_ms, color=look.colour, linestyle=look.dash, label=name)
-    ax.set(xlabel="time (s)", ylabel="callers that have their answer", title="Look for the curve that stops rising")
+        came = np.sort(found.came[found.came <= until_ms]) / 1e3
+        x, y = [0.0, *came, until_ms / 1e3], [0, *range(1, came.size + 1), came.size]
+        ax.step(x, y, where="post", color=look.colour, linestyle=look.dash, label=name)
+    ax.set(xlabel="time (s)", ylabel="callers with their answer", title="Look for the curve that stops rising")
+    ax.set(xlim=(0, until_ms / 1e3), ylim=(0, None))
     ax.grid(alpha=0.3)
     ax.legend(loc="center right")
-
-
-def step(ax: Axes, came: Array, until_ms: float, **looks: object) -> None:
-    """Draw a step up for each answer that ``came``, from 0 to ``until_ms``."""
-    ordered = np.sort(came[came <= until_ms]) / 1e3
-    x, y = [0.0, *ordered, until_ms / 1e3], [0, *range(1, ordered.size + 1), ordered.size]
-    ax.step(x, y, where="post", **looks)  # type: ignore[arg-type]
-    ax.set(xlim=(0, until_ms / 1e3), ylim=(0, None))
