@@ -7,11 +7,13 @@ import numpy as np
 
 from minips.lab.charts import LINE, PENS, Chart, Drawing, Scale, beside, half
 from minips.lab.panels import Panel
-from minips.stage import Value, option
+from minips.stage import Array, Value, option
 from minips_course.survive import storm
 
-UNTIL, BIN = 5_000, 100
-"""Milliseconds: the end of the picture, and the width of a bar."""
+UNTIL = 5_000
+"""The end of the picture, in milliseconds."""
+EDGES = np.arange(0, UNTIL + 100, 100)
+"""The edges of its bars."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,15 @@ class RetryStorm(Panel[Asked, Found]):
         left.line([0, end], [many] * 2, LINE, "all callers", 1)
         at, counts = np.repeat(came, 2), np.repeat(np.arange(came.size + 1), 2)
         left.line([0, *at, end], counts, PENS[0], "answered")
-        edges = np.arange(0, UNTIL + BIN, BIN)
-        useful, wasted = (np.histogram(times, edges)[0] for times in (found.storm.useful, found.storm.wasted))
         right = Chart(half(width), 250, seconds, Scale("calls worked on, in 0.1 s", 0, 105))
-        sides = (edges[:-1] / 1e3, edges[1:] / 1e3)
-        right.areas(sides, (0 * useful, useful), PENS[0].ink, "answered in time")
-        right.areas(sides, (useful, useful + wasted), PENS[1].ink, "for nobody", pale=True)
+        useful, wasted = (_in_bins(times) for times in (found.storm.useful, found.storm.wasted))
+        for low, high, pen, name in (
+            (0 * useful, useful, PENS[0], "answered in time"),
+            (useful, useful + wasted, PENS[1], "for nobody"),
+        ):
+            (some,) = np.nonzero(high - low)
+            sides = (EDGES[some] / 1e3, EDGES[some + 1] / 1e3)
+            right.areas(sides, (low[some], high[some]), pen.ink, name, pale=low is useful)
         return beside(width, left.drawing(), right.drawing())
 
     def words(self, found: Found) -> str:
@@ -73,8 +78,13 @@ class RetryStorm(Panel[Asked, Found]):
         came = found.storm.came
         how = f"from {asked.wait:g} s on, {'drawn' if asked.jitter else 'doubled'}" if asked.wait else "none"
         last = f", the last one after {came.max() / 1e3:.2f} s" if came.size == answered.size else ""
+        told = " knew the deadlines, and" if asked.told else ""
         return (
             f"{asked.callers} callers, waits: {how}; {asked.retries} retries at most. After ten seconds {came.size} "
-            f"have their answer{last}. The server worked on {useful.size + wasted.size} calls, on {wasted.size} of "
-            "them for nobody."
+            f"have their answer{last}. The server{told} worked on {useful.size + wasted.size} calls, on {wasted.size} "
+            "of them for nobody."
         )
+
+
+def _in_bins(times: Array) -> Array:
+    return np.histogram(times[times < UNTIL], EDGES)[0]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def drawn(base: float) -> Wait:
     return lambda attempt, rng: rng.uniform(0, base * 2.0**attempt)
 
 
-SERVERS = {
+SERVERS: dict[str, dict[str, Any]] = {
     "not known": {},
     "known": {"told": True},
     "known, a drop costs half a call": {"told": True, "drop": WORK / 2},
