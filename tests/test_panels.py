@@ -247,6 +247,7 @@ SLIDERS = {
     RoundedAverage: "workers levels shift",
     Damage: "place new",
     every_panel.PANELS["minips_course.pays.panel.CodecRace"]: "megabits features workers",
+    every_panel.PANELS["minips_course.survive.panel.RetryStorm"]: "callers wait retries",
 }
 
 
