@@ -75,6 +75,7 @@ MOVED = {
 GONE = {
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
+    "cost.pictures": ("draw_calibration", "draw_comparison", "draw_fits", "draw_ratios"),
     "lecture": ("race",),
     "lecture.programs": ("Calls", "NotTheOwnerError", "ParameterServer", "RACE", "addresses", "references"),
     "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),

@@ -19,6 +19,10 @@ WARM = 20
 """The calls of the longest size before any is timed: a young TCP connection sends little at once."""
 
 
+link_end = hosts._Network._plug
+"""The engine's code that sets up one end of a link."""
+
+
 class NotMadeError(NotRunError):
     """Raised where no hosts can be made, if nothing was recorded of what is asked. IPython shows its sentence alone."""
 
@@ -40,6 +44,13 @@ class Runs(NamedTuple):
     def median(self) -> float:
         """The seconds per step of the median run."""
         return statistics.median(self.seconds)
+
+
+class Prediction(NamedTuple):
+    """The seconds per step that `minips.cost.predict` says, and what it says of its limits."""
+
+    seconds: float
+    limits: list[str]
 
 
 class Network:
@@ -73,6 +84,10 @@ class Network:
         what = ("runs", problem, config, engine, times, *own)
         return Runs(*self._found(partial(_runs, problem, config, engine, times), what))
 
+    def predicted(self, problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> Prediction:
+        """Calibrate this machine, and predict what `runs` measures."""
+        return Prediction(*self._found(partial(_predicted, problem, config, engine), ("says", problem, config, engine)))
+
     def _found(self, measure: Any, what: tuple[Any, ...]) -> Any:
         mark = fingerprint(*what)
         if self.here:
@@ -81,6 +96,11 @@ class Network:
         if mark not in self._values:
             raise NotMadeError
         return self._values[mark]
+
+
+def _predicted(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> tuple[float, list[str]]:
+    prediction = ps.cost.predict(problem, config, ps.cost.calibrate(config), engine=engine)
+    return prediction.seconds_per_step, [*prediction.limits]
 
 
 def _runs(problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int) -> list[list[Any]]:
