@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,15 @@ class NotMadeError(NotRunError):
         )
 
 
+@dataclass(frozen=True)
+class Unmade:
+    """Stands for a `Hosts` that this machine does not allow."""
+
+    topology: ps.Topology
+    buffer_bytes: int = 4_000_000
+    congestion: str = "reno"
+
+
 class Runs(NamedTuple):
     """The seconds per step of several runs, and the packets that TCP sent again in each."""
 
@@ -44,6 +54,11 @@ class Runs(NamedTuple):
     def median(self) -> float:
         """The seconds per step of the median run."""
         return statistics.median(self.seconds)
+
+    @property
+    def resent(self) -> float:
+        """The packets sent again in the median run."""
+        return statistics.median(self.again)
 
 
 class Prediction(NamedTuple):
@@ -73,20 +88,27 @@ class Network:
             self._values = kept["values"]
             print(f"{self.why_not}\nThe values were recorded elsewhere: {kept['machine']}, {kept['date']}.")
 
-    def calls(self, engine: ps.Hosts, sizes: Sequence[int], times: int = 15) -> dict[int, list[float]]:
+    def hosts(self, topology: ps.Topology, **options: Any) -> Any:
+        """Return `Hosts` on this network, or what stands for them if they cannot be made here."""
+        return (ps.Hosts if self.here else Unmade)(topology, **options)
+
+    def calls(self, engine: Any, sizes: Sequence[int], times: int = 15) -> dict[int, list[float]]:
         """Return the seconds of calls from one host to another, by bytes there; the answer is empty."""
-        found = self._found(partial(_calls, engine, tuple(sizes), times), ("calls", engine, tuple(sizes), times))
+        found = self._found(
+            partial(_calls, engine, tuple(sizes), times), ("calls", *_network(engine), tuple(sizes), times)
+        )
         return {int(size): seconds for size, seconds in found.items()}
 
-    def runs(self, problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int = 3) -> Runs:
+    def runs(self, problem: ps.Problem, config: ps.Config, engine: Any, times: int = 3) -> Runs:
         """Train several times."""
         own = [type(part) for part in (problem, config.exchange) if type(part).__module__ == "__main__"]
-        what = ("runs", problem, config, engine, times, *own)
+        what = ("runs", problem, config, *_network(engine), times, *own)
         return Runs(*self._found(partial(_runs, problem, config, engine, times), what))
 
-    def predicted(self, problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> Prediction:
+    def predicted(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Prediction:
         """Calibrate this machine, and predict what `runs` measures."""
-        return Prediction(*self._found(partial(_predicted, problem, config, engine), ("says", problem, config, engine)))
+        what = ("says", problem, config, *_network(engine))
+        return Prediction(*self._found(partial(_predicted, problem, config, engine), what))
 
     def _found(self, measure: Any, what: tuple[Any, ...]) -> Any:
         mark = fingerprint(*what)
@@ -96,6 +118,10 @@ class Network:
         if mark not in self._values:
             raise NotMadeError
         return self._values[mark]
+
+
+def _network(engine: Any) -> tuple[Any, ...]:
+    return engine.topology, engine.buffer_bytes, engine.congestion
 
 
 def _predicted(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> tuple[float, list[str]]:

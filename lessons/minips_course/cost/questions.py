@@ -59,35 +59,34 @@ timed_sentence(
 
 timed_sentence(
     "cost.14",
-    "With 4 MB at each end a step took {deep:.1f} ms ({low:.1f} to {high:.1f} in {runs} runs). On paper it is "
-    "{least:.1f} ms if each link carries one message after another, and {most:.1f} ms if messages share it. minips, "
-    "which simulates packets in queues, says {says:.1f} ms.",
+    "With 4 MB at each end a step took {deep:.4f} s. On paper it is {least:.4f} s if each link carries one message after "
+    "another, and {most:.4f} s if messages share it. minips, which simulates packets in queues, says {says:.4f} s.",
     expect="0.9 * least < deep < 1.25 * most and abs(says / most - 1) < 0.25",
 )
 
 timed_sentence(
     "cost.15",
-    "With 10 kB at each end a step took {shallow:.0f} ms, {times:.1f} times as long. TCP sent {again:.0f} packets "
+    "With 10 kB at each end a step took {shallow:.3f} s, {times:.1f} times as long. TCP sent {again:.0f} packets "
     "again in a run, and {before:.0f} with 4 MB.",
     expect="times > 1.5 and again > 10 * (before + 1)",
 )
 
 timed_sentence(
     "cost.16",
-    "Your function says {least:.1f} to {most:.1f} ms. Measured: {deep:.1f} ms with deep buffers, {shallow:.0f} ms with "
+    "Your function says {least:.4f} s to {most:.4f} s. Measured: {deep:.4f} s with deep buffers, {shallow:.4f} s with "
     "shallow ones.",
     expect="shallow > 1.5 * deep",
 )
 
 prompt(
     "cost.2",
-    "Where does the step with deep buffers lie between your two numbers? And which number of this lesson says why the "
-    "step with shallow buffers lies far above both? Two sentences.",
-    "With deep buffers the step lies between the least and the most that α and β allow, nearer to the most: messages "
-    "share the server's link. With shallow buffers it lies far above both, and the hundreds of packets that were sent "
-    "again say why: they cost time-outs, which no α or β contains.",
+    "Where does the step with deep buffers lie, compared with your two numbers? And which number of this lesson says "
+    "why the step with shallow buffers lies elsewhere? Two sentences.",
+    "With deep buffers the step lies about where α and β put it, between the least and the most: messages share the "
+    "server's link, but not evenly. With shallow buffers it lies far above both, and the hundreds of packets that were "
+    "sent again say why: waiting for them is in no α or β.",
     by=(
-        "timed table: row['deep'][0] > row['yours'][1] / 1.25 and row['shallow'][0] > 1.5 * row['yours'][1] "
+        "timed table: 0.9 * row['yours'][0] < row['deep'][0] < 1.25 * row['yours'][1] < row['shallow'][0] "
         "if solved else row['deep'][0] > row['yours'][1]",
         "say cost.15",
     ),
