@@ -39,7 +39,7 @@ class NotMadeError(NotRunError):
 class Unmade:
     """Stands for a `Hosts` that this machine does not allow."""
 
-    topology: ps.Topology
+    topology: Any
     buffer_bytes: int = 4_000_000
     congestion: str = "reno"
 
@@ -88,7 +88,7 @@ class Network:
             self._values = kept["values"]
             print(f"{self.why_not}\nThe values were recorded elsewhere: {kept['machine']}, {kept['date']}.")
 
-    def hosts(self, topology: ps.Topology, **options: Any) -> Any:
+    def hosts(self, topology: Any, **options: Any) -> Any:
         """Return `Hosts` on this network, or what stands for them if they cannot be made here."""
         return (ps.Hosts if self.here else Unmade)(topology, **options)
 

@@ -5,9 +5,9 @@ from math import nan
 OUTCOMES = {
     "cost.3": {"expected": {"seconds": 0.045}, "otherwise": {"seconds": 0.4}},
     "cost.4": {
-        "as long as before, within a fifth": {"times": 1.05},
-        "up to half as long again": {"times": 1.3},
-        "more than half as long again": {"times": 3.7},
+        "as long as before, within 20 %": {"times": 1.05},
+        "up to half longer": {"times": 1.3},
+        "more than half longer": {"times": 3.7},
         "none of these": {"times": nan},
     },
 }

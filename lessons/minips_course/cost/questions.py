@@ -14,9 +14,9 @@ from minips.lab.course.questions import (
 
 timed_estimate(
     "cost.3",
-    "Four workers, one server: each host has a link of 100 Mbit/s each way, where a byte takes 84 ns. In a step each "
-    "worker pushes 80 kB; once the server has all four pushes, it sends 80 kB to each. Neglect the processors. How long "
-    "is each of many steps?",
+    "Four workers and one server have a link each, where a byte takes 84 ns, both ways at once. In a step each worker "
+    "pushes 80 kB; once the server has all four pushes, it sends 80 kB to each. Neglect the processors. How long is "
+    "each of many steps?",
     "s",
     expected=(0.03, 0.06),
     because="80 kB take 0.0067 s on a link. If each link carries one message after another, a worker that has its "
@@ -28,19 +28,19 @@ timed_estimate(
 
 timed_question(
     "cost.4",
-    "The same step runs again, but each end of a link holds at most 10 kB, seven packets. How long is a step now?",
+    "Each end of a link now holds at most 10 kB, seven packets. How long is the same step?",
     Option(
-        "as long as before, within a fifth",
+        "as long as before, within 20 %",
         lambda times: 0 < times < 1.2,
         "The workers' TCP noticed early enough that the server's link was full, and sent more slowly.",
     ),
     Option(
-        "up to half as long again",
+        "up to half longer",
         lambda times: 1.2 <= times < 1.5,
         "Lost packets were sent again at once, and cost little more than their bytes.",
     ),
     Expected(
-        "more than half as long again",
+        "more than half longer",
         lambda times: times >= 1.5,
         "Four workers push at once, and four links carry more than one can take away. The queue at the server's link "
         "overflows, and the switch drops packets. TCP sends them again, sometimes only after a time-out of 0.2 s, "
@@ -54,12 +54,12 @@ timed_sentence(
     "cost.13",
     "Between two hosts, β is {beta:.1f} ns a byte. 100 Mbit/s alone would be 80.0 ns: {more:+.1%}. α comes out as "
     "{alpha:.3f} ms.",
-    expect="0 < more < 0.3 and abs(alpha) < 1",
+    expect="0 < more < 0.3 and abs(alpha) < 20",
 )
 
 timed_sentence(
     "cost.14",
-    "With 4 MB at each end a step took {deep:.4f} s. On paper it is {least:.4f} s if each link carries one message after "
+    "With 4 MB at each end a step took {deep:.4f} s. On paper it is {least:.4f} s if a link carries one message after "
     "another, and {most:.4f} s if messages share it. minips, which simulates packets in queues, says {says:.4f} s.",
     expect="0.9 * least < deep < 1.25 * most and abs(says / most - 1) < 0.25",
 )
@@ -68,7 +68,7 @@ timed_sentence(
     "cost.15",
     "With 10 kB at each end a step took {shallow:.3f} s, {times:.1f} times as long. TCP sent {again:.0f} packets "
     "again in a run, and {before:.0f} with 4 MB.",
-    expect="times > 1.5 and again > 10 * (before + 1)",
+    expect="times > 1.5 and again > 2 * before + 50",
 )
 
 timed_sentence(
