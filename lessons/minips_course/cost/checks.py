@@ -31,13 +31,12 @@ from minips.stages.quantizers import Parts
 def step_of(function: Any, rng: np.random.Generator) -> str:
     """Fit α and β to timed calls, and predict from them the least and the most seconds of a step."""
     refuse_if(not callable(function), f"Expected the function step_of, got {function!r}.")
-    for trial in range(16):
-        alpha, even = float(10 ** rng.uniform(-5, -2)), float(10 ** rng.uniform(3.7, 5.3))
+    for trial in range(24):
+        alpha, even = float(10 ** rng.uniform(-5, -2)), float(10 ** rng.uniform(3.5, 4.5))
         beta = 2 * alpha / even  # a call of this size takes as long for its bytes as for its two messages
         timed = _timed(rng, alpha, beta)
-        workers = (1, 2, 4)[trial] if trial < 3 else int(10 ** rng.uniform(0, 2.5))
-        pushed = int(10 ** (rng.uniform(0.5, 2) if trial % 4 == 3 else rng.uniform(3, 8)))
-        pulled = pushed if trial % 4 in (0, 3) else int(pushed * 10 ** rng.uniform(-2, 2))
+        workers = int(10 ** rng.uniform(0.31, 2.5)) if trial % 4 else 1 + trial // 4 % 4
+        pushed, pulled = _sizes(rng, trial)
         least = 2 * alpha + max(workers * pushed + pulled, pushed + workers * pulled) * beta
         most = 2 * alpha + workers * (pushed + pulled) * beta
         with case(f"{workers} workers, {pushed:,} bytes pushed, {pulled:,} pulled, α {alpha:.2g} s, β {beta:.2g} s:"):
@@ -47,16 +46,24 @@ def step_of(function: Any, rng: np.random.Generator) -> str:
             for name, said, right in zip(("least", "most"), got, (least, most), strict=True):
                 near = abs(number(said) / right - 1) < 0.08
                 refuse_if(not near, f"the {name} that it returned is {number(said):.4g} s, expected {right:.4g} s.")
-    return "Right to 8 % for 16 networks, with α and β over decades, slow calls among the timed ones."
+    return "Right to 8 % for 24 networks, with α and β over decades, slow calls among the timed ones."
+
+
+def _sizes(rng: np.random.Generator, trial: int) -> tuple[int, int]:
+    """Return the bytes of a push and of an answer: both long, long pushes, long answers, or both short."""
+    short, long = int(10 ** rng.uniform(4, 6)), int(10 ** rng.uniform(6.3, 8))
+    tiny = int(rng.integers(1, 50))
+    return [(long, int(long * rng.uniform(0.7, 1.4))), (long, short), (short, long), (tiny, tiny)][trial % 4]
 
 
 def _timed(rng: np.random.Generator, alpha: float, beta: float) -> dict[int, list[float]]:
     """Return the seconds of 15 calls of each of some sizes, in any order. Of each size five calls are slow."""
-    between = [float(10 ** rng.uniform(2.5, 6.5)) for _ in range(rng.integers(2, 5))]
-    sizes = [int(10 ** rng.uniform(1.5, 2)), *map(int, between), int(10 ** rng.uniform(6.8, 7))]
+    between = [float(10 ** rng.uniform(2.5, 6)) for _ in range(rng.integers(1, 3))]
+    large = [float(10 ** rng.uniform(6, 6.7)) for _ in range(2)]
+    sizes = [int(10 ** rng.uniform(1.5, 2)), *map(int, between + large), int(10 ** rng.uniform(6.8, 7))]
     timed = {}
     for size in rng.permutation(sizes).tolist():
-        seconds = (2 * alpha + beta * size) * (1 + 0.01 * rng.random(15))
+        seconds = (2 * alpha + beta * size) * (1 + 0.06 * (rng.random(15) - 0.65))
         seconds[rng.permutation(15)[:5]] *= rng.uniform(3, 20, 5)
         timed[size] = seconds.tolist()
     return timed
