@@ -73,6 +73,8 @@ MOVED = {
 """Maps each module name that a learner's old copy may import to the modules that now contain its contents."""
 
 GONE = {
+    "allreduce.exchanges": ("pulls_s", "tree_in_pieces_s"),
+    "allreduce.pictures": ("draw_costs", "draw_over_workers", "draw_racks", "draw_steps"),
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
     "cost.pictures": ("draw_calibration", "draw_comparison", "draw_fits", "draw_ratios"),
