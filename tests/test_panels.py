@@ -248,6 +248,7 @@ SLIDERS = {
     Damage: "place new",
     every_panel.PANELS["minips_course.pays.panel.CodecRace"]: "megabits features workers",
     every_panel.PANELS["minips_course.survive.panel.RetryStorm"]: "callers wait retries",
+    every_panel.PANELS["minips_course.cost.panel.StepOnPaper"]: "megabits milliseconds kilobytes workers buffer",
 }
 
 

@@ -5,22 +5,29 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from test_lessons import LESSONS, code_cells, exercises, lesson
 
+import minips as ps
 from minips import lab
+from minips.engines import hosts
 from minips.lab.course import recorded
 from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.recorded import NotRunError, fingerprint
 from minips_course.ddp import ranks
+from minips_course.hosts import Network
 from minips_course.lecture import programs
 
 HIDE = """import importlib.util as _util
 _there = _util.find_spec
 _util.find_spec = lambda name, *package: None if name == "torch" else _there(name, *package)"""
-"""A cell that hides torch from the kernel."""
+"""A cell that hides torch from the kernel; with another name, another library."""
+NO_HOSTS = "Hosts cannot be made here: a container forbids it. Use engine=Processes()."
+HIDE_HOSTS = f"from minips.engines import hosts as _hosts\n_hosts.lacking = lambda: {NO_HOSTS!r}"
+"""A cell after which the kernel allows no hosts."""
 
 
 def twice(x: float) -> float:
@@ -77,6 +84,17 @@ def test_a_value_is_shown_for_the_function_that_computed_it_alone(
     with pytest.raises(NotRunError):
         lab.recorded("bits.torch", of=twice)
     assert not capsys.readouterr().out
+
+
+def solved(number: str) -> Any:
+    """A lesson with the solutions pasted in."""
+    (path,) = [path for path in LESSONS if path.name.startswith(number)]
+    book: Any = nbformat.read(path, as_version=4)
+    given = [cell for cell in code_cells(book) if "lab.check(" in cell.source]
+    for check, (_, solution) in zip(given, exercises(book), strict=True):
+        before = book.cells[book.cells.index(check) - 1]
+        before.source = solution
+    return book
 
 
 @pytest.fixture
@@ -141,6 +159,65 @@ def test_lesson_20_tells_of_its_own_functions_and_parts_alone() -> None:
     two.close()
 
 
+def test_a_network_without_hosts_tells_of_its_own_questions_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hosts, "lacking", lambda: NO_HOSTS)
+    network = Network("cost.hosts")
+    said = capsys.readouterr().out
+    assert NO_HOSTS in said
+    assert "recorded elsewhere: 2 cores, Linux" in said
+    star, sizes = ps.Star(bandwidth_bps=100e6), (10_000, 30_000, 100_000, 300_000, 1_000_000)
+    deep, shallow = network.hosts(star), network.hosts(star, buffer_bytes=10_000)
+    model, config = ps.SoftmaxRegression(*ps.datasets.fourier(ps.datasets.digits(), 2000)), ps.Config(steps=20)
+    assert [len(seconds) for seconds in network.calls(deep, sizes).values()] == 5 * [15]
+    usual, slower = (network.runs(model, config, buffers) for buffers in (deep, shallow))
+    assert usual.resent < slower.resent
+    assert network.predicted(model, config, shallow).limits
+    asked: list[Callable[[], Any]] = [
+        lambda: network.calls(deep, sizes[:-1]),
+        lambda: network.calls(shallow, sizes),
+        lambda: network.runs(model, config, deep, times=4),
+        lambda: network.runs(model, ps.Config(steps=21), deep),
+        lambda: network.runs(model, config, network.hosts(ps.Star(bandwidth_bps=50e6))),
+        lambda: network.predicted(model, ps.Config(workers=2, steps=20), deep),
+    ]
+    for ask in asked:
+        with pytest.raises(NotRunError, match="no hosts can be made here, and what was recorded is of other configs"):
+            ask()
+
+
+@pytest.mark.skipif(bool(hosts.lacking()), reason="no hosts can be made here")
+def test_a_network_measures_where_hosts_can_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    """The values are not compared: a busy machine makes any."""
+    network = Network("cost.hosts")
+    assert "measured here" in capsys.readouterr().out
+    small, config = ps.LinearRegression(np.eye(4), np.ones(4)), ps.Config(workers=2, steps=3)
+    engine = network.hosts(ps.Star(bandwidth_bps=20e6))
+    assert [*network.calls(engine, (100, 1000), times=2)] == [100, 1000]
+    runs = network.runs(small, config, engine, times=1)
+    assert runs.median == runs.seconds[0] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+@pytest.mark.parametrize("hidden", [HIDE_HOSTS, HIDE.replace("torch", "pyroute2")], ids=["forbidden", "pyroute2"])
+def test_a_learner_without_hosts_finds_what_was_recorded(
+    hidden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the solutions pasted in; then another network, of which nothing was recorded."""
+    monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
+    book = solved("19")
+    book.cells.insert(0, new_code_cell(hidden))
+    ask = "network.calls(network.hosts(ps.Star(bandwidth_bps=50e6)), sizes=(10, 100))"
+    book.cells.append(new_code_cell(ask, metadata={"tags": ["raises-exception"]}))
+    with_a_kernel(NotebookClient(book, timeout=120, resources={"metadata": {"path": tmp_path}}).execute)
+    *told, last = [repr(cell.outputs) for cell in code_cells(book)]
+    assert "was not run" in last
+    assert not [said for said in told if "was not run" in said or "'error'" in said or "otherwise" in said]
+    assert sum("recorded elsewhere" in said for said in told) == 1
+
+
 @pytest.mark.soak
 @pytest.mark.outside
 @pytest.mark.parametrize(("number", "unrun"), [("04", {"torch"}), ("23", {"run-mine", "run-trained"})])
@@ -149,12 +226,7 @@ def test_a_learner_without_torch_is_told_what_was_not_run(
 ) -> None:
     """With the solutions pasted in, and the last program of lesson 04 changed."""
     monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-    (path,) = [path for path in LESSONS if path.name.startswith(number)]
-    book = nbformat.read(path, as_version=4)
-    given = [cell for cell in code_cells(book) if "lab.check(" in cell.source]
-    for check, (_, solution) in zip(given, exercises(book), strict=True):
-        before = book.cells[book.cells.index(check) - 1]
-        before.source = solution
+    book = solved(number)
     for cell in code_cells(book):
         if number == "04" and cell.id == "mended":
             cell.source = 'program = pair.mend(program.replace("0.5", "0.25"), "without the mark")'

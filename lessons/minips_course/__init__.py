@@ -78,6 +78,7 @@ GONE = {
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
     "hide.pictures": ("draw_answered", "draw_boxes", "draw_pool", "draw_steps", "table"),
+    "cost.pictures": ("draw_calibration", "draw_comparison", "draw_fits", "draw_ratios"),
     "lecture": ("race",),
     "lecture.programs": ("Calls", "NotTheOwnerError", "ParameterServer", "RACE", "addresses", "references"),
     "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),

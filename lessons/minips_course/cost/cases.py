@@ -3,58 +3,74 @@
 from math import nan
 
 OUTCOMES = {
-    "cost.1": {
-        "by less than 5 %": {"factor": 1.02},
-        "by more than 5 %, but less than a factor of 2": {"factor": 1.4},
-        "by a factor of 2 or more": {"factor": 3.0},
-        "none of these": {"factor": nan},
+    "cost.3": {"expected": {"seconds": 0.045}, "otherwise": {"seconds": 0.4}},
+    "cost.4": {
+        "as long as before, within 20 %": {"times": 1.05},
+        "up to half longer": {"times": 1.3},
+        "more than half longer": {"times": 3.7},
+        "none of these": {"times": nan},
     },
-    "cost.2": {"expected": {"seconds": 0.174}, "otherwise": {"seconds": 0.9}},
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
-    "cost.1": ["no constant", "not constant", "caches", "no straight line", "roughly right"],
-    "cost.2": ["0.170", "0.17", "0.074", "0.174", "0.173"],
+    "cost.3": ["0.034", "0.054", "34 ms", "54 ms", "0.045", "share a link", "share the link"],
+    "cost.4": ["drops", "overflow", "time-out", "lost packets", "sent again", "are lost"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "cost.1": {
-        "two phases": ("max(by_pushes, by_answers)", "(workers * pushed + workers * pulled)"),
-        "the smaller sum": ("max(by_pushes", "min(by_pushes"),
-        "pushes alone": ("max(by_pushes, by_answers)", "by_pushes"),
-        "answers alone": ("max(by_pushes, by_answers)", "by_answers"),
-        "no first answer": ("pulled + workers * pushed", "workers * pushed"),
-        "one latency": ("2 * latency_s", "latency_s"),
-        "no gradient": (" + compute_s", ""),
-        "a gradient for each worker": ("compute_s +", "workers * compute_s +"),
-        "bits for bytes": ("8 / bandwidth_bps", "1 / bandwidth_bps"),
-        "minips' own formula": (
-            "return 2 * latency_s + compute_s + max(by_pushes, by_answers) * byte_s",
-            "return compute_s + ps.cost.parameter_server_step_s("
-            "workers, pushed, 1 / byte_s, latency_s, pulled_nbytes=pulled)",
+    "cost.3": {
+        "nothing is measured": ("    in_turn", "    alpha, beta = 2e-4, 8.4e-8\n    in_turn"),
+        "two sizes, one call each": ("{size: np.median(seconds)", "{size: seconds[0]"),
+        "the last call": ("{size: np.median(seconds)", "{size: seconds[-1]"),
+        "the mean": ("{size: np.median(seconds)", "{size: np.mean(seconds)"),
+        "the slowest": ("{size: np.median(seconds)", "{size: max(seconds)"),
+        "all but the slowest, in the mean": ("{size: np.median(seconds)", "{size: np.mean(sorted(seconds)[:-1])"),
+        "the median of the first three": ("{size: np.median(seconds)", "{size: np.median(seconds[:3])"),
+        "plain least squares": """
+def step_of(timed, workers, pushed, pulled):
+    sizes = np.array(list(timed), float)
+    medians = np.array([np.median(seconds) for seconds in timed.values()])
+    beta, fixed = np.polyfit(sizes, medians, 1)
+    least = fixed + max(workers * pushed + pulled, pushed + workers * pulled) * beta
+    return least, fixed + workers * (pushed + pulled) * beta
+""",
+        "a call's fixed part is one message's": ("alpha = fixed / 2", "alpha = fixed"),
+        "a quarter": ("alpha = fixed / 2", "alpha = fixed / 4"),
+        "no latency": ("2 * alpha", "0"),
+        "a latency for each worker": ("2 * alpha", "2 * workers * alpha"),
+        "one latency": ("2 * alpha", "alpha"),
+        "β there and back": ("    alpha =", "    beta = beta / 2\n    alpha ="),
+        "pushes alone": ("max(workers * pushed + pulled, pushed + workers * pulled)", "(workers * pushed + pulled)"),
+        "answers alone": ("max(workers * pushed + pulled, pushed + workers * pulled)", "(pushed + workers * pulled)"),
+        "no first answer": (
+            "max(workers * pushed + pulled, pushed + workers * pulled)",
+            "workers * max(pushed, pulled)",
         ),
-        "minips' own formula, by another name": (
-            "return 2 * latency_s + compute_s + max(by_pushes, by_answers) * byte_s",
-            "return compute_s + vars(ps.cost)['parameter_server_step_s']("
-            "workers, pushed, 1 / byte_s, latency_s, pulled_nbytes=pulled)",
+        "the smaller sum": ("max(workers", "min(workers"),
+        "for equal sizes alone": (
+            "max(workers * pushed + pulled, pushed + workers * pulled)",
+            "(workers + 1) * max(pushed, pulled)",
         ),
-        "for equal sizes alone": ("max(by_pushes, by_answers)", "(workers + 1) * max(pushed, pulled)"),
-        "the mean of both ways": ("max(by_pushes, by_answers)", "(by_pushes + by_answers) / 2"),
-        "up to 32 workers": ("by_pushes = pulled", "workers = min(workers, 32)\n    by_pushes = pulled"),
-        "one worker does not wait": ("    by_pushes", "    if workers == 1:\n        return compute_s\n    by_pushes"),
-        "what is computed hides the links": (
-            "compute_s + max(by_pushes, by_answers) * byte_s",
-            "max(compute_s, max(by_pushes, by_answers) * byte_s)",
-        ),
-        "the latency is hidden": ("2 * latency_s + compute_s", "max(2 * latency_s, compute_s)"),
-        "at least a kilobyte": ("pulled + workers * pushed", "max(pulled, 1000) + workers * max(pushed, 1000)"),
-        "answers at most ten times as long": ("    by_pushes", "    pulled = min(pulled, 10 * pushed)\n    by_pushes"),
+        "four workers": ("    small", "    workers = 4\n    small"),
+        "the sizes that were shown": ("min(middle), max(middle)", "10_000, 1_000_000"),
         "the first network's for ever": (
-            "    return",
-            "    byte_s = vars(step_s).setdefault(workers, byte_s)\n    return",
+            "    alpha =",
+            "    fixed, beta = vars(step_of).setdefault('line', (fixed, beta))\n    alpha =",
         ),
+        "least and most the wrong way round": ("return least, most", "return most, least"),
+        "the least twice": ("return least, most", "return least, least"),
+        "milliseconds": ("return least, most", "return 1e3 * least, 1e3 * most"),
+        "minips' own fit": """
+from minips.machines.fit import Line
+
+
+def step_of(timed, workers, pushed, pulled):
+    line = Line.fit([(size, s) for size, seconds in timed.items() for s in seconds])
+    least = line.fixed_s + max(workers * pushed + pulled, pushed + workers * pulled) * line.each_s
+    return least, line.fixed_s + workers * (pushed + pulled) * line.each_s
+""",
     },
     "cost.2": {
         "one size": ("(1_000, 30_000, 100_000)", "(30_000,)"),
@@ -171,20 +187,25 @@ def cost_of(quantizer):
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
 
 RIGHT = {
-    "cost.1": {
-        "the longer message by all, the shorter once": """
-def step_s(workers, pushed, pulled, bandwidth_bps, latency_s, compute_s):
-    bits = 8 * (workers * max(pushed, pulled) + min(pushed, pulled))
-    return compute_s + latency_s + bits / bandwidth_bps + latency_s
+    "cost.3": {
+        "a fit of relative errors": """
+def step_of(timed, workers, pushed, pulled):
+    sizes = np.array(list(timed), float)
+    medians = np.array([np.median(seconds) for seconds in timed.values()])
+    matrix = np.stack([1 / medians, sizes / medians], axis=1)
+    fixed, beta = np.linalg.lstsq(matrix, np.ones(len(sizes)), rcond=None)[0]
+    first = workers * pushed + pulled
+    last = workers * pulled + pushed
+    least = fixed + beta * (first if first > last else last)
+    return least, fixed + beta * workers * (pushed + pulled)
 """,
-        "by the direction that is always busy": """
-def step_s(workers, pushed, pulled, bandwidth_bps, latency_s, compute_s):
-    rate = bandwidth_bps / 8
-    if pushed > pulled:
-        busy, other = workers * pushed / rate, pulled / rate
-    else:
-        busy, other = workers * pulled / rate, pushed / rate
-    return busy + other + 2 * latency_s + compute_s
+        "by minima, with weights": """
+def step_of(timed, workers, pushed, pulled):
+    sizes, quickest = zip(*((size, min(seconds)) for size, seconds in timed.items()))
+    beta, fixed = np.polyfit(sizes, quickest, 1, w=1 / np.array(quickest))
+    alpha = fixed / 2
+    long, short = max(pushed, pulled), min(pushed, pulled)
+    return 2 * alpha + beta * (workers * long + short), 2 * alpha + beta * workers * (long + short)
 """,
     },
     "cost.2": {
@@ -237,9 +258,9 @@ def cost_of(quantizer):
 """Maps an exercise and a way to write a right answer to its source."""
 
 MUTANT = (
-    "the predicted bytes are those of one step more",
-    "minips/cost/traffic.py",
-    "whole = first + (config.steps - 1) * step",
-    "whole = first + config.steps * step",
+    "the token buckets pass twice the bits",
+    "minips/engines/hosts.py",
+    "index, rate, topology, limit = _index(kernel, end), bits / 8,",
+    "index, rate, topology, limit = _index(kernel, end), bits / 4,",
 )
-"""A prediction of the bytes that counts a step too many."""
+"""Links that are twice as quick as they say."""

@@ -7,205 +7,158 @@ from minips.lab.course.questions import (
     prompt,
     quiz,
     remember,
-    sentence,
     timed_estimate,
     timed_question,
     timed_sentence,
 )
 
+timed_estimate(
+    "cost.3",
+    "Four workers and one server have a link each, where a byte takes 84 ns, both ways at once. In a step each worker "
+    "pushes 80 kB; once the server has all four pushes, it sends 80 kB to each. Neglect the processors. How long is "
+    "each of many steps?",
+    "s",
+    expected=(0.03, 0.06),
+    because="80 kB take 0.0067 s on a link. If each link carries one message after another, a worker that has its "
+    "answer pushes while the later answers still travel: one answer and four pushes follow each other, 0.034 s. If "
+    "messages that are on their way together share the link, as TCP lets them, all four answers are complete after "
+    "four times 0.0067 s, and all four pushes after four more: 0.054 s. Real TCP shares, but not quite evenly.",
+    otherwise="The links alone take 0.034 s. If a step took far longer than 0.054 s, other programs ran, too.",
+)
+
 timed_question(
-    "cost.1",
-    "A line is fitted to calls of 100 bytes to 10 MB over the bare loopback. It then predicts 3 kB, 30 kB and 300 kB, "
-    "which it has not seen. How far off is the worst of the three predictions?",
+    "cost.4",
+    "Each end of a link now holds at most 10 kB, seven packets. How long is the same step?",
     Option(
-        "by less than 5 %",
-        lambda factor: 1 <= factor < 1.05,
-        "Here the loopback took the same time for each byte, whatever the size, like a link of constant speed.",
+        "as long as before, within 20 %",
+        lambda times: 0 < times < 1.2,
+        "The workers' TCP noticed early enough that the server's link was full, and sent more slowly.",
+    ),
+    Option(
+        "up to half longer",
+        lambda times: 1.2 <= times < 1.5,
+        "Lost packets were sent again at once, and cost little more than their bytes.",
     ),
     Expected(
-        "by more than 5 %, but less than a factor of 2",
-        lambda factor: 1.05 <= factor < 2,
-        "The loopback has no constant α and β. Copies, caches, buffers and the scheduler are likely to set its time, "
-        "and they cost more for each byte at some sizes than at others. But most sizes are not far from a line.",
+        "more than half longer",
+        lambda times: times >= 1.5,
+        "Four workers push at once, and four links carry more than one can take away. The queue at the server's link "
+        "overflows, and the switch drops packets. TCP sends them again, sometimes only after a time-out of 0.2 s, "
+        "which is longer than the whole step was.",
     ),
-    Option(
-        "by a factor of 2 or more",
-        lambda factor: factor >= 2,
-        "At one of the sizes a byte costs far more, or far less, than at the sizes of the fit. A busy machine has "
-        "the same effect.",
-    ),
-    otherwise="One of the sizes has no time to compare.",
-    shown={"factor": "the worst prediction: {:.2f} times off"},
-)
-
-timed_estimate(
-    "cost.2",
-    "Four workers share one server. Each of the five has a link of its own: 20 Mbit/s each way, both ways at once, "
-    "and a latency of 0.005 s. In each step a worker pushes 80 kB. Once the server has all four pushes, it sends 80 "
-    "kB of new parameters to each. Neglect the processors. How long is each of many steps?",
-    "s",
-    expected=(0.16, 0.24),
-    because="80 kB take 0.032 s on a link. From the moment when the server has all the pushes, the first worker's "
-    "answer takes 0.032 + 0.005 s, and its next push as long again: 0.074 s. The pushes of the other three come in "
-    "after it, 0.032 s apart. Together that is 0.074 + 3 · 0.032 = 0.170 s. The later answers cost nothing extra: "
-    "they travel while the first worker pushes again. The processors add a little.",
-    otherwise="The links alone take 0.170 s. If a step took much longer, other programs had the processors.",
+    otherwise="One of the two steps was not measured.",
+    shown={"times": "with 10 kB: {:.1f} times as long"},
 )
 
 timed_sentence(
-    "cost.1",
-    "A call of 100 kB takes {longer:.1f} times as long as a call of 100 bytes (median of five series, {low:.1f} to "
-    "{high:.1f}), and has a thousand times the bytes.",
-    expect="longer < 20",
+    "cost.13",
+    "Between two hosts, β is {beta:.1f} ns a byte. 100 Mbit/s alone would be 80.0 ns: {more:+.1%}. α, in ms, comes out "
+    "as {alpha:.3f}.",
+    expect="-0.2 < more < 0.5 and abs(alpha) < 20",
 )
 
 timed_sentence(
-    "cost.2",
-    "One of {calls} calls of 1 kB was held up. Their mean time is {mean:.0f} times their median.",
-    expect="mean > 5",
+    "cost.14",
+    "With 4 MB at each end a step took {deep:.4f} s. On paper it is {least:.4f} s if a link carries one message after "
+    "another, and {most:.4f} s if messages share it. minips, which simulates packets in queues, says {says:.4f} s.",
+    expect="0.9 * least < deep < 1.25 * most and abs(says / most - 1) < 0.25",
 )
 
 timed_sentence(
-    "cost.3",
-    "Five series of calls, at 1 kB. Plain least squares is off by {plain[0]:+.0%}, {plain[1]:+.0%}, {plain[2]:+.0%}, "
-    "{plain[3]:+.0%}, {plain[4]:+.0%}. The fit of relative errors: {relative[0]:+.0%}, {relative[1]:+.0%}, "
-    "{relative[2]:+.0%}, {relative[3]:+.0%}, {relative[4]:+.0%}.",
-    expect="sum([abs(x) for x in relative]) < sum([abs(x) for x in plain]) / 2 and max([abs(x) for x in relative]) < 1",
+    "cost.15",
+    "With 10 kB at each end a step took {shallow:.3f} s, {times:.1f} times as long. TCP sent {again:.0f} packets "
+    "again in a run, and {before:.0f} with 4 MB.",
+    expect="times > 1.5 and again > 2 * before + 50",
 )
 
 timed_sentence(
-    "cost.4",
-    "The fit to {calls} calls finds {a:.2f} times the link's α, and {b:.2f} times its β.",
-    expect="0.8 < a < 2 and 0.8 < b < 1.4",
+    "cost.16",
+    "Your function says {least:.4f} s to {most:.4f} s. Measured: {deep:.4f} s with deep buffers, {shallow:.4f} s with "
+    "shallow ones.",
+    expect="shallow > 1.5 * deep",
 )
-
-timed_sentence(
-    "cost.5",
-    "Predicted over measured, five series. Over the emulated link, 300 kB: {link:.2f} ({low:.2f} to {high:.2f}). Over "
-    "the loopback, medians: {free[0]:.2f} at 3 kB, {free[1]:.2f} at 30 kB, {free[2]:.2f} at 300 kB.",
-    expect="0.8 < link < 1.25 and max([max(x, 1 / x) for x in free]) < 3",
-)
-
-sentence(
-    "cost.6",
-    "Bytes that the workers send in {steps} steps: {says_sent:,} predicted, {sent:,} counted. Bytes that they "
-    "receive: {says_received:,} predicted, {received:,} counted.",
-    expect="says_sent == sent and says_received == received",
-    kind="identity",
-)
-
-timed_sentence(
-    "cost.7",
-    "Predicted over measured for the whole step: {ratio:.3f} ± {half:.1g} by minips, {paper:.3f} ± {paper_half:.1g} "
-    "for the links alone, on paper ({runs} runs). Transfer: {transfer:.2f}. Wait: {wait:.2f}.",
-    expect="1 / 1.4 < ratio < 1.4 and paper < 1.05 and 0.8 < transfer < 1.25 and 0.6 < wait < 1.6",
-)
-
-timed_sentence(
-    "cost.8",
-    "The {count} spans of the processor are off by factors from {least:.1f} to {most:.1f}. Together they are "
-    "{share:.1%} of the step.",
-    expect="share < 0.1",
-)
-
-timed_sentence(
-    "cost.9",
-    "One worker's measured spans add up to {whole:.0%} of the step. The predicted ones, with the server's, add up to "
-    "{said:.0%}. Up to the last update, the measured ones add up to {inside:.0%}.",
-    expect="0.9 < inside < 1.02 and whole > inside and abs(said - whole) < 0.1",
-)
-
-timed_sentence(
-    "cost.10",
-    "Without the link, predicted over measured is {low:.2f} to {high:.2f} in {runs} runs. Span by span the first run "
-    "is off by factors up to {most:.1f}.",
-    expect="0.03 < low and high < 4 and most > 1.5",
-)
-
-timed_sentence(
-    "cost.11",
-    "With two servers a step was predicted to take {says:.0%} of the time with one. It took {low:.0%} to {high:.0%}, "
-    "in {runs} runs.",
-    expect="says < 0.9 and high < 0.95",
-)
-
-timed_sentence("cost.12", "The prediction is off by {error:+.0%}.", expect="abs(error) < 0.3")
 
 prompt(
-    "cost.1",
-    "What did your function predict for your config, as a ratio to the measured step and with its interval? Which part "
-    "of the time does it leave out, and by which number does that part matter here? Two sentences.",
-    "For three workers that push half floats, the ratio of the function in two phases is well above 1; once the "
-    "phases overlap, it is a little below 1. It leaves out the processors' work on each message and on the round, and "
-    "the distance of the ratio from 1 shows how much that matters.",
-    by=("timed table: 0.8 < row['step_s'][0] < 1.1 if solved else row['step_s'][0] > 1.1", "check cost.1"),
+    "cost.2",
+    "Where does the step with deep buffers lie, compared with your two numbers? And which number of this lesson says "
+    "why the step with shallow buffers lies elsewhere? Two sentences.",
+    "With deep buffers the step lies about where α and β put it, between the least and the most: messages share the "
+    "server's link, but not evenly. With shallow buffers it lies far above both, and the hundreds of packets that were "
+    "sent again say why: waiting for them is in no α or β.",
+    by=(
+        "timed table: 0.9 * row['yours'][0] < row['deep'][0] < 1.25 * row['yours'][1] < row['shallow'][0] "
+        "if solved else row['deep'][0] > row['yours'][1]",
+        "say cost.15",
+    ),
     kind="time",
 )
 
 quiz(
     "cost",
     Item(
-        "Calls of 100 bytes to 10 MB are fitted by plain least squares. Which calls decide where the line goes?",
+        "In a fit of calls of 100 bytes to 10 MB, each error is counted in seconds. Which calls decide α and β?",
         {
-            "the longest ones": "Squared errors are added up, and the calls of 10 MB have the largest.",
-            "the shortest ones": "Their errors are a few millionths of a second, so they hardly affect the sum.",
-            "all of them alike": "That would be so in a fit of relative errors.",
+            "the longest ones": "Squared errors are added up, and those of the calls of 10 MB are the largest. So α "
+            "may come out as anything.",
+            "the shortest ones": "Their errors are a few millionths of a second, and hardly count in the sum.",
+            "all of them alike": "They would if each error were divided by its call's seconds.",
         },
-        by="say cost.3",
+        by="check cost.3",
     ),
     Item(
-        "Over the emulated link the line predicts a size that was held out. What does that show?",
+        "Each packet of 1,514 bytes carries 1,448 of the message. What does that do to a link's β?",
         {
-            "that the fit finds α and β in spite of noise": "The emulator holds each message back for S/B + α. So the "
-            "form of the line was never in question.",
-            "that TCP connections take α + βS": "The emulator uses this formula. Only the bare loopback tests TCP.",
-            "that a real network of that speed takes as long": "The emulator has no incast, no slow start and no loss.",
+            "it raises β by 4.6 %": "The link carries 1,514 bytes for each 1,448 of the message.",
+            "it raises α, and β stays 8/B": "Headers come with each packet, so long messages have more of them.",
+            "nothing: headers are no part of a message": "They are none, but the link carries them all the same.",
         },
-        by=("say cost.4", "say cost.5"),
+        by="say cost.13: abs(100 * (1514 / 1448 - 1) - 4.6) < 0.1",
     ),
     Item(
-        "Eight workers, one server, links of 20 Mbit/s each way, latency 0.005 s, 80 kB up and 80 kB down, many steps. "
-        "How long do the links alone make a step?",
+        "Eight workers, one server, 80 kB up and down, 0.0067 s for each on a link, no latency. Between which two "
+        "times does a step lie on paper?",
         {
-            "0.298 s": "Two latencies, the first answer, and then eight pushes one after the other: 0.010 + 9 · 0.032.",
-            "0.522 s": "That adds eight pushes and eight answers. But answers travel while the next pushes come in.",
-            "0.074 s": "That is one worker with a server of its own: one push and one answer.",
+            "0.060 s and 0.107 s": "One answer and eight pushes, if they follow each other; eight and eight, if they "
+            "share a link.",
+            "0.0067 s and 0.0134 s": "That is one worker with a server of its own.",
+            "0.034 s and 0.054 s": "That is for four workers. The server's link carries one message for each of them.",
         },
-        by="check cost.1: abs(2 * 0.005 + 9 * 8 * 80_000 / 20e6 - 0.298) < 1e-9",
+        by="check cost.3: abs(9 * 0.0067 - 0.060) < 0.001 and abs(16 * 0.0067 - 0.107) < 0.001",
     ),
     Item(
-        "The whole step is predicted at 98 % of what was measured. What do you know about its spans?",
+        "With shallow buffers a step took several times as long, for the same bytes. What does the formula leave out?",
         {
-            "of the long ones something, of the short ones nothing": "The long ones are right, or their errors "
-            "cancel. A span of a tenth of a per cent may be off by a factor of 10, and the sum hardly changes.",
-            "that each of them is predicted at about 98 %": "Short spans, such as the processor's, may be far off, "
-            "and the sum does not show it.",
-            "nothing, as spans run side by side and do not add up": "The spans of one worker follow each other, and "
-            "add up to its step.",
+            "packets that are lost when workers push at once": "The queue overflows, and TCP sends again, sometimes "
+            "after a time-out.",
+            "the latency, which small buffers raise": "A small buffer makes the longest wait in it shorter.",
+            "the server's processor": "It has the same work as with deep buffers.",
         },
-        by="say cost.8",
+        by="say cost.15",
     ),
     Item(
-        "What is needed for a prediction of the step with other links and more workers?",
+        "A prediction agrees with runs over `ps.Link`, the emulator. What does that show?",
         {
-            "the calibration made before": "Its lines describe this machine and the stages. Links and workers are "
-            "added afterwards, by arithmetic.",
-            "a calibration with those links": "A link's time is bytes over bandwidth, plus latency. On an emulated "
-            "link there is nothing to measure.",
-            "a run of a few steps with those workers": "That would be a measurement. The prediction simulates the "
-            "steps in virtual time.",
+            "that messages and bytes are counted right": "The emulator holds each message back for α + βS, so the "
+            "formula itself was never in question.",
+            "that a real network of that speed takes as long": "In the emulator no queue overflows, and no packet is "
+            "lost.",
+            "that TCP connections take α + βS": "Only a network that was not made of the formula can show it, or "
+            "refute it.",
         },
-        by="say cost.11",
+        by=("say cost.14", "say cost.15"),
     ),
 )
 
 remember(
     "cost",
     {
-        "A message takes": ("say cost.1", "say cost.4"),
-        "Fit medians": ("say cost.2", "say cost.3"),
-        "Test a model": "say cost.5",
-        "To predict a step": ("predict cost.2", "check cost.1"),
-        "A correct sum": ("say cost.8", "say cost.10"),
+        "A message takes": "say cost.13",
+        "Fit medians": "check cost.3",
+        "On paper a step": ("predict cost.3", "say cost.14", "say cost.16"),
+        "Where a queue": ("predict cost.4", "say cost.15", "say cost.16"),
+        "An emulator": ("say cost.14", "say cost.15"),
     },
 )
+
+RETIRED = {"predict": (1, 2), "say": (*range(1, 13),), "answer": (1,), "check": (1,)}
+"""The numbers that an earlier edition of the lesson used, by kind."""

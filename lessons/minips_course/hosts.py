@@ -1,0 +1,193 @@
+"""Measures on the engine `Hosts`, networks of this machine's kernel; where it allows none, shows what was recorded."""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import minips as ps
+from minips.engines import hosts
+from minips.engines.supervisor import ControlPipe, Supervisor
+from minips.lab.course.recorded import NotRunError, fingerprint, load, record
+
+LIMIT_S = 60.0
+"""The most seconds that a host may take to start, or to time its calls."""
+WARM = 20
+"""The calls of the longest size before any is timed: a young TCP connection sends little at once."""
+
+
+link_end = hosts._Network._plug
+"""The engine's code that sets up one end of a link."""
+
+
+class NotMadeError(NotRunError):
+    """Raised where no hosts can be made, if nothing was recorded of what is asked. IPython shows its sentence alone."""
+
+    def __init__(self) -> None:
+        ValueError.__init__(
+            self,
+            "This was not run: no hosts can be made here, and what was recorded is of other configs. "
+            "On a Linux machine with pip install 'minips[hosts]', the same cell runs yours.",
+        )
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """Stands for a `Hosts` that this machine does not allow."""
+
+    topology: Any
+    buffer_bytes: int = 4_000_000
+    congestion: str = "reno"
+
+
+class Runs(NamedTuple):
+    """The seconds per step of several runs, and the packets that TCP sent again in each."""
+
+    seconds: list[float]
+    again: list[int]
+
+    @property
+    def median(self) -> float:
+        """The seconds per step of the median run."""
+        return statistics.median(self.seconds)
+
+    @property
+    def resent(self) -> float:
+        """The packets sent again in the median run."""
+        return statistics.median(self.again)
+
+
+class Prediction(NamedTuple):
+    """The seconds per step that `minips.cost.predict` says, and what it says of its limits."""
+
+    seconds: float
+    limits: list[str]
+
+
+class Network:
+    """Times calls and training on hosts. ``key`` is the lesson's word and ``.hosts``.
+
+    If this machine allows no hosts, the same questions are answered with what was recorded; any other question raises
+    `NotMadeError`.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key, self._values = key, dict[str, Any]()
+        self.why_not = hosts.lacking()
+        """Why no hosts can be made here, as a sentence; empty if they can."""
+        self.here = not self.why_not
+        """Whether hosts can be made here."""
+        if self.here:
+            print("This machine allows hosts: what follows is measured here.")
+        else:
+            kept = load(key)
+            self._values = kept["values"]
+            print(f"{self.why_not}\nThe values were recorded elsewhere: {kept['machine']}, {kept['date']}.")
+
+    def hosts(self, topology: Any, **options: Any) -> Any:
+        """Return `Hosts` on this network, or what stands for them if they cannot be made here."""
+        return (ps.Hosts if self.here else Unmade)(topology, **options)
+
+    def calls(self, engine: Any, sizes: Sequence[int], times: int = 15) -> dict[int, list[float]]:
+        """Return the seconds of calls from one host to another, by bytes there; the answer is empty."""
+        found = self._found(
+            partial(_calls, engine, tuple(sizes), times), ("calls", *_network(engine), tuple(sizes), times)
+        )
+        return {int(size): seconds for size, seconds in found.items()}
+
+    def runs(self, problem: ps.Problem, config: ps.Config, engine: Any, times: int = 3) -> Runs:
+        """Train several times."""
+        own = [type(part) for part in (problem, config.exchange) if type(part).__module__ == "__main__"]
+        what = ("runs", problem, config, *_network(engine), times, *own)
+        return Runs(*self._found(partial(_runs, problem, config, engine, times), what))
+
+    def predicted(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Prediction:
+        """Calibrate this machine, and predict what `runs` measures."""
+        what = ("says", problem, config, *_network(engine))
+        return Prediction(*self._found(partial(_predicted, problem, config, engine), what))
+
+    def _found(self, measure: Any, what: tuple[Any, ...]) -> Any:
+        mark = fingerprint(*what)
+        if self.here:
+            self._values[mark] = measure()
+            record(self._key, self._values)
+        if mark not in self._values:
+            raise NotMadeError
+        return self._values[mark]
+
+
+def _network(engine: Any) -> tuple[Any, ...]:
+    return engine.topology, engine.buffer_bytes, engine.congestion
+
+
+def _predicted(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> tuple[float, list[str]]:
+    prediction = ps.cost.predict(problem, config, ps.cost.calibrate(config), engine=engine)
+    return prediction.seconds_per_step, [*prediction.limits]
+
+
+def _runs(problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int) -> list[list[Any]]:
+    found: list[list[Any]] = [[], []]
+    for _ in range(times):
+        again = dict[str, int]()
+        run = ps.train(problem, config, engine=engine, progress=lambda _, again=again: _count(again))  # type: ignore[misc]
+        found[0].append(run.seconds_per_step)
+        found[1].append(sum(again.values()))
+    return found
+
+
+def _count(again: dict[str, int]) -> None:
+    """Read how many packets each host of this process's children has sent again: TcpRetransSegs, RFC 4022."""
+    own = Path("/proc/self/ns/net").readlink()
+    for process in _descendants("self"):
+        with suppress(OSError, ValueError):  # it has just ended
+            network = Path("/proc", process, "ns/net").readlink()
+            if network != own:
+                rows = Path("/proc", process, "net/snmp").read_text().splitlines()
+                names, values = (row.split() for row in rows if row.startswith("Tcp:"))
+                again[str(network)] = int(values[names.index("RetransSegs")])
+
+
+def _descendants(process: str) -> Iterator[str]:
+    with suppress(OSError):
+        for task in Path("/proc", process, "task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield child
+                yield from _descendants(child)
+
+
+def _calls(engine: ps.Hosts, sizes: Sequence[int], times: int) -> dict[str, list[float]]:
+    with Supervisor(partial(engine.start, "tcp")) as supervisor:
+        children = supervisor.start("server 0", "worker 0")
+        for child in children:
+            supervisor.receive(child, "host", LIMIT_S)
+        server, worker = children
+        server.assign(_serve, {"address": server.address})
+        worker.assign(_call, {"address": supervisor.receive(server, "serves", LIMIT_S), "sizes": sizes, "times": times})
+        timed: dict[str, list[float]] = supervisor.receive(worker, "timed", LIMIT_S)
+        return timed
+
+
+def _serve(control: ControlPipe, *, address: str) -> None:
+    """Answer calls with an empty frame until the supervisor says stop."""
+    with ps.Tcp().serve(lambda frames: [b""], address=address, token="hosts") as endpoint:
+        control.send("serves", endpoint.address)
+        control.wait("stop")
+
+
+def _call(control: ControlPipe, *, address: str, sizes: Sequence[int], times: int) -> None:
+    """Time calls of each size, the sizes in turns."""
+    timed: dict[str, list[float]] = {str(size): [] for size in sizes}
+    with ps.Tcp().connect(address, "hosts") as channel:
+        for _ in range(WARM):
+            channel.call([bytes(max(sizes))]).result(LIMIT_S)
+        for _ in range(times):
+            for size in sizes:
+                began = time.perf_counter()
+                channel.call([bytes(size)]).result(LIMIT_S)
+                timed[str(size)].append(time.perf_counter() - began)
+    control.send("timed", timed)
+    control.wait("stop")
