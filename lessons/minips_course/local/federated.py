@@ -42,6 +42,12 @@ def weights_compared(problem: Unequal) -> dict[str, float]:
     return found
 
 
+def cost(best: Best, scheme: str, against: str = "1") -> dict[str, float]:
+    """Return the held-out loss of a scheme in multiples of that of another, and half of the interval."""
+    loss, half = best.ratio(scheme, against)
+    return {"loss": loss, "half": half}
+
+
 def costs(alike: Best, apart: Best, scheme: str) -> dict[str, float]:
     """Return the held-out loss of a scheme in multiples of an exchange after each step, with similar rows and with
     sorted ones, and half of each interval.
