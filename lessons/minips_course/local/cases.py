@@ -10,9 +10,9 @@ OUTCOMES = {
         "none of these": {"ratio": nan},
     },
     "local.2": {
-        "by less than a tenth, or not at all": {"ratio": 1.03},
-        "by a tenth to a half": {"ratio": 1.3},
-        "by more than a half": {"ratio": 1.9},
+        "less than 1.1 times as high": {"ratio": 1.03},
+        "1.1 to 1.5 times as high": {"ratio": 1.3},
+        "more than 1.5 times as high": {"ratio": 1.9},
         "none of these": {"ratio": nan},
     },
 }

@@ -40,19 +40,19 @@ question(
 question(
     "local.2",
     "Now 4 exchanges, and rows sorted by digit: each worker has only a few of the digits. The server averages the "
-    "parameters, at the best inner rate. How much higher is the held-out loss?",
+    "parameters, at the best inner rate. How high is the held-out loss, compared with 480 exchanges?",
     Option(
-        "by less than a tenth, or not at all",
+        "less than 1.1 times as high",
         _rises(0.0, TENTH),
         "The mean of four workers' parameters reads all the digits as well as if they had exchanged after each step.",
     ),
     Option(
-        "by a tenth to a half",
+        "1.1 to 1.5 times as high",
         _rises(TENTH, HALF),
         "The workers went different ways, but four exchanges brought them together often enough.",
     ),
     Expected(
-        "by more than a half",
+        "more than 1.5 times as high",
         _rises(HALF, float("inf")),
         "In 120 steps each worker goes far towards the minimum of its own rows. The mean of such parameters is not "
         "near the minimum of all rows. With similar rows, which have nearly the same minimum, it was.",
@@ -186,7 +186,7 @@ quiz(
         {
             "that deep nets can be averaged": "A deep net has many minima. A linear model has one valley, in which a "
             "mean of parameters is never worse than the worst of them.",
-            "that fewer exchanges send fewer bytes": "That was counted.",
+            "that fewer exchanges send fewer bytes": "That was counted, byte by byte.",
             "that different rows cost something": "That was measured, with sorted rows.",
         },
         by=("say local.1", "say local.2"),
@@ -197,9 +197,12 @@ remember(
     "local",
     {
         "With local steps": "check local.1",
-        "Similar rows": ("predict local.1", "say local.1: steps != '30' or 0.03 < bytes < 0.035 and loss < 1.1"),
+        "Similar rows": (
+            "predict local.1",
+            "say local.1: steps != '30' or round(100 * bytes) == 3 and loss + half < 1.1",
+        ),
         "The default outer": "say local.2: rate > 1",
-        "Sorted rows": ("predict local.2", "say local.2: plain > 1.5 and 1 < loss < 1.5"),
+        "Sorted rows": ("predict local.2", "say local.2: [round(plain, 1), round(loss, 1)] == [1.9, 1.2]"),
         "FedAvg weights": "say local.6",
     },
 )
