@@ -134,7 +134,7 @@ prompt(
     "I choose 30 steps: for 3 % of the bytes the loss rises by less than a tenth, and with 120 it rises by more than "
     "its interval. Both rates have to be tuned, since the best outer rate is far above 1.",
     by=(
-        "table: table.ratio('30', '1').mean < 1.1 and table.bytes_ratio('30', '1').mean < 0.04",
+        "table: table.ratio('30', '1').mean < 1.1 and round(100 * table.bytes_ratio('30', '1').mean) == 3",
         "table: table.ratio('120', '1').mean - table.ratio('120', '1').half > 1",
         "table: table.rates['30'] > 1",
     ),
@@ -179,7 +179,7 @@ quiz(
             "1/2": "That is the plain mean. It counts a row of the first shard three times as much.",
             "1/4": "That is the weight of the first.",
         },
-        by="say local.6",
+        by="say local.6: 300 / (100 + 300) == 3 / 4",
     ),
     Item(
         "What does this lesson's linear model not show of the two papers?",
