@@ -246,6 +246,7 @@ SLIDERS = {
     RoundedAverage: "workers levels shift",
     Damage: "place new",
     every_panel.PANELS["minips_course.pays.panel.CodecRace"]: "megabits features workers",
+    every_panel.PANELS["minips_course.ddp.panel.BucketSize"]: "kilobytes milliseconds megabytes",
 }
 
 

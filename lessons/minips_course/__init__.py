@@ -75,6 +75,8 @@ MOVED = {
 GONE = {
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
+    "ddp.pictures": ("draw_hooks",),
+    "ddp.ranks": ("Group", "SlowLink", "flat", "ladder", "learn", "naive", "overlapped", "with_codec"),
     "lecture": ("race",),
     "lecture.programs": ("Calls", "NotTheOwnerError", "ParameterServer", "RACE", "addresses", "references"),
     "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),
