@@ -92,12 +92,12 @@ class BucketSize(Panel[Link, Step]):
     def chart(self, found: Step, width: float) -> Drawing:
         last = max(found.end, found.ready[-1])
         x = Scale("ms from the start of the step", 0, 1.1 * last)
-        chart = Chart(width, 190, x, Scale("", 0, 2, places=[]))
+        chart = Chart(width, 190, x, Scale("", -0.5, 1.5, places=["messages", "backward"]))
         edges = np.array([0.0, *found.ready])
-        chart.areas((edges[:-1], edges[1:] - last / 300), (1.2, 1.7), "dim", "backward, up to each gradient", pale=True)
+        chart.areas((edges[:-1], edges[1:] - last / 300), (0.7, 1.3), "dim", "backward, up to each gradient", pale=True)
         starts, ends = np.array(found.sent).T
-        chart.areas((starts, ends - last / 300), (0.3, 0.8), "b", "a message travels")
-        chart.line([last, last], [0, 2], LINE, "the step ends")
+        chart.areas((starts, ends - last / 300), (-0.3, 0.3), "b", "a message travels")
+        chart.line([last, last], [-0.5, 1.5], LINE, "the step ends")
         return chart.drawing()
 
     def words(self, found: Step) -> str:
