@@ -138,7 +138,6 @@ def test_lesson_23_tells_of_its_own_programs_and_parts_alone(capsys: pytest.Capt
     calls: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
         ("DDP", nets.ddp_step, {"wait_s": 0.007}),
         ("DDP", twice, {"wait_s": 0.006}),
-        ("backward", nets.ddp_step, {"wait_s": 0.006}),
         ("once", nets.learn, {"wrap": wrapped, "codecs": {"exact": ps.Codec()}, "rate": 0.4, "seeds": 1}),
         ("unheard of", nets.ddp_step, {"wait_s": 0.006}),
     ]

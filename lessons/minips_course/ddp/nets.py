@@ -117,7 +117,7 @@ def ddp_step(peer: Any, wait_s: float, turns: int = 9) -> dict[str, float]:
     def noting(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         begun.append(time.perf_counter())
         bucket.buffer().div_(dist.get_world_size())
-        summed = dist.all_reduce(bucket.buffer(), async_op=True).get_future()  # type: ignore[union-attr]
+        summed = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
         return summed.then(lambda done: done.value()[0])
 
     net.model = torch.nn.parallel.DistributedDataParallel(net.net)

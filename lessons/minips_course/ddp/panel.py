@@ -104,6 +104,6 @@ class BucketSize(Panel[Link, Step]):
         one = len(found.sent) == 1
         sizes = ", ".join(f"{size:.3g}" for size in found.kilobytes)
         return (
-            f"{len(found.sent)} message{'' if one else 's'} of {sizes} kB. Backward ends after {found.ready[-1]:.0f} "
-            f"ms, the step after {max(found.end, found.ready[-1]):.0f} ms."
+            f"{len(found.sent)} message{'' if one else 's'} of {sizes} kB. In milliseconds, backward ends at "
+            f"{found.ready[-1]:.0f}, and the step at {max(found.end, found.ready[-1]):.0f}."
         )

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib import pyplot
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from minips.lab.measure.turns import Spread
 from minips.lab.plots import LOOKS
@@ -23,8 +25,8 @@ def draw_steps(steps: Mapping[str, Mapping[str, Any]]) -> None:
         ax.plot(ready, [row - 0.38] * len(ready), "v", color=LOOKS[0].colour, ms=5)
         ax.plot([np.median(seen["steps_ms"])] * 2, [row - 0.4, row + 0.4], "k", lw=2)
     names = [("a gradient is ready", "v", LOOKS[0].colour), ("the step ends", "|", "black")]
-    handles = [pyplot.Line2D([], [], marker=mark, color=ink, ls="", label=name) for name, mark, ink in names]
-    handles.append(pyplot.Rectangle((0, 0), 1, 1, label="an all-reduce", **LOOKS[1].area))
+    handles: list[Any] = [Line2D([], [], marker=mark, color=ink, ls="", label=name) for name, mark, ink in names]
+    handles.append(Rectangle((0, 0), 1, 1, label="an all-reduce", **LOOKS[1].area))
     ax.set_yticks(range(len(steps)), list(steps))
     ax.invert_yaxis()
     ax.set(xlabel="ms from the start of the step", title="The median step of each exchange")

@@ -74,9 +74,9 @@ sentence(
 
 sentence(
     "ddp.8",
-    "In virtual time a naive step takes {naive:.0f} ms, one with a message for each tensor {each:.0f} ms, with one "
-    "message {one:.0f} ms, and with {messages} buckets of {size:.0f} kB or more {best:.0f} ms. Of these, backward "
-    "takes {backward:.0f} ms, and those buckets' messages {busy:.0f} ms.",
+    "Milliseconds of a step in virtual time: naive {naive:.0f}, with a message for each tensor {each:.0f}, with one "
+    "message {one:.0f}, and with {messages} buckets of {size:.0f} kB or more {best:.0f}. Of these, backward takes "
+    "{backward:.0f}, and the messages of the buckets take {busy:.0f}.",
     expect="max(backward, busy) < best < one < naive and best < each < naive",
     kind="single",
 )

@@ -141,7 +141,7 @@ class Peer:
         """Send an array, and return the other rank's array of this shape and type."""
         for sends in (self.rank == 0, self.rank == 1):
             if sends:
-                self._connection.send_bytes(np.ascontiguousarray(array))
+                self._connection.send_bytes(array.tobytes())
             else:
                 other = np.frombuffer(self._connection.recv_bytes(), array.dtype).reshape(array.shape)
         return other
