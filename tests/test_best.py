@@ -499,15 +499,15 @@ def test_a_lesson_without_one_of_its_rates_compares_nothing(word, cached):
         make_sweeps.run_statements(word, fewer)
 
 
-def test_the_hooks_of_lesson_20_are_recorded_at_five_rates_with_five_seeds():
+def test_the_hooks_of_lesson_23_are_recorded_at_five_rates_with_five_seeds():
     values = load("ddp.torch")["values"]
-    found = {float(name.removeprefix("hooks at ")): values[name]["found"] for name in values if "hooks at" in name}
+    found = {float(name.removeprefix("rate ")): values[name]["found"] for name in values if "rate " in name}
     best = ddp_sweep.best_of(dict(sorted(found.items())))
     assert best.unsettled == []
-    assert len(best.sweeps) == 6
+    assert len(best.sweeps) == 3
     assert {len(best.values(name, rate)) for name in best.sweeps for rate in found} == {5}
     cells = map(source, read(chosen().paths()["ddp"])["cells"])
-    (asked,) = re.findall(r"ranks\.keep\(.* for rate in \(([\d., ]+)\)", "\n".join(cells))
+    (asked,) = re.findall(r"ranks\.best_of\(.*, rates=\(([\d., ]+)\)\)", "\n".join(cells))
     assert {*map(float, asked.split(","))} == {*found}
     for left in found:
         with pytest.raises(ValueError, match="at least 5 different learning rates"):

@@ -250,6 +250,7 @@ SLIDERS = {
     every_panel.PANELS["minips_course.pays.panel.CodecRace"]: "megabits features workers",
     every_panel.PANELS["minips_course.survive.panel.RetryStorm"]: "callers wait retries",
     every_panel.PANELS["minips_course.cost.panel.StepOnPaper"]: "megabits milliseconds kilobytes workers buffer",
+    every_panel.PANELS["minips_course.ddp.panel.BucketSize"]: "kilobytes milliseconds megabytes",
 }
 
 

@@ -1,6 +1,10 @@
 """What a lesson shows where a library is missing: recorded values of the very program, and of no other."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from minips.engines import hosts
 from minips.lab.course import recorded
 from minips.lab.course.grading import with_a_kernel
 from minips.lab.course.recorded import NotRunError, fingerprint
-from minips_course.ddp import ranks
+from minips_course.ddp import nets, ranks
 from minips_course.hosts import Network
 from minips_course.lecture import programs
 
@@ -46,7 +50,7 @@ class TestAFingerprint:
             ([0.002], [0.003]),
             ([(1, 2)], [[1, 2]]),
             ([twice, "x", 1], [twice, "x", 2]),
-            ([twice], [ranks.ladder]),
+            ([twice], [nets.learn]),
             ([], [None]),
         ],
     )
@@ -77,7 +81,7 @@ def test_a_value_is_shown_for_the_function_that_computed_it_alone(
     lab.record("bits.torch", {"bits": 16}, of=twice)
     assert lab.recorded("bits.torch", of=thrice) == {"bits": 16}  # both are of this module
     assert "torch is not here. The values were recorded elsewhere" in capsys.readouterr().out
-    lab.record("bits.torch", {"bits": 16}, of=ranks.ladder)
+    lab.record("bits.torch", {"bits": 16}, of=nets.learn)
     with pytest.raises(NotRunError, match=r"^This program was not run: torch is not here, .* pip install torch$"):
         lab.recorded("bits.torch", of=twice)
     lab.record("bits.torch", {"bits": 16})
@@ -139,23 +143,26 @@ def test_an_edited_program_of_lesson_04_runs_without_torch(given: dict[str, Any]
         pair.mend(program, "a function of the module")
 
 
+def wrapped(net: Any, codec: Any) -> Any:
+    """A hook that was never recorded."""
+
+
 @pytest.mark.usefixtures("no_torch")
-def test_lesson_20_tells_of_its_own_functions_and_parts_alone() -> None:
+def test_lesson_23_tells_of_its_own_programs_and_parts_alone(capsys: pytest.CaptureFixture[str]) -> None:
     two = ranks.Ranks()
-    link = {"latency_s": 0.002, "bytes_per_s": 10e6, "backward_s": 0.004}
-    assert {*two.run("ladder", ranks.ladder, **link)} == {*ranks.WAYS}
+    assert two.run("DDP", nets.ddp_step, wait_s=0.006)["begin"] > 0
+    assert "torch is missing, so this was not run here. It was recorded:" in capsys.readouterr().out
     calls: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
-        ("ladder", ranks.ladder, link | {"latency_s": 0.004}),
-        ("ladder", ranks.ladder, {**link, "turns": 9}),
-        ("ladder", twice, link),
-        ("sizes", ranks.ladder, link),
-        ("hooks", ranks.learn, {"steps": 61}),
-        ("mine", ranks.learn, {"mine": twice}),
-        ("unheard of", ranks.ladder, link),
+        ("DDP", nets.ddp_step, {"wait_s": 0.007}),
+        ("DDP", twice, {"wait_s": 0.006}),
+        ("once", nets.learn, {"wrap": wrapped, "codecs": {"exact": ps.Codec()}, "rate": 0.4, "seeds": 1}),
+        ("unheard of", nets.ddp_step, {"wait_s": 0.006}),
     ]
-    for name, function, parts in calls:
+    for name, program, parts in calls:
         with pytest.raises(NotRunError):
-            two.run(name, function, **parts)
+            two.run(name, program, **parts)
+    two.tell("once", nets.learn, wrap=wrapped, codecs={}, rate=0.4)
+    assert "This program was not run: torch is not here" in capsys.readouterr().out
     two.close()
 
 
@@ -218,9 +225,46 @@ def test_a_learner_without_hosts_finds_what_was_recorded(
     assert sum("recorded elsewhere" in said for said in told) == 1
 
 
+def naive(gradients: Any, wire: Any) -> None:
+    for g in list(gradients):
+        wire.start(g).result()
+        g /= wire.ranks
+
+
+@pytest.mark.parametrize("here", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_lesson_23_exchanges_gradients_between_processes_with_torch_and_without(
+    here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if here:
+        pytest.importorskip("torch")
+    else:
+        monkeypatch.setattr(ranks, "find_spec", lambda name: None)
+    two, link = ranks.Ranks(), {"latency_s": 0.001, "bytes_per_s": 1e9, "wait_s": 0.0}
+    found = two.steps({"naive": naive, "never": lambda gradients, wire: None}, turns=3, **link)
+    two.close()
+    assert [len(way["steps_ms"]) for way in found.values()] == [3, 3]
+    assert [len(way["calls_ms"]) for way in found.values()] == [8, 0]
+    assert found["naive"]["error"] < 1e-6 < found["never"]["error"]
+    assert found["naive"]["calls_ms"][0][0] >= found["naive"]["ready_ms"][-1]
+
+
+@pytest.mark.parametrize("hidden", ["", "import sys; sys.modules['torch'] = None; "])
+def test_the_program_of_lesson_23_runs_with_torch_and_says_without_what_is_missing(hidden: str, tmp_path: Path) -> None:
+    (path,) = [path for path in LESSONS if path.name.startswith("23")]
+    (cell,) = [cell for cell in code_cells(lesson(path)) if cell.id == "own"]
+    command = [sys.executable, "-W", "error", "-c", f"{hidden}exec({cell.source!r})"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    here = find_spec("torch") and not hidden
+    assert re.fullmatch(
+        r"\d+ of 4004 bytes" if here else r"Not run: .*\. To install it: pip install torch", done.stdout.strip()
+    )
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.soak
 @pytest.mark.outside
-@pytest.mark.parametrize(("number", "unrun"), [("04", {"torch"}), ("23", {"run-mine", "run-trained"})])
+@pytest.mark.parametrize(("number", "unrun"), [("04", {"torch"}), ("23", {"remembering"})])
 def test_a_learner_without_torch_is_told_what_was_not_run(
     number: str, unrun: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,8 @@ GONE = {
     "allreduce.pictures": ("draw_costs", "draw_over_workers", "draw_racks", "draw_steps"),
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
+    "ddp.pictures": ("draw_hooks",),
+    "ddp.ranks": ("Group", "SlowLink", "flat", "ladder", "learn", "naive", "overlapped", "with_codec"),
     "hide.pictures": ("draw_answered", "draw_boxes", "draw_pool", "draw_steps", "table"),
     "cost.pictures": ("draw_calibration", "draw_comparison", "draw_fits", "draw_ratios"),
     "lecture": ("race",),

@@ -9,55 +9,69 @@ OUTCOMES = {
         "after the last gradient is ready": {"first": 10.0, "last": 30.0, "begin": 30.5},
         "none of these": {"first": 10.0, "last": 30.0, "begin": nan},
     },
-    "ddp.2": {"expected": {"percent": 20.0}, "otherwise": {"percent": 60.0}},
+    "ddp.3": {
+        "that of A, by more than 5 %": {"each": 60.0, "one": 80.0},
+        "that of B, by more than 5 %": {"each": 120.0, "one": 80.0},
+        "neither: they differ by less": {"each": 80.0, "one": 81.0},
+        "none of these": {"each": nan, "one": 80.0},
+    },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "ddp.1": ["all of them are in one bucket", "holds 1 MB", "nothing overlaps"],
-    "ddp.2": ["28 times fewer", "a sixth of all"],
+    "ddp.3": ["latency eight times", "waiting for the link"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "ddp.1": {
-        "divides after the sum": ('(gradient / group.size).astype("f2")', 'gradient.astype("f2") / group.size * 2'),
-        "a sum": ("gradient / group.size", "gradient"),
-        "its own alone": ("group.all_reduce(part)", "part"),
-        "float16 comes back": ('.astype("f4")', ""),
-        "too many bytes": ('.astype("f2")', '.astype("f4")'),
-        "too few bits": ('.astype("f2")', '.round(2).astype("f2")'),
-        "the gradient itself": ("part = (gradient / group.size)", "gradient /= group.size\n    part = gradient"),
-        "positive gradients": ("gradient / group.size", "np.abs(gradient) / group.size"),
-        "two ranks": ("gradient / group.size", "gradient / 2"),
-        "for at most four ranks": ("gradient / group.size", "gradient / min(group.size, 4)"),
-        "rank 0 alone is cheap": (
-            '.astype("f2")\n',
-            '.astype("f2")\n    part = part if getattr(group, "_rank", 0) == 0 else part.astype("f4")\n',
+    "ddp.3": {
+        "a sum": ("buffer[at : at + g.size] / wire.ranks", "buffer[at : at + g.size]"),
+        "two ranks": ("/ wire.ranks", "/ 2"),
+        "a border loses a tensor": (
+            "            bucket = []\n",
+            "            bucket = []\n            next(iter(gradients), None)\n",
         ),
-        "one buffer for all": (
-            'return group.all_reduce(part).astype("f4")',
-            'out = vars(my_hook).setdefault(gradient.size, np.zeros(gradient.size, "f4"))\n'
-            "    out[...] = group.all_reduce(part)\n    return out",
+        "a border skips a tensor": ("        at += g.size\n", "        at += g.size + (g is bucket[0])\n"),
+        "the last bucket stays": ("    if bucket:\n        sent.append(send(bucket, wire))\n", ""),
+        "an empty bucket at the end": ("    if bucket:\n        sent", "    if True:\n        sent"),
+        "a stale buffer": (
+            "    future.result()\n    at = 0",
+            "    buffer = buffer.copy()\n    future.result()\n    at = 0",
         ),
-        "whole numbers": ('.astype("f2")', '.round().astype("i2")'),
-        "cut to eight bits": (
-            'part = (gradient / group.size).astype("f2")',
-            'part = ((gradient / group.size).astype("f2").view("u2") & 0xFFF8).view("f2")',
+        "one buffer for all steps": (
+            "    buffer = np.concatenate(bucket)\n",
+            "    kept = vars(send).setdefault(sum(map(len, bucket)), np.concatenate(bucket))\n    buffer = kept\n",
         ),
-        "no more than 10,000": ("gradient / group.size", "np.clip(gradient, -10_000, 10_000) / group.size"),
-        "no more than 32,000 in all": (
-            'group.all_reduce(part).astype("f4")',
-            'group.all_reduce(part).astype("f4").clip(-32_000, 32_000)',
+        "it does not wait": ("    future.result()\n", ""),
+        "it waits at the end for one alone": (
+            "    for one in sent:\n        receive(*one, wire)",
+            "    for one in sent[-1:]:\n        receive(*one, wire)",
         ),
-        "small ones are zero": (
-            "part = (gradient / group.size)",
-            "gradient = np.where(np.abs(gradient) < 1e-2, 0, gradient)\n    part = (gradient / group.size)",
+        "nothing on one rank": (
+            "def bucketed(gradients, wire, most):\n",
+            "def bucketed(gradients, wire, most):\n    if wire.ranks == 1:\n        return\n",
         ),
-        "half of the values": (
-            'return group.all_reduce(part).astype("f4")',
-            'mean = group.all_reduce(part[::2]).astype("f4")\n    return np.repeat(mean, 2)[: gradient.size]',
+        "nothing on one rank, flat": (
+            "    receive(*send(list(gradients), wire), wire)",
+            "    gradients = list(gradients)\n    if wire.ranks > 1:\n        receive(*send(gradients, wire), wire)",
         ),
+        "more than full": (">= most", "> most"),
+        "full before it is": (
+            "        bucket.append(g)\n        if sum(one.nbytes for one in bucket) >= most:",
+            "        bucket.append(g)\n        if sum(one.nbytes for one in bucket) + g.nbytes >= most:",
+        ),
+        "values for bytes": ("one.nbytes", "one.size"),
+        "each bucket waits": (
+            "            sent.append(send(bucket, wire))\n            bucket = []",
+            "            receive(*send(bucket, wire), wire)\n            bucket = []",
+        ),
+        "after backward": ("    for g in gradients:\n", "    for g in list(gradients):\n"),
+        "flat for all": ("    bucketed(gradients, wire, 0)", "    flat(gradients, wire)"),
+        "naive for flat": ("    receive(*send(list(gradients), wire), wire)", "    naive(gradients, wire)"),
+        "twice": ("    future.result()\n", "    future.result()\n    wire.start(buffer.copy()).result()\n"),
+        "rounded to halves": ("np.concatenate(bucket)", 'np.concatenate(bucket).astype("f2").astype("f4")'),
+        "new arrays": ("        g[:] = ", "        g = "),
     },
     "ddp.2": {
         "no memory": (" + self.held.get(group.bucket, np.float32(0))", ""),
@@ -115,20 +129,79 @@ BROKEN = {
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
 
 RIGHT = {
-    "ddp.1": {
-        "an eighth, for up to eight ranks": """
-def my_hook(gradient, group):
-    shares = np.float16(1) * np.asarray(gradient / 8, np.float16)
-    return np.asarray(group.all_reduce(shares), np.float32) * np.float32(8 / group.size)
+    "ddp.3": {
+        "each by itself": """
+def flat(gradients, wire):
+    gradients = list(gradients)
+    mean = wire.start(np.concatenate(gradients)).result() / wire.ranks
+    for g, part in zip(gradients, np.split(mean, np.cumsum([len(g) for g in gradients])[:-1])):
+        g[...] = part
+
+
+def overlapped(gradients, wire):
+    under_way = [(g, wire.start(g)) for g in gradients]
+    for g, future in under_way:
+        future.result()
+        g /= wire.ranks
+
+
+def bucketed(gradients, wire, most):
+    buckets, sums, held = [[]], [], 0
+    for g in gradients:
+        buckets[-1].append(g)
+        held += g.nbytes
+        if held >= most:
+            sums.append(wire.start(np.concatenate(buckets[-1])))
+            buckets.append([])
+            held = 0
+    if buckets[-1]:
+        sums.append(wire.start(np.hstack(buckets[-1])))
+    for bucket, future in zip(buckets, sums):
+        mean = future.result() / np.float32(wire.ranks)
+        for g in bucket:
+            g[:], mean = mean[: g.size], mean[g.size :]
 """,
-        "divided in float16": """
-def my_hook(gradient, group):
-    part = np.array(gradient, dtype=np.half)
-    part /= group.size
-    total = group.all_reduce(part)
-    mean = np.empty(gradient.shape, dtype=np.float32)
-    mean[:] = total
-    return mean
+        "the part of the mean travels": """
+class Bucket:
+    def __init__(self, wire):
+        self.wire, self.members, self.nbytes = wire, [], 0
+
+    def add(self, g):
+        self.members.append(g)
+        self.nbytes += g.nbytes
+
+    def start(self):
+        self.buffer = np.concatenate([g / np.float32(self.wire.ranks) for g in self.members])
+        self.future = self.wire.start(self.buffer)
+        return self
+
+    def finish(self):
+        self.future.result()
+        at = 0
+        for g in self.members:
+            np.copyto(g, self.buffer[at : at + len(g)])
+            at += len(g)
+
+
+def bucketed(gradients, wire, most):
+    started, bucket = [], Bucket(wire)
+    for g in gradients:
+        bucket.add(g)
+        if bucket.nbytes >= most:
+            started.append(bucket.start())
+            bucket = Bucket(wire)
+    if bucket.members:
+        started.append(bucket.start())
+    for one in reversed(started):
+        one.finish()
+
+
+def overlapped(gradients, wire):
+    bucketed(gradients, wire, most=1)
+
+
+def flat(gradients, wire):
+    bucketed(gradients, wire, most=float("inf"))
 """,
     },
     "ddp.2": {

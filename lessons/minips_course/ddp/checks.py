@@ -1,8 +1,9 @@
 """The exercises of "Put a deep net under DDP"."""
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Meeting:
 
 
 class Member:
-    """A rank of a group whose ranks are threads. It replaces `ranks.Group` in checks, and does not need torch."""
+    """A rank of a group whose ranks are threads. It replaces `nets.Group` in checks, and does not need torch."""
 
     def __init__(self, rank: int, size: int, bucket: int, meeting: Meeting) -> None:
         self.size, self.bucket = size, bucket
@@ -108,35 +109,151 @@ def is_mean(got: Any, mean: Array, most: float, than: str = "") -> None:
     refuse_if(not off <= most, f"the mean is off by {off:.2g}{than}.")
 
 
+class Sending(Future):  # type: ignore[type-arg]
+    """The future of an all-reduce that comes no further until somebody waits for it."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        super().__init__()
+        self._run = run
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._run()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> Any:
+        self._run()
+        return super().exception(timeout)
+
+
+class SlowWire:
+    """Replaces `ranks.Wire` in a check. What was started is summed when its future is waited for, and not before."""
+
+    def __init__(self, rank: int, ranks: int, meeting: Meeting) -> None:
+        self.ranks = ranks
+        self.ready = 0
+        """How many gradients are ready."""
+        self.sizes, self.started, self.waited = list[int](), list[int](), list[int]()
+        """The values of each all-reduce; how many gradients were ready at each start, and at each wait."""
+        self._rank, self._meeting = rank, meeting
+        self._under_way = list[tuple[Array, Sending]]()
+
+    def start(self, array: Any) -> Sending:
+        """Begin an all-reduce that replaces the array by the sum over the ranks."""
+        refuse_if(not isinstance(array, np.ndarray), f"wire.start got a {type(array).__name__}, not an array.")
+        refuse_if(array.dtype != np.float32, f"wire.start got {array.dtype}; the gradients are float32.")
+        sending = Sending(lambda: self._run(sending))
+        self._under_way.append((array, sending))
+        self.sizes.append(array.size)
+        self.started.append(self.ready)
+        return sending
+
+    def gradients(self, arrays: Sequence[Array]) -> Iterator[Array]:
+        """Yield the gradients one after another, as backward makes them."""
+        for array in arrays:
+            self.ready += 1
+            yield array
+
+    @property
+    def left(self) -> int:
+        """How many all-reduces are under way."""
+        return len(self._under_way)
+
+    def _run(self, until: Sending) -> None:
+        self.waited.append(self.ready)
+        while not until.done():
+            array, sending = self._under_way.pop(0)
+            array[...] = self._meeting.add_up(self._rank, array)
+            sending.set_result(array)
+
+
+def partition(sizes: Sequence[int], most: float) -> tuple[list[int], list[int]]:
+    """Return the values of each bucket of at least ``most`` bytes, and how many gradients are ready when it is full."""
+    values, ready, held = [], [], 0
+    for number, size in enumerate(sizes, 1):
+        held += size
+        if 4 * held >= most or number == len(sizes):
+            values.append(held)
+            ready.append(number)
+            held = 0
+    return values, ready
+
+
+Way = Callable[[Iterator[Array], SlowWire], Any]
+
+
+def train(way: Way, sizes: Sequence[int], targets: Array, meant: tuple[list[int], list[int]]) -> Array:
+    """Let ranks take three steps towards their targets' mean. Return each rank's parameters. Raises `Refused` unless
+    each step starts the all-reduces that are ``meant``, and waits for none of them before the last gradient is ready.
+    """
+    ranks, borders = len(targets), np.cumsum(sizes)[:-1]
+    meeting = Meeting(ranks)
+
+    def run(rank: int) -> Array:
+        params = np.zeros(sum(sizes), "f4")
+        try:
+            for turn in range(3):
+                wire = SlowWire(rank, ranks, meeting)
+                gradients = [g.copy() for g in np.split((turn + 1) * (params - targets[rank]), borders)]
+                way(wire.gradients(gradients), wire)
+                if wire.left:
+                    raise Refused("it returns while an all-reduce is under way: wait for each future.")
+                refuse_if(sum(wire.sizes) < sum(sizes), f"{sum(wire.sizes)} of {sum(sizes)} values travel in a step.")
+                told = f"all-reduces of {wire.sizes} values are started; expected {meant[0]}."
+                refuse_if(wire.sizes != meant[0], told)
+                late = f"they are started when {wire.started} gradients are ready; expected {meant[1]}."
+                refuse_if(wire.started != meant[1], late)
+                refuse_if(min(wire.waited) < len(sizes), "it waits for an all-reduce during backward.")
+                params -= np.float32(0.2) * np.concatenate(gradients)
+            return params
+        finally:
+            meeting.leave(rank)
+
+    with ThreadPoolExecutor(ranks) as pool:
+        futures = [pool.submit(run, rank) for rank in range(ranks)]
+        errors = [error for one in futures if (error := one.exception())]
+    for error in sorted(errors, key=lambda error: isinstance(error, Deserted)):
+        if isinstance(error, Deserted):
+            raise Refused("the ranks do not all start the same all-reduces.")
+        raise error
+    return np.stack([one.result() for one in futures])
+
+
 @asks(
-    "ddp.1",
-    'Send half of the bytes: float16, whose name in NumPy is "f2". And return the mean as float32 again.',
-    "all_reduce sums in the type of its array, and float16 ends at 65,504. How can a sum over several ranks exceed it?",
-    "Do three things in this order: compute this rank's part of the mean, in float16; sum; convert to float32.",
+    "ddp.3",
+    "Flat: one array of all gradients, np.concatenate(list(gradients)). Its sum has to return into the gradients, "
+    "piece by piece, divided by wire.ranks.",
+    "Overlapped: call wire.start(g) inside a loop over gradients, keep the futures, and wait for them in a second "
+    "loop. A gradient may be read only after its future's result().",
+    "Bucketed: append g to a list; if the list has at least `most` bytes, start its copy, keep list, copy and future "
+    "together, and begin a new list. Do not forget the last list, which may be smaller.",
 )
-def half(hook: Any, rng: np.random.Generator) -> str:
-    """Write a hook that hands over float16 values, and returns the mean over the ranks in float32."""
-    if not callable(hook):
-        raise Refused(f"Expected your function my_hook(gradient, group), got {hook!r}.")
-    kept: list[tuple[Array, Array]] = []
-    for trial in range(18):
-        ranks, size = (2, 8, 1, int(rng.integers(3, 8)))[trial % 4], (40, 1, 2, int(rng.integers(3, 40)))[trial % 4]
-        scale, signs = (1.0, 1e-2, 5e4)[trial % 3], ([1], [-1], [-1, 1])[trial // 3 % 3]
-        gradients = [(scale * rng.uniform(0.5, 1, size) * rng.choice(signs, size)).astype("f4") for _ in range(ranks)]
-        with case(f"With {ranks} ranks and {size} values of the size {scale:g}:"):
-            means, given = together([hook] * ranks, gradients)
-            for arrays in given:
-                types = {str(array.dtype) for array in arrays}
-                refuse_if(types != {"float16"}, f"a rank hands over {' and '.join(types) or 'nothing'}, not float16.")
-                sent = sum(array.nbytes for array in arrays)
-                refuse_if(sent > 2 * size, f"a rank hands over {sent} bytes; {2 * size} are asked for.")
-            for got in means:
-                is_mean(got, np.mean(gradients, axis=0, dtype=float), 2e-3 * scale)
-                refuse_if(got.dtype != np.float32, f"it returns {got.dtype}, not float32.")
-                kept.append((got, got.copy()))
-    later = any(not same_bits(got, then) for got, then in kept)
-    refuse_if(later, "A later call wrote into an array that an earlier one had returned. Make a new one in each call.")
-    return "Half of the bytes, and the mean of all ranks in float32."
+def exchanges(ways: Any, rng: np.random.Generator) -> str:
+    """Write four exchanges that replace each rank's gradients by the mean over all ranks."""
+    right = isinstance(ways, tuple) and len(ways) == 4 and all(map(callable, ways))
+    refuse_if(not right, f"Expected (naive, flat, overlapped, bucketed), got {ways!r}.")
+    naive, flat, overlapped, bucketed = ways
+    for trial in range(6):
+        ranks = (2, 1, 3, int(rng.integers(2, 5)))[trial % 4]
+        sizes = rng.integers(1, 9, 1 if trial == 4 else int(rng.integers(5, 10))).tolist()
+        edge = 4 * sum(sizes[: len(sizes) // 2 + 1])  # a bucket that is full to the byte
+        targets = (0.3 * rng.normal(size=(ranks, sum(sizes)))).astype("f4")
+        means, expected = targets.mean(axis=0, dtype=float), np.zeros(sum(sizes))
+        for turn in range(3):
+            expected -= 0.2 * (turn + 1) * (expected - means)
+        after = [len(sizes)] * len(sizes)
+        tried: list[tuple[str, Way, tuple[list[int], list[int]]]] = [
+            ("naive", naive, (sizes, after)),
+            ("flat", flat, ([sum(sizes)], after[:1])),
+            ("overlapped", overlapped, partition(sizes, 0)),
+        ]
+        for most in (edge, int(rng.integers(8, 60)), edge + 1, 1000):
+            tried.append((f"bucketed with most={most}", partial(bucketed, most=most), partition(sizes, most)))
+        for name, way, meant in tried:
+            with case(f"{name}, with {ranks} ranks and gradients of {sizes} values:"):
+                found = train(way, sizes, targets, meant)
+                off = float(np.abs(found - expected).max())
+                refuse_if(not off <= 1e-6, f"after three steps the parameters are off by {off:.2g}.")
+    return "Four exchanges, and the same parameters to 1e-6 after three steps."
 
 
 @asks(

@@ -1,45 +1,46 @@
-"""Pictures of the times of a step's all-reduces, and of the bytes that hooks hand over."""
+"""A picture of the times of a step's gradients and all-reduces."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib import pyplot
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
-from minips.lab import Best, interval
+from minips.lab.measure.turns import Spread
 from minips.lab.plots import LOOKS
+from minips_course import gone
+
+__getattr__ = gone(__name__)
 
 
-def draw_steps(ladder: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw, for each way, one step: the times at which gradients became ready, and those at which all-reduces ran."""
-    _, ax = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
-    for row, seen in enumerate(ladder.values()):
+def draw_steps(steps: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw the median step of each exchange: when gradients were ready, and when all-reduces ran."""
+    _, ax = pyplot.subplots(figsize=(8, 3), layout="constrained")
+    for row, seen in enumerate(steps.values()):
         for begin, end, _ in seen["calls_ms"]:
-            ax.barh(row, end - begin, left=begin, height=0.5, label="an all-reduce" if not row else "", **LOOKS[1].area)
-            ax.axvline(0, color="0.8", lw=0.5)
+            ax.barh(row, end - begin, left=begin, height=0.5, **LOOKS[1].area)
         ready = seen["ready_ms"]
-        ax.plot(
-            ready, [row - 0.38] * len(ready), "v", color=LOOKS[0].colour, ms=5, label="" if row else "gradient ready"
-        )
-    handles, labels = ax.get_legend_handles_labels()
-    kept = dict(zip(labels, handles, strict=True))
-    ax.set_yticks(range(len(ladder)), list(ladder))
+        ax.plot(ready, [row - 0.38] * len(ready), "v", color=LOOKS[0].colour, ms=5)
+        ax.plot([np.median(seen["steps_ms"])] * 2, [row - 0.4, row + 0.4], "k", lw=2)
+    names = [("a gradient is ready", "v", LOOKS[0].colour), ("the step ends", "|", "black")]
+    handles: list[Any] = [Line2D([], [], marker=mark, color=ink, ls="", label=name) for name, mark, ink in names]
+    handles.append(Rectangle((0, 0), 1, 1, label="an all-reduce", **LOOKS[1].area))
+    ax.set_yticks(range(len(steps)), list(steps))
     ax.invert_yaxis()
-    ax.set(xlabel="ms from the start of the step")
-    ax.legend(kept.values(), kept.keys(), fontsize=8)
+    ax.set(xlabel="ms from the start of the step", title="The median step of each exchange")
+    ax.set_xlim(0, ax.get_xlim()[1])
+    ax.legend(handles=handles, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     pyplot.show()
 
 
-def draw_hooks(best: Best) -> None:
-    """Plot, for each hook at its best rate, the accuracy of its runs against its share of the bytes of the first."""
-    _, ax = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
-    first = next(iter(best.sweeps))
-    for name, look in zip(best.sweeps, LOOKS, strict=False):
-        mean, half = interval(100 * best.values(name))
-        share = 100 * best.bytes_ratio(name, first).mean
-        ax.errorbar(share, mean, half, label=name, color=look.colour, marker=look.marker, capsize=3)
-    ax.set(xscale="log", xlabel="bytes handed over (% of the gradients)", ylabel="accuracy (%)")
-    ax.minorticks_off()
-    ax.set_xticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])
-    ax.grid(alpha=0.3)
-    ax.legend(fontsize=8)
-    pyplot.show()
+def shares(steps: Mapping[str, Mapping[str, Any]]) -> dict[str, Spread]:
+    """Return the spread of each exchange's steps, as a share of the naive step of the same turn."""
+    return {name: Spread.of(np.divide(s["steps_ms"], steps["naive"]["steps_ms"])) for name, s in steps.items()}
+
+
+def table(steps: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the median milliseconds of whole steps, and their all-reduces, in a table."""
+    rows = [f"{name:12} {np.median(s['steps_ms']):9.1f}  {len(s['calls_ms']):11}" for name, s in steps.items()]
+    return "\n".join([f"{'':12} {'step (ms)':>9}  {'all-reduces':>11}", *rows])

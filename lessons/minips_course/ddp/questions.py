@@ -4,8 +4,8 @@ from minips.lab.course.questions import (
     Expected,
     Item,
     Option,
-    estimate,
     prompt,
+    question,
     quiz,
     remember,
     sentence,
@@ -40,43 +40,60 @@ timed_question(
     },
 )
 
-estimate(
-    "ddp.2",
-    "Training takes 60 steps with torch's PowerSGD of rank 2, the first ten of them with whole gradients. Of the net's "
-    "38,282 values 32,768 are a matrix of 64 × 512. What share of the uncompressed bytes does a rank send over the 60 "
-    "steps?",
-    "%",
-    expected=(10.0, 35.0),
-    because="The matrix of 64 × 512 values travels as two thin ones, 64 × 2 and 512 × 2: 28 times fewer. But the first "
-    "ten of the 60 steps travel whole, a sixth of all bytes.",
-    otherwise="The thin matrices, or the steps that send whole gradients, had a different share of the bytes.",
-    kind="count",
+question(
+    "ddp.3",
+    "Exchange A sends each of the eight gradients as soon as it is ready. Exchange B waits for all, and sends one "
+    "message. Which step ends sooner here?",
+    Option(
+        "that of A, by more than 5 %",
+        lambda each, one: each < one / 1.05,
+        "What A hid behind backward was more than the latencies that it added.",
+    ),
+    Expected(
+        "that of B, by more than 5 %",
+        lambda each, one: one < each / 1.05,
+        "A pays the latency eight times, B once. The messages travel one after another, so most of A's are still "
+        "waiting for the link when backward ends.",
+    ),
+    Option(
+        "neither: they differ by less",
+        lambda each, one: one / 1.05 <= each <= 1.05 * one,
+        "What A hid behind backward was about as much as the latencies that it added.",
+    ),
+    otherwise="The steps could not be computed.",
+    kind="single",
+    shown={"each": "A, eight messages: {:.0f} ms", "one": "B, one message: {:.0f} ms"},
 )
 
 sentence(
-    "ddp.1",
-    "The mean gradient of each way differs from that of one process on all the rows by {error:.0e} at most.",
+    "ddp.7",
+    "After each exchange, the gradients differ from the mean of the two ranks' gradients by {error:.1g} at most.",
     expect="error < 1e-5",
     kind="identity",
 )
 
-timed_sentence(
-    "ddp.2",
-    "A whole step in milliseconds, median of {turns} turns: {told}.",
+sentence(
+    "ddp.8",
+    "Milliseconds of a step in virtual time: naive {naive:.0f}, with a message for each tensor {each:.0f}, with one "
+    "message {one:.0f}, and with {messages} buckets of {size:.0f} kB or more {best:.0f}. Of these, backward takes "
+    "{backward:.0f}, and the messages of the buckets take {busy:.0f}.",
+    expect="max(backward, busy) < best < one < naive and best < each < naive",
+    kind="single",
 )
 
 timed_sentence(
-    "ddp.3",
-    "A step as a share of the naive way's, in pairs of turns (median, quartiles): with one buffer for all "
-    "{flat.median:.2f} ({flat.low:.2f} to {flat.high:.2f}), overlapped {overlapped.median:.2f} ({overlapped.low:.2f} "
-    "to {overlapped.high:.2f}), DDP with small buckets {small.median:.2f} ({small.low:.2f} to {small.high:.2f}).",
-    expect="small.median < flat.median < 1 and overlapped.median < 1",
+    "ddp.9",
+    "A step as a share of the naive one, in pairs of {turns} turns (median, quartiles): flat {flat.median:.2f} "
+    "({flat.low:.2f} to {flat.high:.2f}), overlapped {overlapped.median:.2f} ({overlapped.low:.2f} to "
+    "{overlapped.high:.2f}), bucketed {bucketed.median:.2f} ({bucketed.low:.2f} to {bucketed.high:.2f}).",
 )
 
-timed_sentence(
-    "ddp.6",
-    "The shortest median step of this run: buckets of {best}, {calls} all-reduces in a step.",
-    expect="calls > 1",
+sentence(
+    "ddp.10",
+    "Your two numbers: the shortest step of the panel has {messages} messages, and a hook with a memory sent "
+    "{share:.0%} of the bytes.",
+    expect="1 < messages < 8 and share < 0.1",
+    kind="count",
 )
 
 sentence(
@@ -87,38 +104,26 @@ sentence(
     kind="comparison",
 )
 
-sentence(
-    "ddp.5",
-    "torch's fp16 hands over {share:.0%} of the bytes. Its accuracy minus that of the plain all-reduce, each at its "
-    "best rate: {points:+.1f} ± {half:.1f} percentage points (five seeds, in pairs).",
-    expect="abs(points) <= half + 0.5 and share < 0.51",
-    kind="comparison",
-)
-
 prompt(
-    "ddp.1",
-    "This net trains over a link of 10 Mbit/s. Which hook do you take, by which numbers of the table? What would "
-    "change your mind? Two sentences.",
-    "I take the top 2 % with a memory, since no hook hands over fewer bytes, and its accuracy is not shown to be lower "
-    "than that of the plain all-reduce. On a fast link I would take none, since encoding takes time, too.",
-    by=(
-        "table: table.bytes_sent('minips, top 2 %, memory').mean() == min(table.bytes_sent(name).mean() for name in "
-        "table.rates)",
-        "table: sum(table.difference('minips, top 2 %, memory', 'all-reduce')) > 0",
-    ),
-    kind="comparison",
+    "ddp.2",
+    "Compare the rows of the table. What did fewer messages buy, and what did overlap buy on top? Two sentences, "
+    "with its numbers.",
+    "Flat pays one latency where naive pays one for each tensor: its step is shorter by the difference of the two "
+    "medians. Buckets also travel while backward goes on, so their step is shorter than that of flat.",
+    by=("timed table: not solved or row['bucketed'][0] < row['flat'][0] < row['naive'][0]", "say ddp.8"),
+    kind="time",
 )
 
 quiz(
     "ddp",
     Item(
-        "Why is one buffer for all tensors faster than an all-reduce for each?",
+        "Why is one buffer for all tensors faster than an all-reduce for each, one after another?",
         {
             "the latency is paid once, not for each tensor": "The bytes are the same. Each all-reduce pays a latency.",
             "one buffer has fewer bytes than its tensors": "The buffer has exactly as many bytes as its tensors.",
             "one buffer can be sent during backward": "It can only be sent when the last gradient is in it.",
         },
-        by="say ddp.3",
+        by="say ddp.8",
     ),
     Item(
         "What is the most that overlap can save in a step?",
@@ -127,7 +132,7 @@ quiz(
             "all of the communication, however long it is": "If it takes longer than backward, its end is not hidden.",
             "the latency of each all-reduce, but no byte": "Bytes travel during backward, too.",
         },
-        by="say hide.2",
+        by="say ddp.8: best > max(backward, busy)",
     ),
     Item(
         "All gradients of a net fit into one bucket of DDP. What follows?",
@@ -139,13 +144,13 @@ quiz(
         by="predict ddp.1",
     ),
     Item(
-        "A hook sends float16. Why does it divide by the number of ranks before it sums?",
+        "A program reads a buffer before its all-reduce has ended. What may it find?",
         {
-            "a sum of several ranks may leave float16's range": "The mean of values in this range stays in it.",
-            "float16 cannot be divided after it has travelled": "It can, but after an overflow that is too late.",
-            "an all-reduce of torch always divides by itself": "torch's all-reduce only sums. The hook has to divide.",
+            "this rank's own gradients": "The sum is written when it is there. So wait for the future first.",
+            "always zeros": "Nobody clears the buffer. It has the values that this rank put there.",
+            "the mean, since the call has returned": "The call only starts the all-reduce, and returns a future.",
         },
-        by="check ddp.1",
+        by="check ddp.3",
     ),
     Item(
         "Where is the state of an error-feedback hook kept?",
@@ -161,10 +166,13 @@ quiz(
 remember(
     "ddp",
     {
-        "An all-reduce for": "say ddp.3",
-        "Overlap sends": ("say ddp.3", "say hide.2"),
+        "Each message pays": "say ddp.8",
+        "Overlap sends": "say ddp.8: best > max(backward, busy)",
         "A bucket is": "predict ddp.1",
-        "A hook decides": "check ddp.1",
-        "A hook that": ("say ddp.4", "check ddp.2"),
+        "Buckets are": ("say ddp.8", "say ddp.10"),
+        "A hook decides": ("say ddp.4", "say ddp.10", "check ddp.2"),
     },
 )
+
+RETIRED = {"predict": (2,), "say": (1, 2, 3, 5, 6), "answer": (1,), "check": (1,)}
+"""The numbers that an earlier edition of the lesson used, by kind."""
