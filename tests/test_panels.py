@@ -246,6 +246,9 @@ SLIDERS = {
     RoundedAverage: "workers levels shift",
     Damage: "place new",
     every_panel.PANELS["minips_course.pays.panel.CodecRace"]: "megabits features workers",
+    every_panel.PANELS[
+        "minips_course.network.panel.SchedulesOnNetworks"
+    ]: "topology.bandwidth_bps topology.latency_s topology.loss workers kilobytes",
 }
 
 
