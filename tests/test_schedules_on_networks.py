@@ -54,11 +54,14 @@ def test_where_no_hosts_can_be_made_the_recorded_runs_are_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hosts, "lacking", lambda: "No hosts here.")
-    real, ring = Network("network.hosts"), {"ring": {"exchange": ps.RingAllReduce()}}
+    real, ways = Network("network.hosts"), {**timing.ways(4), "zigzag": {"exchange": timing.ZigzagRing()}}
+    del ways["server"]
     assert "No hosts here.\nThe values were recorded elsewhere: " in capsys.readouterr().out
-    for network in ps.Star(40e6, 0.0), ps.TwoRacks(40e6, 0.0, uplink_bps=10e6):
-        pair = timing.both(real, ring, network)["ring"]
-        assert len(pair.runs.seconds) == 3
-        assert 0.5 < pair.ratio < 5
+    found = timing.both(real, ways, ps.TwoRacks(40e6, 0.0, uplink_bps=10e6))
+    assert all(len(pair.runs.seconds) == 3 for pair in found.values())
+    two = {way: ways[way] for way in ("ring", "servers")}
+    deep, shallow = (timing.both(real, two, ps.Star(40e6, 0.0), buffer_bytes=n) for n in (4_000_000, 20_000))
+    assert shallow["servers"].median > deep["servers"].median
+    assert "two racks, zigzag" in timing.hosts_table({"two racks": found, "star": deep})
     with pytest.raises(NotMadeError):
-        timing.both(real, ring, ps.Star(41e6, 0.0))
+        timing.both(real, two, ps.Star(41e6, 0.0))
