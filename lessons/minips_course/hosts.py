@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,10 @@ WARM = 20
 """The calls of the longest size before any is timed: a young TCP connection sends little at once."""
 
 
+link_end = hosts._Network._plug
+"""The engine's code that sets up one end of a link."""
+
+
 class NotMadeError(NotRunError):
     """Raised where no hosts can be made, if nothing was recorded of what is asked. IPython shows its sentence alone."""
 
@@ -28,6 +33,15 @@ class NotMadeError(NotRunError):
             "This was not run: no hosts can be made here, and what was recorded is of other configs. "
             "On a Linux machine with pip install 'minips[hosts]', the same cell runs yours.",
         )
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """Stands for a `Hosts` that this machine does not allow."""
+
+    topology: Any
+    buffer_bytes: int = 4_000_000
+    congestion: str = "reno"
 
 
 class Runs(NamedTuple):
@@ -40,6 +54,18 @@ class Runs(NamedTuple):
     def median(self) -> float:
         """The seconds per step of the median run."""
         return statistics.median(self.seconds)
+
+    @property
+    def resent(self) -> float:
+        """The packets sent again in the median run."""
+        return statistics.median(self.again)
+
+
+class Prediction(NamedTuple):
+    """The seconds per step that `minips.cost.predict` says, and what it says of its limits."""
+
+    seconds: float
+    limits: list[str]
 
 
 class Network:
@@ -62,16 +88,27 @@ class Network:
             self._values = kept["values"]
             print(f"{self.why_not}\nThe values were recorded elsewhere: {kept['machine']}, {kept['date']}.")
 
-    def calls(self, engine: ps.Hosts, sizes: Sequence[int], times: int = 15) -> dict[int, list[float]]:
+    def hosts(self, topology: Any, **options: Any) -> Any:
+        """Return `Hosts` on this network, or what stands for them if they cannot be made here."""
+        return (ps.Hosts if self.here else Unmade)(topology, **options)
+
+    def calls(self, engine: Any, sizes: Sequence[int], times: int = 15) -> dict[int, list[float]]:
         """Return the seconds of calls from one host to another, by bytes there; the answer is empty."""
-        found = self._found(partial(_calls, engine, tuple(sizes), times), ("calls", engine, tuple(sizes), times))
+        found = self._found(
+            partial(_calls, engine, tuple(sizes), times), ("calls", *_network(engine), tuple(sizes), times)
+        )
         return {int(size): seconds for size, seconds in found.items()}
 
-    def runs(self, problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int = 3) -> Runs:
+    def runs(self, problem: ps.Problem, config: ps.Config, engine: Any, times: int = 3) -> Runs:
         """Train several times."""
         own = [type(part) for part in (problem, config.exchange) if type(part).__module__ == "__main__"]
-        what = ("runs", problem, config, engine, times, *own)
+        what = ("runs", problem, config, *_network(engine), times, *own)
         return Runs(*self._found(partial(_runs, problem, config, engine, times), what))
+
+    def predicted(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Prediction:
+        """Calibrate this machine, and predict what `runs` measures."""
+        what = ("says", problem, config, *_network(engine))
+        return Prediction(*self._found(partial(_predicted, problem, config, engine), what))
 
     def _found(self, measure: Any, what: tuple[Any, ...]) -> Any:
         mark = fingerprint(*what)
@@ -81,6 +118,15 @@ class Network:
         if mark not in self._values:
             raise NotMadeError
         return self._values[mark]
+
+
+def _network(engine: Any) -> tuple[Any, ...]:
+    return engine.topology, engine.buffer_bytes, engine.congestion
+
+
+def _predicted(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> tuple[float, list[str]]:
+    prediction = ps.cost.predict(problem, config, ps.cost.calibrate(config), engine=engine)
+    return prediction.seconds_per_step, [*prediction.limits]
 
 
 def _runs(problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int) -> list[list[Any]]:

@@ -73,7 +73,7 @@ class ZigzagRing(ps.RingAllReduce):
 def on_hosts(real: Network, fields: Fields, network: Any, buffer_bytes: int) -> Runs:
     """Return the seconds per step of three runs of four workers on hosts, with a gradient of `NBYTES`."""
     config = ps.Config(workers=4, steps=6, **fields)
-    return real.runs(only_exchange(NBYTES, 4), config, ps.Hosts(network, buffer_bytes=buffer_bytes))
+    return real.runs(only_exchange(NBYTES, 4), config, real.hosts(network, buffer_bytes=buffer_bytes))
 
 
 class Pair(NamedTuple):
