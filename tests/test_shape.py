@@ -14,6 +14,8 @@ import pages
 import pytest
 from course_page import PAGE, with_tables
 from minutes import (
+    ALL_CORES_WORDS,
+    ALL_WORDS,
     CORE_LINES,
     CORE_MIN,
     CORE_WORDS,
@@ -78,6 +80,13 @@ def test_keeps_its_budget(path: Path) -> None:
     if not old:
         assert core.words <= CORE_WORDS
         assert core.lines <= CORE_LINES
+
+
+def test_all_lessons_together_keep_their_budget() -> None:
+    cores, homeworks = zip(*map(measured, LESSONS), strict=True)
+    words = sum(core.words for core in cores)
+    assert words <= ALL_CORES_WORDS
+    assert words + sum(homework.words for homework in homeworks) <= ALL_WORDS
 
 
 @each_new_lesson

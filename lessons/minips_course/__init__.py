@@ -73,8 +73,11 @@ MOVED = {
 """Maps each module name that a learner's old copy may import to the modules that now contain its contents."""
 
 GONE = {
+    "allreduce.exchanges": ("pulls_s", "tree_in_pieces_s"),
+    "allreduce.pictures": ("draw_costs", "draw_over_workers", "draw_racks", "draw_steps"),
     "batch.pictures": ("draw_steps",),
     "bits": ("pictures",),
+    "hide.pictures": ("draw_answered", "draw_boxes", "draw_pool", "draw_steps", "table"),
     "lecture": ("race",),
     "lecture.programs": ("Calls", "NotTheOwnerError", "ParameterServer", "RACE", "addresses", "references"),
     "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),

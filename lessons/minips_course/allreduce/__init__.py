@@ -1,1 +1,1 @@
-"""The lesson "Do without a server"."""
+"""The lesson "Add up without a server"."""

@@ -1,68 +1,112 @@
-"""Test cases for "Do without a server": for its questions, its exercises and a claim."""
+"""Test cases for "Add up without a server": for its questions, its exercises and a claim."""
 
 from math import nan
 
 OUTCOMES = {
-    "allreduce.1": {
-        "clearly less": {"share": 0.4},
-        "about the same": {"share": 1.0},
-        "clearly more": {"share": 2.0},
-        "none of these": {"share": nan},
+    "allreduce.3": {
+        "about S": {"sent": 1.0},
+        "about 2 S": {"sent": 1.75},
+        "about 7 S": {"sent": 7.0},
+        "none of these": {"sent": nan},
     },
-    "allreduce.2": {
-        "the way over a server": {"server": 0.2, "tree": 0.08, "ring": 0.12},
-        "the way up and down the tree": {"server": 0.04, "tree": 0.15, "ring": 0.12},
-        "the way round the ring": {"server": 0.04, "tree": 0.08, "ring": 0.12},
-        "none of these": {"server": 0.04, "tree": 0.12, "ring": 0.12},
+    "allreduce.4": {
+        "up to 2 times": {"times": 1.0},
+        "2 to 5 times": {"times": 3.0},
+        "more than 5 times": {"times": 10.5},
+        "none of these": {"times": nan},
     },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
-    "allreduce.1": ["1.5 gradients", "all links work"],
-    "allreduce.2": ["only the latencies count", "six latencies"],
+    "allreduce.3": ["7/8", "fewest bytes", "2(*n* − 1)"],
+    "allreduce.4": ["126", "log"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "allreduce.1": {
-        "four workers": ("2 * (workers - 1), 2 * (workers - 1) / workers", "6, 1.5"),
-        "one level more": ("(workers - 1).bit_length()", "workers.bit_length()"),
-        "rounded down": ("(workers - 1).bit_length()", "(workers.bit_length() - 1)"),
-        "once round": ("2 * (workers - 1), 2", "workers - 1, 2"),
-        "in vain for few workers": ("latency * bandwidth", "1 + latency * bandwidth"),
-        "the tree has no bytes": ("(tree_copies - ring_copies)", "ring_copies"),
-        "bits": ("latency * bandwidth", "8 * latency * bandwidth"),
-        "minips' own formula": """
-def crossover(workers, bandwidth, latency):
-    ring, tree = ps.cost.ring_allreduce_s, ps.cost.tree_allreduce_s
-    return ps.cost.crossover_nbytes(ring, tree, workers, bandwidth, latency) or 0
+    "allreduce.3": {
+        "all over rank 0, as given": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
+
+    def rounds(self, workers):
+        everything = range(workers)
+        there = [[(rank, 0, everything, True)] for rank in range(1, workers)]
+        back = [[(0, rank, everything, False)] for rank in range(1, workers)]
+        return there + back
 """,
-        "the smooth logarithm": (
-            "tree_messages = tree_copies = 2 * (workers - 1).bit_length()",
-            "tree_messages = tree_copies = 2 * np.log2(workers)",
-        ),
-        "the nearest level": ("(workers - 1).bit_length()", "round(float(np.log2(workers)))"),
-        "up to 300 workers": ("    ring_messages", "    workers = min(workers, 300)\n    ring_messages"),
-        "the ring has two copies": ("2 * (workers - 1) / workers", "2"),
-        "by halves of a search with minips' costs": """
-def crossover(workers, bandwidth, latency):
-    low, high = 0.0, 1e15
-    for _ in range(200):
-        middle = (low + high) / 2
-        ring = ps.cost.ring_allreduce_s(workers, middle, bandwidth, latency)
-        if ring > ps.cost.tree_allreduce_s(workers, middle, bandwidth, latency):
-            low = middle
-        else:
-            high = middle
-    return low if workers > 3 else 0
+        "a ring": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
+
+    def rounds(self, workers):
+        ring = []
+        for turn in range(2 * (workers - 1)):
+            messages = []
+            for rank in range(workers):
+                piece = (rank - turn + (turn >= workers - 1) * workers) % workers
+                messages.append((rank, (rank + 1) % workers, range(piece, piece + 1), turn < workers - 1))
+            ring.append(messages)
+        return ring
 """,
-        "the first network's for ever": (
-            "    return",
-            "    latency = vars(crossover).setdefault(workers > 3, latency)\n    return",
+        "a tree": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
+
+    def rounds(self, workers):
+        up, far = [], 1
+        while far < workers:
+            up.append([(rank, rank - far, range(workers), True) for rank in range(far, workers, 2 * far)])
+            far *= 2
+        return up + [[(to, rank, some, False) for rank, to, some, _ in messages] for messages in reversed(up)]
+""",
+        "partners swap everything": ("self.block(rank ^ size, size), True", "range(workers), True"),
+        "its own block": ("self.block(rank ^ size, size), True", "self.block(rank, size), True"),
+        "added on the way back": ("some, False", "some, True"),
+        "back in the same order": ("reversed(halving)", "halving"),
+        "back in the same direction": ("(to, rank, some, False)", "(rank, to, some, False)"),
+        "without the way back": ("return halving + doubling", "return halving"),
+        "up to eight workers": ("size = workers // 2", "size = min(workers, 8) // 2"),
+        "a round too few": ("while size:", "while size > 1:"),
+        "minips' own": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
+
+    def rounds(self, workers):
+        return exchanges.rounds(ps.HalvingDoubling(), workers)
+""",
+        "more rounds at each look": (
+            "return halving + doubling",
+            "looks = vars(type(self)).get('looks', 0)\n        type(self).looks = looks + 1\n"
+            "        return halving + doubling + [[]] * (2 * (looks > 0))",
         ),
-        "the size of a piece": ("return latency", "return 1 / workers * latency"),
-        "nearly the next level": ("(workers - 1).bit_length()", "int(np.log2(workers) + 0.999)"),
+        "rounds that idle": ("return halving + doubling", "return halving + [[], []] + doubling"),
+        "halves once, then everything": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
+
+    def rounds(self, workers):
+        half, everything = workers // 2, range(workers)
+        there = []
+        size = half
+        while size:
+            low = [(rank, rank ^ size, everything, True) for rank in range(workers) if rank & size]
+            there.append([one for one in low if one[0] < 2 * size])
+            size //= 2
+        return there + [[(to, rank, some, False) for rank, to, some, _ in one] for one in reversed(there)]
+""",
+        "lists of pieces": ("self.block(rank ^ size, size), True", "[*self.block(rank ^ size, size)], True"),
     },
     "allreduce.2": {
         "one piece": ("return workers\n", "return 1\n"),
@@ -141,27 +185,72 @@ class Line(DownTheLine):
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
 
 RIGHT = {
-    "allreduce.1": {
-        "in two cases": """
-import math
+    "allreduce.3": {
+        "near partners first, with what each rank still keeps": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
 
-
-def crossover(workers, bandwidth, latency):
-    if workers < 4:
-        return 0
-    levels = math.ceil(math.log2(workers))
-    more_latencies = 2 * (workers - 1) - 2 * levels
-    fewer_copies = 2 * levels - 2 * (1 - 1 / workers)
-    return more_latencies * latency / (fewer_copies / bandwidth)
+    def rounds(self, workers):
+        kept, halving, far = [range(workers)] * workers, [], 1
+        while far < workers:
+            messages = []
+            for rank in range(workers):
+                own, half = kept[rank], len(kept[rank]) // 2
+                lower, upper = own[:half], own[half:]
+                goes, kept[rank] = (lower, upper) if rank & far else (upper, lower)
+                messages.append((rank, rank ^ far, goes, True))
+            halving.append(messages)
+            far *= 2
+        back = []
+        for messages in halving[::-1]:
+            back.append([(to, rank, some, False) for rank, to, some, _ in messages])
+        return halving + back
 """,
-        "by counting levels": """
-def crossover(workers, bandwidth, latency):
-    levels = 0
-    while 2**levels < workers:
-        levels += 1
-    messages = workers - 1 - levels
-    copies = levels - (workers - 1) / workers
-    return max(messages, 0) * latency * bandwidth / copies
+        "64 pieces": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
+
+    def pieces(self, workers):
+        return 64
+
+    def rounds(self, workers):
+        there, back, share = [], [], 64
+        far = workers // 2
+        while far >= 1:
+            share //= 2
+            both = []
+            for rank in range(workers):
+                partner = rank ^ far
+                first = partner // far * far * (64 // workers)
+                both.append((rank, partner, range(first, first + share)))
+            there.append([(rank, partner, some, True) for rank, partner, some in both])
+            back.insert(0, [(partner, rank, some, False) for rank, partner, some in both])
+            far //= 2
+        return there + back
+""",
+        "two groups, each by itself": """
+@ps.register
+@dataclass(frozen=True)
+class Mine(exchanges.Rounds):
+    name = "mine"
+
+    def rounds(self, workers):
+        return self.among(0, workers)
+
+    def among(self, first, many):
+        if many == 1:
+            return []
+        half = many // 2
+        lower, upper = range(first, first + half), range(first + half, first + many)
+        swap = [(rank, rank + half, upper) for rank in lower] + [(rank, rank - half, lower) for rank in upper]
+        inner = zip(self.among(first, half), self.among(first + half, half))
+        inside = [one + other for one, other in inner]
+        out = [(rank, to, some, True) for rank, to, some in swap]
+        return [out, *inside, [(to, rank, some, False) for rank, to, some in swap]]
 """,
     },
     "allreduce.2": {

@@ -1,1 +1,1 @@
-"""The lesson "Hide and survive"."""
+"""The lesson "Hide the latency"."""

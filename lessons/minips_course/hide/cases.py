@@ -1,4 +1,4 @@
-"""Test cases for "Hide and survive": for its questions, its exercises and a claim."""
+"""Test cases for "Hide the latency": for its questions, its exercises and a claim."""
 
 from math import nan
 
@@ -10,249 +10,246 @@ OUTCOMES = {
         "about 10 and about 10": {"tiny": 10.0, "large": 9.9},
         "none of these": {"tiny": nan, "large": 7.0},
     },
-    "hide.2": {
-        "all, within half a second": {"answered": 200, "last": 0.2},
-        "all, after some seconds": {"answered": 200, "last": 3.1},
-        "at least half": {"answered": 130, "last": 3.1},
-        "about a quarter": {"answered": 50, "last": 0.05},
-        "none of these": {"answered": 2, "last": 0.05},
+    "hide.3": {
+        "0.01 s": {"short": 5.0, "equal": 2.0, "long": 1.25},
+        "0.04 s": {"short": 1.25, "equal": 2.0, "long": 1.25},
+        "0.16 s": {"short": 1.25, "equal": 1.5, "long": 1.8},
+        "any of these: the factor is the same": {"short": 1.0, "equal": 1.0, "long": 1.0},
+        "none of these": {"short": 2.0, "equal": 2.0, "long": 1.25},
     },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "hide.1": ["0.84", "0.12 s", "once for all", "hide latency"],
-    "hide.2": ["grows for ever", "nobody waits for", "a quarter", "first 50"],
+    "hide.3": ["the longer of", "the shorter", "twice as fast", "equally long"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "hide.1": {
-        "never again": ("range(attempts)", "range(1)"),
-        "one too few": ("range(attempts)", "range(attempts - 1)"),
-        "no error in the end": ("attempts - 1:", "attempts:"),
-        "any error": ("except ConnectionError", "except Exception"),
-        "a time-out too": ("except ConnectionError", "except OSError"),
-        "left open": ("with connect() as channel:", "for channel in [connect()]:"),
-        "no wait": ("sleep(rng.uniform(0, 0.4 * 2**attempt))", "pass"),
-        "the bound itself": ("rng.uniform(0, 0.4 * 2**attempt)", "0.4 * 2**attempt"),
-        "always the same bound": ("2**attempt", "1"),
-        "half the bound": ("uniform(0, 0.4 * 2**attempt)", "uniform(0, 0.2 * 2**attempt)"),
-        "a wait of nothing": ("rng.uniform(0, 0.4 * 2**attempt)", "0"),
-        "a wait after the last": ("                raise\n", "                sleep(0)\n                raise\n"),
-        "a wait while it is open": (
-            "with connect() as channel:\n",
-            "with connect() as channel:\n                sleep(0)\n",
-        ),
-        "its own error": ("                raise", "                raise ConnectionError('no luck') from None"),
-        "narrow jitter": ("rng.uniform(0, 0.4 * 2**attempt)", "rng.uniform(0.3, 0.7) * 0.4 * 2**attempt"),
-        "at least a twentieth": ("rng.uniform(0, 0.4 * 2**attempt)", "rng.uniform(0.05, 1) * 0.4 * 2**attempt"),
-        "rather short": ("rng.uniform(0, 0.4 * 2**attempt)", "rng.random() ** 1.2 * 0.4 * 2**attempt"),
-        "one of eleven": ("rng.uniform(0, 0.4 * 2**attempt)", "rng.integers(0, 11) / 10 * 0.4 * 2**attempt"),
-        "at most ten seconds": ("0.4 * 2**attempt", "min(0.4 * 2**attempt, 10)"),
-        "draws of its own": ("rng.uniform", "np.random.default_rng().uniform"),
-        "one draw for all waits": """
-def call_again(connect, frames, attempts, sleep, rng):
-    share = rng.random()
-    for attempt in range(attempts):
-        try:
-            with connect() as channel:
-                return channel.call(frames).result(timeout=10)
-        except ConnectionError:
-            if attempt == attempts - 1:
-                raise
-        sleep(share * 0.4 * 2**attempt)
+    "hide.3": {
+        "waits for each": """
+def answers(channel, messages, most):
+    for frames in messages:
+        yield channel.call(frames).result(timeout=10)
 """,
-        "the frames are used up": (
-            "channel.call(frames)",
-            "channel.call([frames.pop(0) for _ in range(len(frames))])",
+        "all at once": """
+def answers(channel, messages, most):
+    under_way = [channel.call(frames) for frames in messages]
+    for future in under_way:
+        yield future.result(timeout=10)
+""",
+        "in batches": """
+def answers(channel, messages, most):
+    messages = iter(messages)
+    while batch := [channel.call(frames) for frames, _ in zip(messages, range(most))]:
+        for future in batch:
+            yield future.result(timeout=10)
+""",
+        "in batches, drawn with care": """
+def answers(channel, messages, most):
+    under_way = []
+    for frames in messages:
+        if len(under_way) == most:
+            for future in under_way:
+                yield future.result(timeout=10)
+            under_way = []
+        under_way.append(channel.call(frames))
+    for future in under_way:
+        yield future.result(timeout=10)
+""",
+        "a list": """
+def answers(channel, messages, most):
+    under_way, found = deque(), []
+    for frames in messages:
+        if len(under_way) == most:
+            found.append(under_way.popleft().result(timeout=10))
+        under_way.append(channel.call(frames))
+    return found + [future.result(timeout=10) for future in under_way]
+""",
+        "one too many": ("== most", "> most"),
+        "one too few": ("== most", "== max(most - 1, 1)"),
+        "always four": ("== most", "== 4"),
+        "the newest first": ("under_way.popleft()", "under_way.pop()"),
+        "what is done first": (
+            "            yield under_way.popleft().result(timeout=10)\n",
+            "            first = next((one for one in under_way if one.done()), under_way[0])\n"
+            "            under_way.remove(first)\n            yield first.result(timeout=10)\n",
         ),
-        "the first frame alone": ("channel.call(frames)", "channel.call(frames[:1])"),
-        "an empty answer is none": (
-            "return channel.call(frames).result(timeout=10)",
-            "answer = channel.call(frames).result(timeout=10)\n            if answer:\n                return answer",
-        ),
-        "only resets": ("except ConnectionError:", "except (ConnectionResetError, ConnectionRefusedError):"),
-        "only the kind itself": (
-            "except ConnectionError:\n",
-            "except ConnectionError as error:\n            if type(error) is not ConnectionError:\n"
-            "                raise\n",
-        ),
-        "any error of connect": (
-            "with connect() as channel:",
-            "try:\n                made = connect()\n            except Exception as error:\n"
-            "                raise ConnectionError(*error.args) from None\n            with made as channel:",
-        ),
+        "the last ones are lost": ("    while under_way:\n        yield under_way.popleft().result(timeout=10)\n", ""),
+        "one of the last": ("while under_way:", "if under_way:"),
         "without a time-out": ("result(timeout=10)", "result()"),
-    },
-    "hide.2": {
-        "counts again": ("number > known:", "number >= known:"),
-        "counts everything": ("number > known:", "True:"),
-        "one number for all": ("self.last.get(caller, (-1, None))", "max(self.last.values(), default=(-1, None))"),
-        "another answer": ("return answer", "return self.total"),
-        "late copies are answered": ("raise ValueError(", "return answer or str("),
-        "late copies count": ("if number < known:\n", "if number < known:\n            self.total += amount\n"),
-        "remembers all calls": ("= number, answer", "= number, answer\n            self.last[caller, number] = answer"),
-        "the first one is lost": ("(-1, None)", "(0, None)"),
-        "forgets": ("self.last[caller] = number, answer", "self.last = {caller: (number, answer)}"),
-        "the number of answers": ("= number, answer", "= len(self.last), answer"),
-        "an answer of 0 is none": ("if number > known:", "if number > known or not answer:"),
-        "by the last letter": ("caller, (-1, None)", "caller[-1], (-1, None)"),
-        "whole amounts": ("+= amount", "+= int(amount)"),
-        "never less": ("+= amount", "+= max(amount, 0)"),
-        "late copies are remembered": (
-            "            raise ValueError(",
-            "            self.last[caller] = number, answer\n            raise ValueError(",
+        "a short time-out": ("result(timeout=10)", "result(timeout=0.1)"),
+        "an empty answer is none": (
+            "            yield under_way.popleft().result(timeout=10)\n",
+            "            if answer := under_way.popleft().result(timeout=10):\n                yield answer\n",
         ),
-        "the last hundred calls": """
-class Counter(Adder):
-    def add(self, caller, number, amount):
-        if (caller, number) in self.last:
-            return self.last[caller, number]
-        if any(one == caller and later > number for one, later in self.last):
-            raise ValueError("late")
-        self.total += amount
-        self.last[caller, number] = self.total
-        while len(self.last) > 100:
-            del self.last[next(iter(self.last))]
-        return self.total
-""",
-        "ten callers": """
-class Counter(Adder):
-    def add(self, caller, number, amount):
-        known, answer = self.last.get(caller, (-1, None))
-        if number < known:
-            raise ValueError("A later call of this caller has been answered.")
-        if number > known:
-            self.total += amount
-            answer = self.total
-            self.last.pop(caller, None)
-            self.last[caller] = number, answer
-            if len(self.last) > 10:
-                del self.last[next(iter(self.last))]
-        return answer
-""",
-        "kept in the class": """
-class Counter(Adder):
-    seen = {}
-
-    def add(self, caller, number, amount):
-        known, answer = self.seen.get(caller, (-1, None))
-        if number < known:
-            raise ValueError("A later call of this caller has been answered.")
-        if number > known or not self.total:
-            self.total += amount
-            answer = self.total
-            self.seen[caller] = number, answer
-        return answer
-""",
-        "a bit for each call": """
-class Counter(Adder):
-    def add(self, caller, number, amount):
-        seen, last, answer = self.last.get(caller, (0, -1, None))
-        if seen >> number & 1:
-            if number < last:
-                raise ValueError("late")
-            return answer
-        self.total += amount
-        self.last[caller] = seen | 1 << number, number, self.total
-        return self.total
-""",
-        "a list outside": """
-calls = []
+        "errors are skipped": (
+            "            yield under_way.popleft().result(timeout=10)\n",
+            "            try:\n                yield under_way.popleft().result(timeout=10)\n"
+            "            except Exception:\n                pass\n",
+        ),
+        "errors are yielded": (
+            "            yield under_way.popleft().result(timeout=10)\n",
+            "            future = under_way.popleft()\n            try:\n"
+            "                yield future.result(timeout=10)\n"
+            "            except Exception as error:\n                yield error\n",
+        ),
+        "its own error": (
+            "            yield under_way.popleft().result(timeout=10)\n",
+            "            try:\n                answer = under_way.popleft().result(timeout=10)\n"
+            "            except Exception as error:\n                raise RuntimeError(*error.args) from None\n"
+            "            yield answer\n",
+        ),
+        "it stops quietly": (
+            "            yield under_way.popleft().result(timeout=10)\n",
+            "            try:\n                answer = under_way.popleft().result(timeout=10)\n"
+            "            except Exception:\n                return\n            yield answer\n",
+        ),
+        "all messages are drawn first": ("for frames in messages:", "for frames, _ in [*zip(messages, range(60))]:"),
+        "answers by pairs": (
+            "            yield under_way.popleft().result(timeout=10)\n",
+            "            some = [one.result(timeout=10) for one in (under_way.popleft(), *under_way)][:1]\n"
+            "            yield from some\n",
+        ),
+        "a window for all": (
+            "def answers(channel, messages, most):\n    under_way = deque()",
+            """
+under_way = deque()
 
 
-class Counter(Adder):
-    def add(self, caller, number, amount):
-        calls.append((caller, number, amount))
-        known, answer = self.last.get(caller, (-1, None))
-        if number < known:
-            raise ValueError("A later call of this caller has been answered.")
-        if number > known:
-            self.total += amount
-            answer = self.total
-            self.last[caller] = number, answer
-        return answer
+def answers(channel, messages, most):""",
+        ),
+    },
+    "hide.4": {
+        "waits for each": """
+def train(ask, gradient, params, steps):
+    for _ in range(steps):
+        params = ask(gradient(params)).result(timeout=10)
+    return params
 """,
+        "waits before it computes": """
+def train(ask, gradient, params, steps):
+    under_way = None
+    for _ in range(steps):
+        if under_way is not None:
+            params = under_way.result(timeout=10)
+        under_way = ask(gradient(params))
+    return params if under_way is None else under_way.result(timeout=10)
+""",
+        "never waits": """
+def train(ask, gradient, params, steps):
+    futures = [ask(gradient(params)) for _ in range(steps)]
+    return futures[-1].result(timeout=10) if futures else params
+""",
+        "always the first parameters": ("params = under_way", "_ = under_way"),
+        "the last answer is lost": (
+            "    return params if under_way is None else under_way.result(timeout=10)",
+            "    return params",
+        ),
+        "no step is an error": (
+            "    return params if under_way is None else under_way.result(timeout=10)",
+            "    return under_way.result(timeout=10)",
+        ),
+        "one step too many": ("range(steps)", "range(steps + 1)"),
+        "one step too few": ("range(steps)", "range(steps - 1)"),
+        "two pushes under way": """
+def train(ask, gradient, params, steps):
+    under_way = []
+    for _ in range(steps):
+        gradients = gradient(params)
+        if len(under_way) == 2:
+            params = under_way.pop(0).result(timeout=10)
+        under_way.append(ask(gradients))
+    for future in under_way:
+        params = future.result(timeout=10)
+    return params
+""",
+        "it pushes before it takes": (
+            """        if under_way is not None:
+            params = under_way.result(timeout=10)
+        under_way = ask(gradients)
+""",
+            """        before, under_way = under_way, ask(gradients)
+        if before is not None:
+            params = before.result(timeout=10)
+""",
+        ),
+        "the old gradient": (
+            "        under_way = ask(gradients)",
+            "            gradients = gradient(params)\n        under_way = ask(gradients)",
+        ),
+        "only what is done": ("if under_way is not None:", "if under_way is not None and under_way.done():"),
+        "without a time-out": ("result(timeout=10)", "result()"),
+        "an error is passed over": (
+            "            params = under_way.result(timeout=10)\n",
+            "            try:\n                params = under_way.result(timeout=10)\n"
+            "            except ConnectionError:\n                pass\n",
+        ),
     },
 }
 """Maps an exercise and an error to a piece of the solution and what replaces it, or to a whole wrong answer."""
 
 RIGHT = {
-    "hide.1": {
-        "while": """
-def call_again(connect, frames, attempts, sleep, rng):
-    bound, left = 0.4, attempts
-    while True:
-        left -= 1
-        try:
-            channel = connect()
-            try:
-                return channel.call(frames).result(10)
-            finally:
-                channel.close()
-        except ConnectionError as error:
-            if not left:
-                raise error
-        sleep(rng.uniform(0.0, bound))
-        bound *= 2
+    "hide.3": {
+        "filled first": """
+def answers(channel, messages, most):
+    rest = iter(messages)
+    window = [channel.call(frames) for _, frames in zip(range(most), rest)]
+    while window:
+        answer = window.pop(0).result(30)
+        for frames in rest:
+            window.append(channel.call(frames))
+            break
+        yield answer
 """,
-        "again and again": """
-def call_again(connect, frames, attempts, sleep, rng, bound=0.4):
-    error = None
-    try:
-        with connect() as channel:
-            return channel.call(list(frames)).result(timeout=30)
-    except ConnectionError as caught:
-        error = caught
-    if attempts <= 1:
-        raise error
-    sleep(bound * rng.random())
-    return call_again(connect, frames, attempts - 1, sleep, rng, 2 * bound)
+        "by numbers": """
+def answers(channel, messages, most):
+    futures, taken, made = {}, 0, 0
+    for frames in messages:
+        futures[made] = channel.call(frames)
+        made += 1
+        if made - taken == most:
+            future = futures.pop(taken)
+            taken += 1
+            yield future.result(timeout=10)
+    for number in range(taken, made):
+        yield futures.pop(number).result(timeout=10)
 """,
     },
-    "hide.2": {
-        "two dictionaries": """
-class Counter(Adder):
-    def __init__(self):
-        super().__init__()
-        self.answers = {}
-
-    def add(self, caller, number, amount):
-        if caller in self.last:
-            if number == self.last[caller]:
-                return self.answers[caller]
-            if number < self.last[caller]:
-                raise ValueError(f"{number} comes late")
-        self.total = self.total + amount
-        self.last[caller], self.answers[caller] = number, self.total
-        return self.answers[caller]
+    "hide.4": {
+        "a list": """
+def train(ask, gradient, params, steps):
+    futures = []
+    for step in range(steps):
+        gradients = gradient(params)
+        if step:
+            params = futures.pop().result(30)
+        futures.append(ask(gradients))
+    for future in futures:
+        params = future.result(30)
+    return params
 """,
-        "with a lock": """
-class Counter(Adder):
-    def __init__(self):
-        self.total, self.lock, self.calls = 0, threading.Lock(), {}
-
-    def add(self, caller, number, amount):
-        with self.lock:
-            last = self.calls.setdefault(caller, {})
-            if number in last:
-                return last[number]
-            if last and number < max(last):
-                raise ValueError("a later call has been answered")
-            self.total += amount
-            last.clear()
-            last[number] = self.total
-            return self.total
+        "the first step apart": """
+def train(ask, gradient, params, steps):
+    if steps == 0:
+        return params
+    travelling, left = ask(gradient(params)), steps - 1
+    while left:
+        next_gradients = gradient(params)
+        params = travelling.result(timeout=20)
+        travelling = ask(next_gradients)
+        left -= 1
+    return travelling.result(timeout=20)
 """,
     },
 }
 """Maps an exercise to right answers that are written differently."""
 
 MUTANT = (
-    "a push is new each time that it comes",
-    "minips/core/shard.py",
-    "return clock == at or clock in self._missed[worker]",
-    "return clock <= at",
+    "overlap waits for the answer to its push",
+    "minips/core/loop.py",
+    "            travelling = yield Begin(push_pull)",
+    "            params, versions = (yield Call(push_pull)), worker.versions",
 )
-"""A server that applies a repeated push again."""
+"""A worker that does not overlap."""

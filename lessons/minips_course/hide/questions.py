@@ -1,4 +1,4 @@
-"""The questions, sentences and quiz of "Hide and survive"."""
+"""The questions, sentences and quiz of "Hide the latency"."""
 
 from minips.lab.course.questions import (
     Expected,
@@ -47,36 +47,36 @@ timed_question(
 )
 
 question(
-    "hide.2",
-    "The server needs 0.001 s for a call. Each of the 200 callers waits 0.05 s for its answer, then it calls again at "
-    "once. How many have their answer after ten seconds?",
+    "hide.3",
+    "Messages travel for 0.04 s in each step. With which time of computing does overlap make a step faster by the "
+    "largest factor?",
     Option(
-        "all, within half a second",
-        lambda answered, last: answered == 200 and last <= 0.5,
-        "The server needs 0.2 s for 200 calls, and it lost little time with calls that nobody waited for.",
-    ),
-    Option(
-        "all, after some seconds",
-        lambda answered, last: answered == 200 and last > 0.5,
-        "In the end the server emptied its queue, with the calls of callers that had given up.",
-    ),
-    Option(
-        "at least half",
-        lambda answered, last: 100 <= answered < 200,
-        "Each time that one of the others called, the queue was too long.",
+        "0.01 s",
+        lambda short, equal, long: short > 1.1 * equal and short > 1.1 * long,
+        "It travels most of the time, and all of that was hidden.",
     ),
     Expected(
-        "about a quarter",
-        lambda answered, last: 20 <= answered < 100,
-        "The first 50 are answered in time. When the others give up, their calls are still in the queue, and the "
-        "server works on them. The new calls stand behind them, so they time out as well. Each 0.05 s brings 150 new "
-        "calls, and 50 are done: the queue grows for ever, and the server is busy with calls that nobody waits for.",
+        "0.04 s",
+        lambda short, equal, long: equal > 1.1 * short and equal > 1.1 * long,
+        "A step with overlap takes the longer of the two times: 0.04 s in place of 0.05 s, 0.04 s in place of 0.08 s, "
+        "0.16 s in place of 0.20 s. What is hidden is the shorter one, and that is at most half of the step.",
     ),
-    otherwise="Hardly anybody was answered, not even those first in the queue.",
+    Option(
+        "0.16 s",
+        lambda short, equal, long: long > 1.1 * equal and long > 1.1 * short,
+        "It has most time in which messages can travel, and gained most by that.",
+    ),
+    Option(
+        "any of these: the factor is the same",
+        lambda short, equal, long: max(short, equal, long) <= 1.1 * min(short, equal, long),
+        "Overlap hid the same share of each step.",
+    ),
+    otherwise="Two of the three gained about equally, and more than the third.",
     kind="count",
     shown={
-        "answered": "answered within ten seconds: {:.0f} callers",
-        "last": "the last answer, after the start: {:.2g} s",
+        "short": "computing for 0.01 s: {:.2f} times as fast",
+        "equal": "computing for 0.04 s: {:.2f} times as fast",
+        "long": "computing for 0.16 s: {:.2f} times as fast",
     },
 )
 
@@ -96,129 +96,43 @@ timed_sentence(
 
 sentence("hide.3", "Staleness with overlap: at most {stale} version.", expect="stale == 1", kind="single")
 
-sentence(
-    "hide.4",
-    "The caller wanted one addition, and got {errors} TimeoutErrors. The server has added {counted}.",
-    expect="errors == counted == 3",
-    kind="count",
+timed_sentence(
+    "hide.19",
+    "A small call over a connection of its own takes {times.median:.0f} times as long as over one that stays open "
+    "(median of 30 pairs, quartiles {times.low:.0f} to {times.high:.0f}).",
+    expect="times.median > 2",
 )
 
 sentence(
-    "hide.5",
-    "After ten seconds {answered} of 200 callers have their answer. The server has worked on {worked} calls, for "
-    "{busy:.0%} of the time.",
-    expect="answered < 100 and busy > 0.95",
-    kind="count",
-)
-
-sentence(
-    "hide.6",
-    "The last caller has its answer after {doubled:.1f} s if waits double, and after {drawn:.1f} ± {half:.1f} s if "
-    "they are also drawn (five seeds).",
-    expect="drawn + half < doubled < 10",
-    kind="count",
-)
-
-sentence(
-    "hide.18",
-    "Let a dropped call cost 0.0005 s. Then {at_once} of 200 callers have their answer if they call again at once. If "
-    "they draw their waits, from 0.4 s on, it is {drawn} of 200, the last one after {last:.1f} s at most (five seeds).",
-    expect="at_once < 100 and drawn == 200 and last < 10",
+    "hide.20",
+    "Messages of 0.04 s a step, and computing of 0.01 s, 0.04 s, 0.16 s: with overlap a step is {short:.2f}, "
+    "{equal:.2f} and {long:.2f} times as fast.",
+    expect="abs(short - 1.25) < 0.01 and abs(equal - 2) < 0.01 and abs(long - 1.25) < 0.01",
     kind="count",
 )
 
 timed_sentence(
-    "hide.7",
-    "Of 20 calls, {answered} are answered in time. The server works on {blind} of them without the deadline, on "
-    "{aware} with it.",
-    expect="blind == 20 and answered <= aware < 12",
-)
-
-sentence(
-    "hide.8",
-    "The push is {first}. Sent again, it is a {again}. The parameter has moved by {moved:g}.",
-    expect="first == 'applied' and again == 'duplicate' and moved == 1",
-    kind="count",
-)
-
-sentence(
-    "hide.9",
-    "400 additions, one answer in ten is lost: Adder has counted {adder:.0f} ± {half:.0f}, your Counter {yours:.0f} "
-    "(five seeds).",
-    expect="adder - half > 400 and yours >= 400",
-    kind="count",
+    "hide.21",
+    "Your number: 24 calls with 8 under way take {share:.0%} of their time with 1 under way.",
+    expect="share < 1.5",
 )
 
 timed_sentence(
-    "hide.10",
-    "gRPC: of 20 calls with a deadline of 0.11 s, {late} ended with {came}. The server's function was called "
-    "{handled} times.",
-    expect="came == 'DEADLINE_EXCEEDED' and late > 10 and handled < 12",
-)
-
-timed_sentence(
-    "hide.11",
-    "aiohttp, three calls through a pool of one: with enough time they open {enough} connection, and {short} if each "
-    "call times out.",
-    expect="enough == 1 and short == 3",
-)
-
-sentence(
-    "hide.12",
-    "gRPC's retries: {answer} after one call of the caller and {served} at the server.",
-    expect="answer == 'ONCE MORE' and served == 3",
-    kind="count",
-)
-
-sentence(
-    "hide.13",
-    "With the server there: {first}. Without it: {second}. With a new server at the same address: {third}.",
-    expect="first == 'HERE' and second == 'ConnectionError' and third == 'BACK AGAIN'",
-    kind="single",
-)
-
-sentence(
-    "hide.14",
-    "Connections for 40 calls: {as_in_the_lecture} as in the lecture, {one_after_another} for one call after another, "
-    "{all_at_once} for all calls at once through a pool of at most 8.",
-    expect="as_in_the_lecture == 40 and one_after_another == 1 and all_at_once == 8",
-    kind="count",
-)
-
-timed_sentence(
-    "hide.15",
-    "With 4 connections the 40 calls take {small.median:.1f} times as long as one call (median of {turns} turns, "
-    "quartiles {small.low:.1f} to {small.high:.1f}), with 8 connections {middle.median:.1f} times ({middle.low:.1f} to "
-    "{middle.high:.1f}), with 40 {large.median:.1f} times ({large.low:.1f} to {large.high:.1f}).",
-    expect="small.median > 7 and middle.median > 4 and large.median < small.median / 2",
-)
-
-timed_sentence(
-    "hide.16",
-    "With pool=0 a call takes {times.median:.2f} times as long (median of {turns} pairs, quartiles {times.low:.2f} to "
-    "{times.high:.2f}).",
-    expect="times.median > 1",
-)
-
-timed_sentence(
-    "hide.17",
-    "Over two connections the 32 MB take {share.median:.0%} of the time over one (median of {rounds} pairs, quartiles "
-    "{share.low:.0%} to {share.high:.0%}).",
-    expect="0.3 < share.median < 2",
+    "hide.22",
+    "Twenty steps over the link take {given:.1f} s with the loop as given, {yours:.1f} s with yours.",
 )
 
 prompt(
-    "hide.1",
-    "Does it help to draw the waits, with a deadline and without? Give the seconds of all four pairs. Two sentences.",
-    "With a deadline it helps from either bound: 0.45 s in place of 3.00 s from 0.4 s on, 0.25 s in place of 0.55 s "
-    "from 0.05 s on. Without one it helps from 0.4 s on (1.28 ± 0.45 s in place of 3.00 s), but not from 0.05 s on "
-    "(2.39 ± 0.17 s in place of 1.85 s), where the server works on more calls, 971 in place of 800.",
+    "hide.2",
+    "What do more calls under way save, and from which number on do they save nothing more? Why? Two sentences, with "
+    "numbers from the table.",
+    "By α and β 4 calls under way take less than a third of the time of 1, since the latency passes for four calls at "
+    "once. 8 and 16 take the same 0.232 s: then the link is always busy, and 24 MB keep it busy for 0.192 s.",
     by=(
-        "table: row['0.4 s, drawn sent along'][0] == 0.45 and row['0.4 s, doubled sent along'][0] == 3.00",
-        "table: row['0.05 s, drawn sent along'][0] == 0.25 and row['0.05 s, doubled sent along'][0] == 0.55",
-        "table: row['0.4 s, drawn unknown'][:2] == [1.28, 0.45] and row['0.4 s, doubled unknown'][0] == 3.00",
-        "table: row['0.05 s, drawn unknown'][:3] == [2.39, 0.17, 971]",
-        "table: row['0.05 s, doubled unknown'] == [1.85, 800]",
+        "table: row['4'][1] < row['1'][1] / 3",
+        "table: row['8'][1] == row['16'][1] == 0.232",
+        "timed table: not solved or row['8'][0] < row['1'][0] / 2",
+        "table: abs(24 * 0.008 - 0.192) < 1e-9",
     ),
     kind="time",
 )
@@ -243,42 +157,39 @@ quiz(
             "2 times": "That much is gained only if computing and travelling take the same time.",
             "4 times": "0.12 s / 0.03 s assumes that computing hides all the travelling, but it lasts only 0.03 s.",
         },
-        by="say hide.2: abs((0.03 + 0.09) / 0.09 - 1.33) < 0.01",
+        by=("say hide.2: abs((0.03 + 0.09) / 0.09 - 1.33) < 0.01", "say hide.20"),
     ),
     Item(
-        "In the storm of callers that call again at once, the server is busy all the time. What does it work on?",
+        "A call keeps the link busy for 0.008 s, and 2α is 0.04 s. How many calls must be under way so that the link "
+        "never idles?",
         {
-            "calls whose callers have given up": "They are first in the queue. When the server reaches a new call, "
-            "its caller has given up, too.",
-            "connections that it has to open anew": "No connection is simulated there: a call costs 0.001 s of work, "
-            "and nothing else.",
-            "the same 50 callers again and again": "The first 50 have their answers, and do not call again.",
+            "6": "From the start of a call to its answer 0.048 s pass. In this time the link can carry 6 calls.",
+            "2": "Then the link is busy for 0.016 s of 0.048 s, and idles for the rest.",
+            "40": "More than 6 wait for the link, and save nothing.",
         },
-        by="say hide.5",
+        by="table hide.2: round((0.008 + 0.04) / 0.008) == 6 and row['8'][1] == row['16'][1] < row['4'][1]",
     ),
     Item(
-        "200 workers lose their server at the same moment. All wait 0.4, 0.8, 1.6 s and so on. Why is each wait also "
-        "drawn at random?",
+        "A worker trains with overlap, and a push is under way. From which parameters does it compute meanwhile?",
         {
-            "so that they do not all come back at one moment": "Waits that only double are the same for all, so all "
-            "workers call at the same moment at each try.",
-            "so that no worker has to wait as long as 1.6 s": "The bound still doubles. A drawn wait is shorter on "
-            "average, but that is not its purpose.",
-            "so that the server can tell the workers apart": "A worker has a number for that. The server does not see "
-            "how long a worker has waited.",
+            "from the answer to the push before": "It is the newest that has arrived, and lacks "
+            "one update: a staleness of 1.",
+            "from the answer to this push": "That answer has not arrived yet. Waiting for it would be no overlap.",
+            "from those that it started with": "Each answer brings new parameters. They come one step late, and not "
+            "never.",
         },
-        by="say hide.6",
+        by="say hide.3",
     ),
     Item(
-        "A push has timed out, and the worker sends it again. Why does minips' server not apply it twice?",
+        'A lecture\'s client opens a "pool" of connections for each call, and closes it afterwards. What is wrong?',
         {
-            "it knows the push by worker and clock": "It has seen this clock of this worker before, and "
-            "answers `duplicate`.",
-            "the time-out has ended the first one": "A time-out ends the waiting at the worker. The server may have "
-            "applied the push long ago.",
-            "the same gradient again changes nothing": "A second time, it would move the parameters as far again.",
+            "each call opens a connection again": "No connection is used twice. That makes a small call several times "
+            "as long, even within one machine.",
+            "a call over a new connection carries less": "It carries the same frames. It only begins later.",
+            "nothing: to open a connection takes no time": "The lesson measured it, within one machine. A network adds "
+            "its latency.",
         },
-        by="say hide.8",
+        by="say hide.19",
     ),
 )
 
@@ -286,17 +197,21 @@ remember(
     "hide",
     {
         "Futures let": ("say hide.1", "predict hide.1"),
-        "With overlap": ("say hide.2", "say hide.3"),
-        "Immediate retries": (
-            "say hide.5",
-            "say hide.6",
-            "check hide.1",
-            "table hide.1: row['0.05 s, drawn unknown'][0] > row['0.4 s, drawn unknown'][0]",
+        "Keep just enough": (
+            "check hide.3",
+            "table hide.2: row['8'][1] == row['16'][1] < row['4'][1]",
+            "say hide.21: share < 1.5",
         ),
-        "A deadline that": (
-            "say hide.7",
-            "table hide.1: row['at once unknown never'][0] == 10_000 and row['at once sent along'][1] == 200",
+        "With overlap a step": (
+            "say hide.2",
+            "predict hide.3",
+            "say hide.20: 1.25 < equal == max(short, equal, long) <= 2",
+            "say hide.20: 160 / 40 == 40 / 10 == 4",
         ),
-        "A call that timed": ("say hide.4", "say hide.8", "check hide.2"),
+        "Overlap has": "say hide.3",
+        "Leave connections": "say hide.19",
     },
 )
+
+RETIRED = {"predict": (2,), "say": (*range(4, 19),), "answer": (1,), "check": (1, 2)}
+"""The numbers that an earlier edition of the lesson used, by kind."""

@@ -185,7 +185,7 @@ remember(
         "Sent plus held": ("say remember.3", "check remember.3"),
         "Here, each at its": ("say remember.2",),
         "With a contraction": ("say remember.4", "say remember.6"),
-        "Other quantizers": ("say remember.7",),
+        "With QSGD the memory": ("say remember.7",),
     },
 )
 

@@ -1,4 +1,4 @@
-"""Do without a server: two exchanges race over a network; wider links carry more, and the reddest one decides."""
+"""Add up without a server: two exchanges race over a network; wider links carry more, and the reddest one decides."""
 
 from collections.abc import Iterator
 from contextlib import suppress
