@@ -251,6 +251,9 @@ SLIDERS = {
     every_panel.PANELS["minips_course.survive.panel.RetryStorm"]: "callers wait retries",
     every_panel.PANELS["minips_course.cost.panel.StepOnPaper"]: "megabits milliseconds kilobytes workers buffer",
     every_panel.PANELS["minips_course.ddp.panel.BucketSize"]: "kilobytes milliseconds megabytes",
+    every_panel.PANELS[
+        "minips_course.network.panel.SchedulesOnNetworks"
+    ]: "topology.bandwidth_bps topology.latency_s topology.loss workers kilobytes",
 }
 
 
