@@ -13,7 +13,7 @@ import minips as ps
 from minips.stage import Tensors
 
 VIRTUAL = ps.Simulated(abandon=False)
-LOW, HIGH, CLOSE = 0.02, 8.0, 1.03
+LOW, HIGH, CLOSE = 0.0312, 8.0, 1.03
 """Between which values a border is sought, and how close."""
 
 

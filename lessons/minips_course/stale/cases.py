@@ -21,7 +21,7 @@ OUTCOMES = {
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
-    "stale.3": ["these damp the swings", "about twice BSP's", "twice as high", "a tenth lower"],
+    "stale.3": ["whether the ages alone", "about twice BSP's", "twice as high", "a tenth lower"],
     "stale.4": ["past the minimum for some ten", "only where gradients are fresh", "nearly all that momentum"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""

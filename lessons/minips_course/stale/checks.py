@@ -56,15 +56,18 @@ def _near(function: Any, ages: list[int], momentum: float, whose: str) -> None:
 
 
 def _tangled(rng: np.random.Generator, momentum: float, size: int, before: float) -> list[int]:
-    """Draw ages whose order matters: sorted or the other way round, their border differs, and from ``before``, too."""
+    """Draw ages whose order matters: sorted or the other way round, their border differs, and from ``before``, too. All
+    rates below the border are stable, and none above it.
+    """
     while True:
         ages: list[int] = rng.integers(0, 9, size=size).tolist()
         border = _border(ages, momentum)
-        below = [_growth(part * border, ages, momentum) for part in (0.1, 0.3, 0.5, 0.7, 0.85, 0.96)]
-        above = [_growth(part * border, ages, momentum) for part in (1.04, 1.1, 1.3, 1.6, 2, 3, 4, 8)]
-        clear = below[-1] ** 4000 < 0.02 and above[0] ** 4000 > 50 and max(below) < 1 < min(above)
+        clear = _growth(0.96 * border, ages, momentum) ** 4000 < 0.02 and _growth(1.04 * border, ages, momentum) > 1.001
         others = [_border(sorted(ages), momentum), _border(ages[::-1], momentum), before] if clear else []
-        if clear and all(abs(other / border - 1) > 2 * CLOSE for other in others):
+        if not clear or any(abs(other / border - 1) <= 2 * CLOSE for other in others):
+            continue
+        rates = border * np.geomspace(0.002, 30, 600)
+        if all((_growth(rate, ages, momentum) < 1) == (rate < border) for rate in rates):
             return ages
 
 
