@@ -241,7 +241,7 @@ SLIDERS = {
     CopyOrCall: "calls values",
     every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
     every_panel.PANELS["minips_course.wait.panel.WhoWaits"]: "rule.staleness workers",
-    every_panel.PANELS["minips_course.stale.panel.OldGradients"]: "rule.staleness rate momentum",
+    every_panel.PANELS["minips_course.stale.panel.OldGradients"]: "rate momentum",
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
     RoundedAverage: "workers levels shift",
