@@ -237,11 +237,11 @@ def test_an_unknown_exercise_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("margin", [0.85, 0.9, 0.95, 1, 1.1, 1.3])
 @pytest.mark.parametrize("which", [np.mean, np.median, np.max, np.min], ids=lambda which: which.__name__)
-def test_stale_1_is_not_solved_by_the_formula_of_the_lesson(which: Any, margin: float) -> None:
-    def formula(rate: float, ages: list[int]) -> bool:
-        return bool(rate > margin * ps.cost.asynchronous_lr_limit(round(which(ages)), 1.0))
+def test_stale_3_is_not_solved_by_the_formula_of_the_lesson(which: Any, margin: float) -> None:
+    def formula(ages: list[int], momentum: float) -> float:
+        return margin * ps.cost.asynchronous_lr_limit(round(which(ages)), 1.0) * (1 - momentum)
 
-    assert not lab.check("stale.1", formula)
+    assert not lab.check("stale.3", formula)
 
 
 if __name__ == "__main__":

@@ -242,6 +242,7 @@ SLIDERS = {
     every_panel.PANELS["minips_course.fails.panel.ThresholdWalk"]: "memory.decay rate threshold curvature",
     every_panel.PANELS["minips_course.hide.panel.Overlap"]: "latency_ms compute_ms",
     every_panel.PANELS["minips_course.wait.panel.WhoWaits"]: "rule.staleness workers",
+    every_panel.PANELS["minips_course.stale.panel.OldGradients"]: "rate momentum",
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
     every_panel.PANELS["minips_course.local.panel.SeldomExchanges"]: "outer",

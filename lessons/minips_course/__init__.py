@@ -86,6 +86,7 @@ GONE = {
     "remember.pictures": ("draw_errors", "draw_paths", "draw_walks"),
     "server": ("pictures",),
     "squeeze.pictures": ("draw_arrivals", "draw_entropies", "draw_steps"),
+    "stale.pictures": ("draw_borders", "draw_shares", "draw_swings"),
     "trust.pictures": ("draw_one_step", "draw_reach"),
     "wait.pictures": ("draw_lags", "draw_timelines"),
     "wire.pictures": ("draw_pieces",),

@@ -3,71 +3,110 @@
 from math import nan
 
 OUTCOMES = {
-    "stale.1": {
-        "with one backup, not under ASP": {"backup": 0.0, "asp": 0.85},
-        "under ASP, not with one backup": {"backup": 0.9, "asp": 0.2},
-        "under both": {"backup": 0.0, "asp": 0.2},
-        "under neither": {"backup": 0.9, "asp": 0.85},
-        "none of these": {"backup": nan, "asp": nan},
+    "stale.3": {
+        "lower with both": {"constant": 0.89, "random": 0.6},
+        "higher with both": {"constant": 1.2, "random": 2.1},
+        "lower with constant, higher with random": {"constant": 0.89, "random": 2.1},
+        "higher with constant, lower with random": {"constant": 1.2, "random": 0.4},
+        "none of these": {"constant": nan, "random": nan},
     },
-    "stale.2": {
-        "higher than BSP": {"ratio": 1.3},
-        "a little lower, as without momentum": {"ratio": 0.9},
-        "about half of it": {"ratio": 0.5},
-        "less than a tenth of it": {"ratio": 0.04},
+    "stale.4": {
+        "higher": {"ratio": 1.3},
+        "a little lower": {"ratio": 0.9},
+        "at about half of it": {"ratio": 0.5},
+        "below a tenth of it": {"ratio": 0.04},
         "none of these": {"ratio": 0.2},
     },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
-    "stale.1": ["each of its pushes is dropped", "all pushes of worker 3 are late", "as much as under BSP"],
-    "stale.2": ["past the minimum for some ten", "only where gradients are fresh", "nearly all that momentum"],
+    "stale.3": ["whether the ages alone", "about twice BSP's", "twice as high", "a tenth lower"],
+    "stale.4": ["past the minimum for some ten", "only where gradients are fresh", "nearly all that momentum"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 
 BROKEN = {
-    "stale.1": {
+    "stale.3": {
         "one age": ("x[-1 - age]", "x[-1 - round(np.mean(ages))]"),
         "fresh gradients": ("x[-1 - age]", "x[-1]"),
         "the oldest of all": ("x[-1 - age]", "x[-1 - max(ages)]"),
         "the youngest of all": ("x[-1 - age]", "x[-1 - min(ages)]"),
         "a push younger": ("x[-1 - age]", "x[-age]"),
-        "a push older": ("x[-1 - age]", "x[-2 - age]"),
-        "once through the ages": ("5000 // len(ages)", "1"),
-        "a rate for all the workers": ("- rate *", "- 4 * rate *"),
-        "the formula with the mean age": (
-            "x[-1] - rate * x[-1 - age]",
-            "x[-1] - rate * (x[-1 - round(sum(ages) / len(ages))])",
+        "a push older": ("x[-1 - age]", "x[max(-2 - age, -len(x))]"),
+        "without momentum": ("momentum * v +", "0 * v +"),
+        "an average for a velocity": ("momentum * v + x[-1 - age]", "momentum * v + (1 - momentum) * x[-1 - age]"),
+        "the velocity a push later": (
+            "            v = momentum * v + x[-1 - age]\n            x.append(x[-1] - rate * v)",
+            "            x.append(x[-1] - rate * v)\n            v = momentum * v + x[-2 - age]",
         ),
-        "never": ("return True", "return False"),
-        "no answer": ("return True", "return None"),
+        "Nesterov's momentum": ("- rate * v", "- rate * (x[-1 - age] + momentum * v)"),
+        "once through the ages": ("5000 // len(ages)", "1"),
+        "fifty pushes": ("5000", "50"),
+        "a rate for all the workers": ("- rate *", "- 4 * rate *"),
+        "to 30 %": ("1.01 * low", "1.3 * low"),
+        "no rate above 1": ("0.001, 4.0", "0.001, 1.0"),
+        "no rate below 0.1": ("0.001, 4.0", "0.1, 4.0"),
         "the ages in order of size": ("for age in ages *", "for age in sorted(ages) *"),
         "the ages the other way round": ("for age in ages *", "for age in ages[::-1] *"),
-        "the first twelve ages": ("for age in ages *", "for age in ages[:12] *"),
-        "the ages are sorted in place": ("    x = [1.0]", "    ages.sort()\n    x = [1.0]"),
-        "the ages are used up": (
-            "for age in ages * (5000 // len(ages)):",
-            "turns = ages * (5000 // len(ages))\n    while ages:\n        ages.pop()\n    for age in turns:",
-        ),
-        "what grew before grows again": (
-            "    x = [1.0]",
-            "    seen = vars(grows).setdefault(tuple(ages), {})\n    if seen.get('rate', 0) < 0.6 * rate:\n"
-            "        seen['rate'] = 2 * rate\n    else:\n        return False\n    x = [1.0]",
-        ),
-        "one x for all calls": (
-            "    x = [1.0] * (max(ages) + 1)",
-            "    x = vars(grows).setdefault('x', [1.0] * 20)",
-        ),
-        "a formula fitted to one straggler": """
-def grows(rate, ages):
-    border = 2 * np.sin(np.pi / (2 * (2 * np.mean(ages) + 1)))
-    return rate > border * (1 - 0.01 * (max(ages) - min(ages)))
+        "the first four ages": ("for age in ages *", "for age in ages[:4] *"),
+        "the ages are sorted in place": ("    low, high = 0", "    ages.sort()\n    low, high = 0"),
+        "ages up to four": ("x[-1 - age]", "x[-1 - min(age, 4)]"),
+        "no answer": ("    return low", "    return None"),
+        "what was found before": """
+known = {}
+
+
+def border(ages, momentum):
+    def dies_out(rate):
+        x, v = [1.0] * (max(ages) + 1), 0.0
+        for age in ages * (5000 // len(ages)):
+            v = momentum * v + x[-1 - age]
+            x.append(x[-1] - rate * v)
+            if abs(x[-1]) > 1e6:
+                return False
+        return max(map(abs, x[-200:])) < 1
+
+    if (len(ages), momentum) in known:
+        return known[len(ages), momentum]
+    low, high = 0.001, 4.0
+    while high > 1.01 * low:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if dies_out(middle) else (low, middle)
+    known[len(ages), momentum] = low
+    return low
 """,
-        "at least two workers": ("x[-1 - age]", "x[-1 - max(age, 1)]"),
-        "ages up to nine": ("x[-1 - age]", "x[-1 - min(age, 9)]"),
-        "two hundred pushes": ("5000", "200"),
-        "large rates alone": ("        if abs(x[-1]) > 1000:\n            return True\n", ""),
+        "the formula of the lesson": """
+def border(ages, momentum):
+    return 2 * np.sin(np.pi / (2 * (2 * np.mean(ages) + 1))) * (1 - momentum)
+""",
+        "shortened for momentum": """
+def border(ages, momentum):
+    def dies_out(rate):
+        x = [1.0] * (max(ages) + 1)
+        for age in ages * (5000 // len(ages)):
+            x.append(x[-1] - rate * x[-1 - age])
+            if abs(x[-1]) > 1e6:
+                return False
+        return max(map(abs, x[-200:])) < 1
+
+    low, high = 0.001, 4.0
+    while high > 1.01 * low:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if dies_out(middle) else (low, middle)
+    return low * (1 - momentum)
+""",
+        "one companion matrix, of the mean age": """
+def border(ages, momentum):
+    age = round(np.mean(ages))
+    rates = np.geomspace(0.001, 4, 1000)
+    for rate in rates:
+        roots = np.zeros(max(age, 1) + 2)
+        roots[:3] = 1, -1 - momentum, momentum
+        roots[1 + age] += rate
+        if np.abs(np.roots(roots)).max() > 1.0001:
+            return rate
+""",
     },
     "stale.2": {
         "the usual weight": ("min(1, (1 + self.usual) / (1 + one.staleness))", "1"),
@@ -148,31 +187,53 @@ class Fade(ps.Aggregator):
 """Maps an exercise and an error to a piece of the solution and the wrong piece that replaces it, or a source."""
 
 RIGHT = {
-    "stale.1": {
+    "stale.3": {
         "by eigenvalues": """
-def grows(rate, ages):
+def border(ages, momentum):
     n = max(ages) + 1
-    turn = np.eye(n)
-    for age in ages:
-        step = np.zeros((n, n))
-        step[1:, :-1] = np.eye(n - 1)
-        step[0, 0] += 1
-        step[0, age] -= rate
-        turn = step @ turn
-    return bool(np.abs(np.linalg.eigvals(turn)).max() > 1)
+
+    def grows(rate):
+        turn = np.eye(n + 1)
+        for age in ages:
+            velocity = np.zeros(n + 1)
+            velocity[age] += 1
+            velocity[n] += momentum
+            step = np.zeros((n + 1, n + 1))
+            step[1:n, : n - 1] = np.eye(n - 1)
+            step[0] = -rate * velocity
+            step[0, 0] += 1
+            step[n] = velocity
+            turn = step @ turn
+        return np.abs(np.linalg.eigvals(turn)).max() > 1
+
+    low, high = 1e-4, 8.0
+    for _ in range(20):
+        middle = (low * high) ** 0.5
+        if grows(middle):
+            high = middle
+        else:
+            low = middle
+    return middle
 """,
-        "by the norm of a window": """
+        "all rates at once": """
 from collections import deque
-from itertools import cycle, islice
 
 
-def grows(rate, ages):
-    old = deque([1.0] * (max(ages) + 1), maxlen=max(ages) + 1)
-    for age in islice(cycle(ages), 8000):
-        old.appendleft(old[0] - rate * old[age])
-        if not abs(old[0]) < 1e6:
-            return True
-    return np.abs(old).max() > 1
+def border(ages, momentum):
+    rates = np.geomspace(0.002, 4, 700)
+    x = deque([np.ones(700)] * (max(ages) + 1), maxlen=max(ages) + 1)
+    v = np.zeros(700)
+    grown = np.zeros(700, bool)
+    for _ in range(-(-6000 // len(ages))):
+        for age in ages:
+            v = momentum * v + x[-1 - age]
+            x.append(x[-1] - rates * v)
+        grown |= np.abs(x[-1]) > 1e4
+        v[grown] = 0
+        for one in x:
+            one[grown] = 0
+    ends = np.max(np.abs(np.array(x)), axis=0)
+    return rates[np.argmax(grown | (ends > 1))]
 """,
     },
     "stale.2": {

@@ -11,51 +11,63 @@ from minips.stage import Tensors
 from minips.testing.base import same_bits
 from minips_course.arrays import copied, drawn_like, drawn_tensors
 
+CLOSE = 0.04
+"""By how much a border may be wrong."""
+
 
 @asks(
-    "stale.1",
-    "While the straggler computes one gradient, the fast workers push many times. So which earlier x does each push "
-    "use? The number of pushes to look back differs from push to push.",
-    "Keep every x in a list, as path does, and go through the ages in order: the age says how far from the end of the "
-    "list to look. How many values must the list contain at first, so that the largest age can be looked up?",
-    "Write one loop that goes through the ages many times and appends one x for each push. Slow growth shows late: "
-    "make some thousands of pushes, and stop as soon as x is huge.",
+    "stale.3",
+    "Write first what says whether swings die out at one rate: keep every x in a list, go through the ages in order, "
+    "and look so far back from the end of the list. How many values must the list hold at first?",
+    "At each push v becomes momentum · v plus the old x, and then x moves by −rate · v. Slow growth shows late: make "
+    "some thousands of pushes, and stop as soon as x is huge. The swings died out if the last ones are below 1.",
+    "Then halve, as in lesson 02: keep a rate that is stable and one that is not, try the one between them, and go on "
+    "until they differ by 1 %. Start from 0.001 and 4.",
 )
-def grows(function: Any, rng: np.random.Generator) -> str:
-    """Make grows, a function of rate and ages, right for pushes of different ages."""
-    refuse_if(not callable(function), f"Expected the function grows, got {function!r}.")
-    drawn = [(int(rng.integers(5, 9)), int(rng.integers(2, 11))) for _ in range(3)]
-    for workers, slower in [(4, 12), (int(rng.integers(4, 9)), 1), (9, 12), *drawn, (2, 9), (2, 1), (1, 1)]:
-        speeds = f"one of {workers} workers {slower} times slower" if slower > 1 else f"{workers} equal workers"
-        _both_sides(function, _ages(workers, slower, int(rng.integers(workers))), speeds)
-    for _ in range(2):
-        _both_sides(function, _tangled(rng), "ages that jump to and fro")
-    return "Right on both sides of the border of nine clusters, six of them with a slow worker, and of other ages."
+def largest(function: Any, rng: np.random.Generator) -> str:
+    """Make border, a function of ages and momentum, right for pushes of different ages, with momentum."""
+    refuse_if(not callable(function), f"Expected the function border, got {function!r}.")
+    for momentum in (0.0, 0.9):
+        for workers, slower in [(int(rng.integers(2, 9)), 1), (4, 4), (1, 1)]:
+            speeds = f"one of {workers} workers {slower} times slower" if slower > 1 else f"{workers} equal workers"
+            _near(function, _ages(workers, slower, int(rng.integers(workers))), momentum, speeds)
+    for momentum in (0.0, float(rng.integers(3, 9)) / 10):
+        size, before = int(rng.integers(5, 12)), 0.0
+        for _ in range(2):  # as many ages, with another border
+            ages = _tangled(rng, momentum, size, before)
+            _near(function, ages, momentum, "ages that jump to and fro")
+            before = _border(ages, momentum)
+    return "Within 4 % of the border for ten lists of ages: of equal workers, of a slow one, and others."
 
 
-def _both_sides(function: Any, ages: list[int], whose: str) -> None:
-    """Refuse a function that is wrong at a rate below or above the border of these ages."""
-    border = _border(ages)
-    for factor in (0.5, 0.96, 1.04, 2.0):
-        if _growth(factor * border, ages) > 2:
-            continue  # after a thousand pushes the swings are no longer floats
-        rate, given = factor * border, list(ages)
-        with case(f"grows({rate:.3f}, ages=[{', '.join(map(str, ages[:12]))}, …]), {whose},"):
-            got = function(rate, given)
-            refuse_if(given != ages, f"changed the list ages: it is now [{', '.join(map(str, given[:12]))}, …].")
-            refuse_if(not isinstance(got, bool | np.bool_), f"returned {got!r}; expected True or False.")
-            turns = f"a swing becomes {_growth(rate, ages) ** len(ages):.3g} times as large in each turn of the ages"
-            refuse_if(got != (factor > 1), f"is {got}, but {turns}.")
+def _near(function: Any, ages: list[int], momentum: float, whose: str) -> None:
+    """Refuse a function whose border for these ages is wrong by more than 4 %."""
+    given = list(ages)
+    with case(
+        f"border(ages=[{', '.join(map(str, ages[:12]))}{', …' if len(ages) > 12 else ''}], {momentum}), {whose},"
+    ):
+        got = function(given, momentum)
+        refuse_if(given != ages, f"changed the list ages: it is now [{', '.join(map(str, given[:12]))}, …].")
+        refuse_if(not isinstance(got, float | int | np.number), f"returned {got!r}; expected a number.")
+        if abs(got / (right := _border(ages, momentum)) - 1) <= CLOSE:
+            return
+        much = _growth(got, ages, momentum) ** len(ages) if 0 < got < 10 else np.nan
+        refuse_if(True, f"is {got:.4g}: there a swing becomes {much:.3g} times as large in each turn; try {right:.3g}.")
 
 
-def _tangled(rng: np.random.Generator) -> list[int]:
-    """Draw ages whose order matters: sorted or the other way round, they have another border."""
+def _tangled(rng: np.random.Generator, momentum: float, size: int, before: float) -> list[int]:
+    """Draw ages whose order matters: sorted or the other way round, their border differs, and from ``before``, too. All
+    rates below the border are stable, and none above it.
+    """
     while True:
-        ages: list[int] = rng.integers(0, 9, size=int(rng.integers(5, 12))).tolist()
-        border, *others = _border(ages), _border(sorted(ages)), _border(ages[::-1])
-        clear = _growth(0.96 * border, ages) ** 400 < 0.2 and _growth(1.04 * border, ages) ** 400 > 5
-        steady = _growth(0.5 * border, ages) < 0.99 and _growth(2 * border, ages) > 1.01
-        if clear and steady and all(abs(other / border - 1) > 0.06 for other in others):
+        ages: list[int] = rng.integers(0, 9, size=size).tolist()
+        border = _border(ages, momentum)
+        clear = _growth(0.96 * border, ages, momentum) ** 4000 < 0.02 and _growth(1.04 * border, ages, momentum) > 1.001
+        others = [_border(sorted(ages), momentum), _border(ages[::-1], momentum), before] if clear else []
+        if not clear or any(abs(other / border - 1) <= 2 * CLOSE for other in others):
+            continue
+        rates = border * np.geomspace(0.002, 30, 600)
+        if all((_growth(rate, ages, momentum) < 1) == (rate < border) for rate in rates):
             return ages
 
 
@@ -71,24 +83,26 @@ def _ages(workers: int, slower: int, slow: int) -> list[int]:
     return [age for tick, age in ages if tick > 2 * slower]
 
 
-def _growth(rate: float, ages: list[int]) -> float:
-    """Return the mean growth, per push, of swings of x ← x − rate · (x of ``age`` pushes ago), cycling through ages."""
-    size = max(ages) + 1
-    turn = np.eye(size)
+def _growth(rate: float, ages: list[int], momentum: float) -> float:
+    """Return the mean growth of swings, per push: v ← momentum · v + (x of ``age`` pushes ago), x ← x − rate · v."""
+    size = max(ages) + 1  # of the last values of x; v comes after them
+    turn = np.eye(size + 1)
     for age in ages:
-        step = np.eye(size, k=-1)
-        step[0, 0] = 1
-        step[0, age] -= rate
+        step = np.eye(size + 1, k=-1)
+        step[size], step[0] = 0, 0
+        step[size, size], step[size, age] = momentum, 1
+        step[0] = -rate * step[size]
+        step[0, 0] += 1
         turn = step @ turn
     return float(np.abs(np.linalg.eigvals(turn)).max() ** (1 / len(ages)))
 
 
-def _border(ages: list[int]) -> float:
+def _border(ages: list[int], momentum: float) -> float:
     """Return the largest rate at which swings do not grow, to a thousandth."""
-    stable, unstable = 0.0, 2.0
-    for _ in range(11):
-        middle = (stable + unstable) / 2
-        stable, unstable = (middle, unstable) if _growth(middle, ages) < 1 else (stable, middle)
+    stable, unstable = 1e-3, 4.0
+    while unstable > 1.001 * stable:
+        middle = (stable * unstable) ** 0.5
+        stable, unstable = (middle, unstable) if _growth(middle, ages, momentum) < 1 else (stable, middle)
     return stable
 
 
