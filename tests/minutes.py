@@ -21,10 +21,6 @@ CORE_MIN, HOMEWORK_MIN = 35.0, 20.0
 """The most that a core and its homework may take."""
 CORE_WORDS, CORE_LINES, FOLDED_LINES = 800, 55, 20
 """The most words and lines that a core asks a learner to read, and the most lines that a lesson folds."""
-OLD_SHAPE: set[str] = set()
-"""The lessons that still have the shape and the budget of the second edition."""
-OLD_CORE_MIN = 45.0
-"""The most that a core of that edition may take."""
 ALL_CORES_WORDS, ALL_WORDS = 17_500, 22_080
 """The most words of all cores together, and of all Markdown (60 % of the 36,800 of the second edition)."""
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)

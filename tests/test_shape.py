@@ -22,8 +22,6 @@ from minutes import (
     FOLDED_LINES,
     HOMEWORK_MIN,
     NEEDS_A_KERNEL,
-    OLD_CORE_MIN,
-    OLD_SHAPE,
     Minutes,
     filled,
     minutes,
@@ -39,9 +37,6 @@ SHORT, LONG, PROGRAM = 10, 16, 12
 WORDS = dict(zip(LESSONS, minips_course.LESSONS, strict=True))
 """Maps each notebook to its lesson's name."""
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-each_new_lesson = pytest.mark.parametrize(
-    "path", [path for path in LESSONS if WORDS[path] not in OLD_SHAPE], ids=lambda path: path.stem
-)
 """Those of the third edition."""
 OWN = "In your own program"
 SCRIPT_S = 60
@@ -71,17 +66,15 @@ def section(book: Any, name: str) -> list[Any]:
 @each_lesson
 def test_keeps_its_budget(path: Path) -> None:
     core, homework = measured(path)
-    old = WORDS[path] in OLD_SHAPE
-    assert core.minutes <= (OLD_CORE_MIN if old else CORE_MIN)
+    assert core.minutes <= CORE_MIN
     assert homework.minutes <= HOMEWORK_MIN
     assert core.seconds > 0
     assert core.predictions >= 1
     assert core.panels <= 1
     assert core.exercises == homework.exercises == 1
     assert core.folded + homework.folded <= FOLDED_LINES
-    if not old:
-        assert core.words <= CORE_WORDS
-        assert core.lines <= CORE_LINES
+    assert core.words <= CORE_WORDS
+    assert core.lines <= CORE_LINES
 
 
 def test_all_lessons_together_keep_their_budget() -> None:
@@ -91,7 +84,7 @@ def test_all_lessons_together_keep_their_budget() -> None:
     assert words + sum(homework.words for homework in homeworks) <= ALL_WORDS
 
 
-@each_new_lesson
+@each_lesson
 def test_a_learner_tries_a_panel_before_the_exercise(path: Path) -> None:
     core, _ = pieces(lesson(path))
     texts = [[o.get("data", {}).get("text/plain", "") for o in c.get("outputs", [])] for c in core]
@@ -102,7 +95,7 @@ def test_a_learner_tries_a_panel_before_the_exercise(path: Path) -> None:
     assert re.search(r"^## Try it$", markdown(core), re.MULTILINE)
 
 
-@each_new_lesson
+@each_lesson
 def test_a_learner_writes_at_least_eight_lines(path: Path) -> None:
     (_, solution), *_ = exercises(lesson(path))
     assert len(filled(solution)) >= 8
@@ -114,7 +107,7 @@ def own_program(path: Path) -> str:
     return str(source)
 
 
-@each_new_lesson
+@each_lesson
 def test_a_program_of_ones_own_is_short_and_needs_minips_alone(path: Path) -> None:
     source = own_program(path)
     assert 5 <= len(filled(source)) <= PROGRAM
@@ -124,7 +117,7 @@ def test_a_program_of_ones_own_is_short_and_needs_minips_alone(path: Path) -> No
     assert not re.search(r"minips_course|\blab\b", source)
 
 
-@each_new_lesson
+@each_lesson
 @pytest.mark.soak
 def test_a_program_of_ones_own_runs_as_a_script(path: Path, tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
@@ -159,13 +152,8 @@ def test_ends_with_five_lines_a_quiz_homework_and_further(path: Path) -> None:
     assert len(re.findall(r"^- .+", markdown(section(book, "Remember")), re.MULTILINE)) == 5
     assert [key for cell in section(book, "Quiz") for key in arguments(cell, "quiz")] == [WORDS[path]]
     last = markdown(book.cells).strip().splitlines()[-1]
-    if WORDS[path] in OLD_SHAPE:
-        assert order[-4:] == ["Remember", "Quiz", "Homework", "Further"]
-        further = markdown(section(book, "Further"))
-        assert re.search(r"https://(doi\.org/10\.|arxiv\.org/abs/)", further), "no paper with a DOI or an arXiv number"
-    else:
-        assert order[-4:] == ["Remember", "Quiz", OWN, "Homework"]
-        assert re.search(r"\(further-[a-z-]+\.md#\S+\)", last), "no link to the part's page of further reading"
+    assert order[-4:] == ["Remember", "Quiz", OWN, "Homework"]
+    assert re.search(r"\(further-[a-z-]+\.md#\S+\)", last), "no link to the part's page of further reading"
     if path == LESSONS[-1]:
         return
     assert (link := re.search(r"Next: \[lesson (\d\d)\]\((\d\d_\w+\.ipynb)\)", last)), last
@@ -182,11 +170,10 @@ def test_asks_for_something_measured_in_two_sentences(path: Path) -> None:
 @each_lesson
 def test_no_cell_is_longer_than_one_reads(path: Path) -> None:
     core, homework = pieces(lesson(path))
-    programs = [] if WORDS[path] in OLD_SHAPE else [own_program(path)]
     for cell in [*core, *homework]:
         if cell.cell_type == "code":
             defines = re.search(r"^(def|class|@)", cell.source, re.MULTILINE)
-            most = LONG if defines else PROGRAM if cell.source in programs else SHORT
+            most = LONG if defines else PROGRAM if cell.source == own_program(path) else SHORT
             assert len(filled(cell.source)) <= most, cell.source
 
 
