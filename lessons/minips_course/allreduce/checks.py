@@ -42,9 +42,9 @@ def _is_short(exchange: exchanges.Rounds, workers: int, rng: np.random.Generator
     refuse_if(_rounds(exchange, workers) != rounds, "the second time it is asked, rounds gives others. Keep no state.")
     own: Array = rng.normal(size=(workers, pieces))
     values, copies = own.copy(), 0.0
-    for number, messages in enumerate(rounds):
-        with case(f"(round {number})"):
-            _is_a_round(messages, workers, pieces, adds=number < len(rounds) / 2)
+    for number, messages in enumerate(rounds, 1):
+        with case(f"(round {number} of {len(rounds)})"):
+            _is_a_round(messages, workers, pieces, adds=number <= (len(rounds) + 1) // 2)
         before = values.copy()
         for source, to, some, adds in messages:
             at = list(some)
@@ -69,12 +69,13 @@ def _rounds(exchange: exchanges.Rounds, workers: int) -> list[list[exchanges.Mes
 def _is_a_round(messages: list[exchanges.Message], workers: int, pieces: int, *, adds: bool) -> None:
     for message in messages:
         source, to, some, added = message
+        words = f"message {message}"
         ranks = all(isinstance(rank, int | np.integer) and 0 <= rank < workers for rank in (source, to))
-        refuse_if(not ranks or source == to, f"{message}: the ranks are 0 to {workers - 1}, and two of them talk.")
+        refuse_if(not ranks or source == to, f"{words}: the ranks are 0 to {workers - 1}, and two of them talk.")
         known = isinstance(some, range) and some.step == 1 and 0 <= some.start < some.stop <= pieces
-        refuse_if(not known, f"{message}: expected a range of the pieces 0 to {pieces - 1}, such as range(0, 1).")
+        refuse_if(not known, f"{words}: expected a range of the pieces 0 to {pieces - 1}, such as range(0, 1).")
         halves = "the first half of the rounds adds, and the second half replaces"
-        refuse_if(added is not adds, f"{message} has {added!r} at its end, but {halves}.")
+        refuse_if(added is not adds, f"{words} has {added!r} at its end, but {halves}.")
     for place, word in ((0, "send"), (1, "receive")):
         ranks_of = [message[place] for message in messages]
         refuse_if(len({*ranks_of}) < len(ranks_of), f"a rank may {word} one message a round; {word}ing: {ranks_of}.")

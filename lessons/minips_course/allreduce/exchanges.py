@@ -27,14 +27,14 @@ def rounds(exchange: ps.AllReduce, workers: int) -> list[list[Message]]:
     return [messages for messages in found if messages]
 
 
-def carry_out(rounds: Sequence[Sequence[Message]], gradients: Sequence[Array], count: int) -> list[Array]:
+def carry_out(rounds: Sequence[Sequence[Message]], gradients: Sequence[Array], pieces: int) -> list[Array]:
     """Return each rank's array at the end."""
-    pieces = [np.array_split(gradient, count) for gradient in gradients]
+    held = [np.array_split(gradient, pieces) for gradient in gradients]
     for messages in rounds:
-        sent = [(to, i, pieces[rank][i], adds) for rank, to, some, adds in messages for i in some]
+        sent = [(to, i, held[rank][i], adds) for rank, to, some, adds in messages for i in some]
         for to, i, came, adds in sent:
-            pieces[to][i] = pieces[to][i] + came if adds else came
-    return [np.concatenate(mine) for mine in pieces]
+            held[to][i] = held[to][i] + came if adds else came
+    return [np.concatenate(mine) for mine in held]
 
 
 def sums(exchanges: Mapping[str, ps.AllReduce], workers: int = 4) -> dict[str, int]:

@@ -13,7 +13,7 @@ __getattr__ = gone(__name__)
 
 
 def draw_schedules(exchanges: "Mapping[str, ps.AllReduce]", workers: int = 4) -> None:
-    """Draw each exchange's messages, hop by hop; a line's width is the share of the values that its message carries."""
+    """Draw each exchange's messages, round by round; a line's width is the share of the values in its message."""
     hops = {name: [one.schedule(rank, workers) for rank in range(workers)] for name, one in exchanges.items()}
     widths = [len(ranks[0]) for ranks in hops.values()]
     _, axes = pyplot.subplots(1, len(hops), figsize=(10, 2.8), layout="constrained", sharey=True, width_ratios=widths)
@@ -26,7 +26,7 @@ def draw_schedules(exchanges: "Mapping[str, ps.AllReduce]", workers: int = 4) ->
                     ax.annotate("", (number + 0.85, hop.to), (number + 0.1, rank), arrowprops=arrow)
         count = len(ranks[0])
         ax.set_xticks(np.arange(count) + 0.5, range(1, count + 1))
-        ax.set(title=name, xlabel="hop", xlim=(0, count), ylim=(workers - 0.6, -0.4), yticks=range(workers))
+        ax.set(title=name, xlabel="round", xlim=(0, count), ylim=(workers - 0.6, -0.4), yticks=range(workers))
     axes[0].set(ylabel="rank")
 
 

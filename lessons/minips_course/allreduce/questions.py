@@ -14,8 +14,8 @@ from minips.lab.course.questions import (
 
 question(
     "allreduce.3",
-    "Eight workers stand in a ring, and each sends only to its right neighbour. How many bytes does each send, until "
-    "all hold the sum?",
+    "Eight workers in a ring send only to their right neighbours. How many bytes does each send, until all hold the "
+    "sum?",
     Option(
         "about S",
         lambda sent: sent < 1.4,
@@ -38,7 +38,7 @@ question(
 
 question(
     "allreduce.4",
-    "64 workers. How many times the rounds of halving-doubling does the ring need?",
+    "With 64 workers, how many times as many rounds as halving does the ring need?",
     Option(
         "up to 2 times",
         lambda times: times < 2,
@@ -69,8 +69,7 @@ sentence(
 
 sentence(
     "allreduce.2",
-    "The hops and bytes counted in the schedules are those of the formulas in {same} of {of} cases, with 2 to 64 "
-    "workers.",
+    "The rounds and bytes that you counted are those of the formulas in {same} of {of} cases, with 2 to 64 workers.",
     expect="same == of",
     kind="identity",
 )
@@ -84,8 +83,8 @@ timed_sentence(
 
 timed_sentence(
     "allreduce.18",
-    "Measured: in latencies ring {ring[0]:.1f}, tree {tree[0]:.1f}, halving-doubling {halving[0]:.1f}. In transfers of "
-    "a gradient (S/B): {ring[1]:.2f}, {tree[1]:.2f} and {halving[1]:.2f}.",
+    "Measured: the ring takes {ring[0]:.1f} latencies, the tree {tree[0]:.1f}, halving {halving[0]:.1f}. With "
+    "bandwidth alone, they take {ring[1]:.2f}, {tree[1]:.2f} and {halving[1]:.2f} transfers of a gradient, S/B each.",
     expect="ring[0] > 1.4 * max(tree[0], halving[0]) and tree[1] > 1.5 * max(ring[1], halving[1])",
 )
 
@@ -100,7 +99,8 @@ sentence(
 
 sentence(
     "allreduce.20",
-    "In a ring of four each worker sends {whole:.2f} S a step, and with `push=ps.Codec(ps.Float16())` {half:.2f} S.",
+    "In a ring of four each worker sends {whole:.2f} S a step, headers included, and with "
+    "`push=ps.Codec(ps.Float16())` {half:.2f} S.",
     expect="1.5 < whole < 1.6 and 0.75 < half < 0.9",
     kind="count",
 )
@@ -121,10 +121,10 @@ timed_sentence(
 
 prompt(
     "allreduce.2",
-    "Which of its two costs does your schedule share with the ring, and which with the tree? And for which numbers of "
-    "workers do you still need a ring or a tree? Give the numbers. Two sentences.",
+    "Your schedule costs rounds and bytes. Which of the two does it share with the ring, and which with the tree? And "
+    "for which numbers of workers do you still need a ring or a tree? Give the numbers. Two sentences.",
     "With 64 workers mine has 12 rounds, as many as the tree, and 1.97 S, as many as the ring, which needs 126 "
-    "rounds. It only halves powers of two evenly, so other numbers of workers need another schedule.",
+    "rounds. It halves only powers of two evenly, so other numbers of workers need another schedule.",
     by=(
         "table: head.startswith('64 workers') and row['ring'] == [126, 1.97] and row['tree'] == [12, 12]",
         "table: row['yours'] == ([12, 1.97] if solved else [126, 126])",
@@ -165,7 +165,7 @@ quiz(
         by=("say allreduce.19", "check allreduce.2"),
     ),
     Item(
-        "The rounds and bytes measured here are those that were counted. What does that say about a real network?",
+        "The rounds and bytes measured here are nearly those counted. What does that say about a real network?",
         {
             "little: our link was made of latency and bandwidth": "The agreement says that we counted messages, order "
             "and waiting correctly. Our link has no overflowing switches and no lost packets.",
