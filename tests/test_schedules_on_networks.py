@@ -1,6 +1,9 @@
 """The lesson "Match a schedule to a network": its rings, its panel, and what it shows where no hosts can be made."""
 
+import doctest
+
 import numpy as np
+import pages
 import pytest
 
 import minips as ps
@@ -65,3 +68,9 @@ def test_where_no_hosts_can_be_made_the_recorded_runs_are_shown(
     assert "two racks, zigzag" in timing.hosts_table({"two racks": found, "star": deep})
     with pytest.raises(NotMadeError):
         timing.both(real, two, ps.Star(41e6, 0.0))
+
+
+def test_other_traffic_takes_its_share_of_a_link() -> None:
+    page = "\n".join(pages.blocks("lessons/further-cost.md", "pycon"))
+    example = doctest.DocTestParser().get_doctest(page, {}, "traffic", "lessons/further-cost.md", 0)
+    assert doctest.DocTestRunner().run(example) == (0, 8)
