@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import minips as ps
-from minips.lab.measure.turns import Spread
+from minips.lab.measure.turns import Spread as Spread  # the lesson uses it
 from minips.stage import Array, Frames
 from minips.stages.transports import Channel
 
@@ -37,19 +37,37 @@ def calling(handler: Callable[[Frames], Frames], link: ps.Link | None = None) ->
         yield channel
 
 
-def connections(pairs: int = 30) -> Spread:
-    """Return how many times as long a small call takes over a connection of its own as over one that stays open."""
-    kept_s, own_s = [], []
+class Connections(NamedTuple):
+    """The seconds of a small call over a connection that stays open, and over one of its own: medians."""
+
+    kept_s: float
+    own_s: float
+    opening_s: float
+    """The part of ``own_s`` that opens the connection."""
+
+    @property
+    def times(self) -> float:
+        """How many times as long a call takes over a connection of its own."""
+        return self.own_s / self.kept_s
+
+    @property
+    def opening(self) -> float:
+        """The share of the time of a call over a connection of its own in which it opens."""
+        return self.opening_s / self.own_s
+
+
+def connections(pairs: int = 30) -> Connections:
+    """Measure a small call over a connection that stays open, and over one of its own, in turn."""
+    taken = []
     with ps.Tcp().serve(note, token="lesson") as endpoint, ps.Tcp().connect(endpoint.address, "lesson") as kept:
         for _ in range(pairs):
-            kept_s.append(_seconds(lambda: kept.call([b"1"]).result(timeout=PATIENCE_S)))
-            own_s.append(_seconds(lambda: _over_its_own(endpoint.address)))
-    return Spread.of(np.divide(own_s, kept_s).tolist())
-
-
-def _over_its_own(address: str) -> None:
-    with ps.Tcp().connect(address, "lesson") as channel:
-        channel.call([b"1"]).result(timeout=PATIENCE_S)
+            kept_s = _seconds(lambda: kept.call([b"1"]).result(timeout=PATIENCE_S))
+            began = time.perf_counter()
+            with ps.Tcp().connect(endpoint.address, "lesson") as own:
+                opening_s = time.perf_counter() - began
+                own.call([b"1"]).result(timeout=PATIENCE_S)
+            taken.append((kept_s, time.perf_counter() - began, opening_s))
+    return Connections(*np.median(taken, axis=0).tolist())
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -82,7 +100,7 @@ class Windows(NamedTuple):
         return "\n".join(lines)
 
 
-def windows(answers: Windowed, link: ps.Link, sizes: Iterable[int] = (1, 2, 4, 8, 16)) -> Windows:
+def windows(answers: Windowed, link: ps.Link, sizes: Iterable[int] = (1, 2, 4, 6, 8, 16)) -> Windows:
     """Measure a learner's function with each of these windows."""
     measured = dict[int, float]()
     with calling(note, link) as channel:

@@ -104,7 +104,7 @@ class _Window(Channel):
         refuse_if(self.taken > self.received, early)
         left = self.most if self.count is None else min(self.most, self.count - self.taken)
         under_way = len(self.futures) - self.taken
-        refuse_if(under_way < left, f"it waits for answer {number} with {under_way} calls under way, not {left}.")
+        refuse_if(under_way < left, f"it takes answer {number} with {under_way} calls under way, not {left}.")
         self.taken += 1
 
     def start(self, function: Callable[..., Any]) -> None:

@@ -47,10 +47,10 @@ class Steps(NamedTuple):
         return max(self.run.staleness)
 
     def spans(self, name: str) -> Array:
-        """Return start and end (ms) of each span of worker 0 with this name, shape (2, spans)."""
+        """Return start and end (s) of each span of worker 0 with this name, shape (2, spans)."""
         mine = [one for one in self.run.trace if (one.who, one.name) == ("worker 0", name)]
         starts = np.array([one.start for one in mine])
-        return 1e3 * np.stack([starts, starts + [one.seconds for one in mine]])
+        return np.stack([starts, starts + [one.seconds for one in mine]])
 
 
 @cache
@@ -89,12 +89,12 @@ class Overlap(Panel[Asked, Steps]):
         return compare(asked)
 
     def chart(self, found: Steps, width: float) -> Drawing:
-        end_ms = 1e3 * SHOWN * found.plain_s
+        end_s = SHOWN * found.plain_s
         rows = Scale("", -0.5, len(ROWS) - 0.5, places=[label for label, _ in ROWS.values()])
-        chart = Chart(width, 150, Scale("virtual time of worker 0 (ms)", 0, end_ms), rows)
+        chart = Chart(width, 150, Scale("virtual time of worker 0 (s)", 0, end_s), rows)
         for place, (name, (_, ink)) in enumerate(ROWS.items()):
             starts, ends = found.spans(name)
-            shown = starts < end_ms
+            shown = starts < end_s
             if shown.any():
                 chart.areas((starts[shown], ends[shown]), (place - 0.35, place + 0.35), ink, pale=True)
         return chart.drawing()
@@ -104,5 +104,6 @@ class Overlap(Panel[Asked, Steps]):
         took = f"With overlap a step takes {step}, {found.gain:.2f} times as fast as without"
         took = took if asked.overlap else f"Without overlap a step takes {step}"
         age = f"is at most {found.stale} version stale" if found.stale else "is never stale"
-        times = f"Computing takes {asked.compute_ms / 1e3:g} s, a message {asked.latency_ms / 1e3:g} s each way"
+        there_and_back = f"messages travel for {2 * asked.latency_ms / 1e3:g} s, there and back"
+        times = f"In a step computing takes {asked.compute_ms / 1e3:g} s, and {there_and_back}"
         return f"{took}. {times}. A gradient {age}."
