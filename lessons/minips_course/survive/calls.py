@@ -27,7 +27,7 @@ def calling(handler: Callable[[Frames], Frames]) -> Iterator[Any]:
 
 
 class Adding:
-    """A server's handler: it adds 1 as soon as a call comes, and answers some seconds later."""
+    """A server's handler: for each call it adds 1, and answers some seconds later. Calls are handled one by one."""
 
     def __init__(self, answers_after: float) -> None:
         self.answers_after, self.counted = answers_after, 0

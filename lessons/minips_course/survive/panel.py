@@ -76,11 +76,12 @@ class RetryStorm(Panel[Asked, Found]):
     def words(self, found: Found) -> str:
         asked, (answered, useful, wasted) = found.asked, found.storm
         came = found.storm.came
-        how = f"from {asked.wait:g} s on, {'drawn' if asked.jitter else 'doubled'}" if asked.wait else "none"
+        bounds = f"{'drawn below ' * asked.jitter}{asked.wait:g} s, {2 * asked.wait:g} s and so on"
+        how = bounds if asked.wait else "none"
         last = f", the last one after {came.max() / 1e3:.2f} s" if came.size == answered.size else ""
         told = " knew the deadlines, and" if asked.told else ""
         return (
-            f"{asked.callers} callers, waits: {how}; {asked.retries} retries at most. After ten seconds {came.size} "
+            f"{asked.callers} callers, waits: {how}; at most {asked.retries} retries. After ten seconds {came.size} "
             f"have their answer{last}. The server{told} worked on {useful.size + wasted.size} calls, on {wasted.size} "
             "of them for nobody."
         )

@@ -14,8 +14,8 @@ from minips.lab.course.questions import (
 
 question(
     "survive.1",
-    "The server adds 1 as soon as a call comes, and answers 0.3 s later. A caller waits 0.1 s for its answer, and "
-    "makes three tries in all. What has the server counted in the end?",
+    "For each call, the server adds 1 and answers 0.3 s later. A caller waits 0.1 s for its answer, and makes three "
+    "tries. What has the server counted in the end?",
     Option(
         "0 additions",
         lambda counted: counted == 0,
@@ -38,7 +38,7 @@ question(
 
 question(
     "survive.2",
-    "The server needs 0.001 s for a call. Each of 200 callers waits 0.05 s for its answer, then it calls again at "
+    "The server needs 0.001 s for a call. Each of 200 callers waits 0.05 s for its answer, then calls again at "
     "once. How many have their answer after ten seconds?",
     Option(
         "all, within half a second",
@@ -95,8 +95,8 @@ sentence(
 
 timed_sentence(
     "survive.4",
-    "Of 20 real calls, {answered} are answered in time. The server works on {blind} of them without the deadline, on "
-    "{aware} with it.",
+    "Without the deadline, the server works on {blind} of 20 real calls. With it, the server works on {aware}, and "
+    "answers {answered} of them in time.",
     expect="blind == 20 and answered <= aware < 12",
 )
 
@@ -131,11 +131,12 @@ timed_sentence(
 
 prompt(
     "survive.1",
-    "Which waits and which kind of server survive the storm for each number of callers? Name the numbers that rule the "
-    "others out. Two sentences.",
-    "Drawn waits, and a server that knows the deadlines: then all of 400 have their answer, and 399 ± 2 of them even "
-    "if a drop costs half a call. Calls at once fail as soon as a drop costs something (50 of 400), doubled waits fail "
-    "with each server (150 of 400), and drawn ones where deadlines are not known (274 ± 18 of 400).",
+    "Which waits, with which kind of server, give all or nearly all callers an answer within two seconds, however many "
+    "call? Name the numbers that rule the others out. Two sentences.",
+    "Drawn waits with a server that knows the deadlines: then all of 400 have their answer, and 399 ± 2 of them even "
+    "if a drop costs half a call. Too few are answered if calls come at once and deadlines are not known or a drop has "
+    "a cost (50 of 400), if waits double, with each server (150 of 400), and if waits are drawn but deadlines are not "
+    "known (274 ± 18 of 400).",
     by=(
         "table: row['known drawn'][2] == 400",
         "table: row['known, a drop costs half a call drawn'][2:] == [399, 2]",
