@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -135,14 +134,15 @@ class SlowWire:
         self.sizes, self.started, self.waited = list[int](), list[int](), list[int]()
         """The values of each all-reduce; how many gradients were ready at each start, and at each wait."""
         self._rank, self._meeting = rank, meeting
-        self._under_way = list[tuple[Array, Sending]]()
+        self._under_way = list[tuple[Array, Array, Sending]]()
+        """Each array, a copy from its start, and its future."""
 
     def start(self, array: Any) -> Sending:
         """Begin an all-reduce that replaces the array by the sum over the ranks."""
         refuse_if(not isinstance(array, np.ndarray), f"wire.start got a {type(array).__name__}, not an array.")
         refuse_if(array.dtype != np.float32, f"wire.start got {array.dtype}; the gradients are float32.")
         sending = Sending(lambda: self._run(sending))
-        self._under_way.append((array, sending))
+        self._under_way.append((array, array.copy(), sending))
         self.sizes.append(array.size)
         self.started.append(self.ready)
         return sending
@@ -161,7 +161,9 @@ class SlowWire:
     def _run(self, until: Sending) -> None:
         self.waited.append(self.ready)
         while not until.done():
-            array, sending = self._under_way.pop(0)
+            array, before, sending = self._under_way.pop(0)
+            changed = "an array is changed while its all-reduce is under way: wait for its future first."
+            refuse_if(not same_bits(array, before), changed)
             array[...] = self._meeting.add_up(self._rank, array)
             sending.set_result(array)
 
@@ -179,6 +181,11 @@ def partition(sizes: Sequence[int], most: float) -> tuple[list[int], list[int]]:
 
 
 Way = Callable[[Iterator[Array], SlowWire], Any]
+
+
+def sized(bucketed: Callable[[Iterator[Array], SlowWire, int], Any], size: int) -> Way:
+    """Return the exchange in buckets of at least ``size`` bytes."""
+    return lambda gradients, wire: bucketed(gradients, wire, size)
 
 
 def train(way: Way, sizes: Sequence[int], targets: Array, meant: tuple[list[int], list[int]]) -> Array:
@@ -224,7 +231,7 @@ def train(way: Way, sizes: Sequence[int], targets: Array, meant: tuple[list[int]
     "piece by piece, divided by wire.ranks.",
     "Overlapped: call wire.start(g) inside a loop over gradients, keep the futures, and wait for them in a second "
     "loop. A gradient may be read only after its future's result().",
-    "Bucketed: append g to a list; if the list has at least `most` bytes, start its copy, keep list, copy and future "
+    "Bucketed: append g to a list; if the list has `size` bytes or more, start its copy, keep list, copy and future "
     "together, and begin a new list. Do not forget the last list, which may be smaller.",
 )
 def exchanges(ways: Any, rng: np.random.Generator) -> str:
@@ -247,7 +254,7 @@ def exchanges(ways: Any, rng: np.random.Generator) -> str:
             ("overlapped", overlapped, partition(sizes, 0)),
         ]
         for most in (edge, int(rng.integers(8, 60)), edge + 1, 1000):
-            tried.append((f"bucketed with most={most}", partial(bucketed, most=most), partition(sizes, most)))
+            tried.append((f"bucketed with size={most}", sized(bucketed, most), partition(sizes, most)))
         for name, way, meant in tried:
             with case(f"{name}, with {ranks} ranks and gradients of {sizes} values:"):
                 found = train(way, sizes, targets, meant)

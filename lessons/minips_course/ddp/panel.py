@@ -60,13 +60,15 @@ def step(backward: Mapping[str, Any], link: Link, waits: bool = False) -> Step:
 
 def ends(backward: Mapping[str, Any], **link: float) -> dict[str, float]:
     """Return the ends of steps over this link, in milliseconds: naive, with a message for each tensor, with one for
-    all, and with the best bucket; its size in kilobytes and its messages; and how long backward and its messages take.
+    all, and with the best bucket; its size in kilobytes and its messages; how long backward and its messages take; and
+    how much of this overlap hides.
     """
     steps = {size: step(backward, Link(kilobytes=size, **link)) for size in range(161)}
     size = min(steps, key=lambda size: steps[size].end)
     best, naive = steps[size], step(backward, Link(kilobytes=0, **link), waits=True)
     found = {"naive": naive.end, "each": steps[0].end, "one": steps[160].end, "best": best.end, "size": size}
-    return {**found, "messages": len(best.sent), "busy": best.busy, "backward": best.ready[-1]}
+    found |= {"messages": len(best.sent), "busy": best.busy, "backward": best.ready[-1]}
+    return {**found, "hidden": best.busy + best.ready[-1] - best.end}
 
 
 class BucketSize(Panel[Link, Step]):
