@@ -32,7 +32,9 @@ def own_round(function: Any, rng: np.random.Generator) -> str:
         total, worker = sum(part.rows for part in parts), int(rng.integers(workers))
         client = _Client(params, workers, worker)
         rows = parts[worker].rows
-        with case(f"{workers} workers, {rows} of {total} rows, {steps} steps of size {rate:.2f}, {dtype}:"):
+        with case(
+            f"{workers} workers, {rows} of {total} rows, {steps} step{'s' * (steps > 1)} of size {rate:.2f}, {dtype}:"
+        ):
             for number in range(2):  # a second round from other parameters
                 _makes_a_round(function, client, parts[worker], total, steps, rate, number)
                 client.params = drawn_like(params, rng)
@@ -103,7 +105,9 @@ def _makes_a_round(function: Any, client: _Client, part: _Part, total: int, step
         wanted = weight * (x - end[name])
         near = (1e-8 if x.dtype == np.float64 else 1e-3) * float(np.abs(x - end[name]).max() + 1e-2 * np.abs(x).max())
         off = float(np.abs(got[name] - wanted).max())
-        refuse_if(not off <= weight * near, f"round {turn}: {name!r} is up to {off:.2g} off.")
+        largest = float(np.abs(wanted).max())
+        told = f"round {turn}: {name!r} is up to {off:.2g} off; its largest value is {largest:.2g}."
+        refuse_if(not off <= weight * near, told)
 
 
 @asks(
@@ -159,4 +163,8 @@ class _Stepped:
             self.largest[name] = max(self.largest[name], float(np.abs(self.wanted[name]).max()))
             off = float(np.abs(self.params[name] - self.wanted[name]).max())
             near = (1e-9 if dtypes[name] == np.float64 else 1e-4) * self.largest[name]
+            told = (
+                f"after step {number}, {name!r} has NaN. The memory of grads is used again: keep a copy, not the array."
+            )
+            refuse_if(np.isnan(off), told)
             refuse_if(not off <= near, f"after step {number}, {name!r} is up to {off:.2g} off.")

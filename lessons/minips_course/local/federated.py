@@ -1,6 +1,6 @@
 """Shards of unequal size, weights for them, and rounds of a learner's worker over a real server."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import minips as ps
-from minips.lab.course.best import Best
+from minips.lab.course.best import Best, Figure, best_of
+from minips.lab.course.intervals import Interval, interval
 from minips.stage import Array, Tensors
 
 WORKERS, TIMEOUT_S = 4, 20.0
@@ -48,12 +49,50 @@ def cost(best: Best, scheme: str, against: str = "1") -> dict[str, float]:
     return {"loss": loss, "half": half}
 
 
-def costs(alike: Best, apart: Best, scheme: str) -> dict[str, float]:
-    """Return the held-out loss of a scheme in multiples of an exchange after each step, with similar rows and with
-    sorted ones, and half of each interval.
+def at_best(best: Best, scheme: str) -> dict[str, float]:
+    """Return the best inner and outer rate of a scheme, and its `cost`."""
+    local = best.config(scheme).local
+    assert local is not None
+    assert isinstance(local.optimizer, ps.SGD)
+    return {"inner": Figure(local.optimizer.lr), "rate": best.rates[scheme], **cost(best, scheme)}
+
+
+def costs(alike: Interval, apart: Interval) -> dict[str, float]:
+    """Return two ratios of losses, with similar rows and with sorted ones, and half of each interval."""
+    return {"alike": alike.mean, "d_alike": alike.half, "apart": apart.mean, "d_apart": apart.half}
+
+
+def averaged(
+    configs: Sequence[ps.Config], problems: Sequence[ps.Problem], rates: Sequence[float], best: Best
+) -> Interval:
+    """Return the held-out loss at an outer rate of 1, of the config that is best there, with the shards of ``best``, in
+    multiples of its loss with an exchange after each step.
     """
-    (similar, d_similar), (by_digit, d_by_digit) = (best.ratio(scheme, "1") for best in (alike, apart))
-    return {"alike": similar, "d_alike": d_similar, "apart": by_digit, "d_apart": d_by_digit}
+    shards = best.config("1").shards
+    found = best_of(
+        {str(i): replace(one, shards=shards) for i, one in enumerate(configs)}, problems, rates, metric="loss"
+    )
+    losses = min((found.values(name, 1.0) for name in found.sweeps), key=np.mean)
+    return Interval(*map(Figure, interval(losses / best.values("1"))))
+
+
+def drift(problem: ps.SoftmaxRegression, steps: int, rate: float) -> dict[str, float]:
+    """Return how far workers end from their mean after these steps from the same start, each along the gradients of its
+    shard: the root of the mean square, in multiples of the mean's distance from the start.
+    """
+    found, start = {}, problem.init(np.random.default_rng(0))
+    for name, shards in (("alike", ps.Shuffled()), ("apart", ps.ByLabel())):
+        ways = []
+        for rows in shards.split(problem.y, WORKERS, np.random.default_rng(0)):
+            part, end = problem.subset(rows), start
+            for _ in range(steps):
+                gradient = part.gradient(end)
+                end = {tensor: x - rate * gradient[tensor] for tensor, x in end.items()}
+            ways.append(_flat(end) - _flat(start))
+        mean = np.mean(ways, axis=0)
+        apart = np.linalg.norm(np.array(ways) - mean, axis=1)
+        found[name] = float(np.sqrt(np.mean(apart**2)) / np.linalg.norm(mean))
+    return found
 
 
 def rows_and_digits(problem: Unequal) -> str:

@@ -19,8 +19,8 @@ question(
     Expected(
         "by less than a tenth, or not at all",
         _rises(0.0, TENTH),
-        "Each worker goes towards the minimum of rows that are like all the others. So all go nearly the same way, "
-        "and an exchange after 30 steps is enough.",
+        "Each worker goes towards the minimum of its rows, which are like all the others'. So all go nearly the same "
+        "way, and an exchange after 30 steps is enough.",
     ),
     Option(
         "by a tenth to a half",
@@ -54,8 +54,8 @@ question(
     Expected(
         "more than 1.5 times as high",
         _rises(HALF, float("inf")),
-        "In 120 steps each worker goes far towards the minimum of its own rows. The mean of such parameters is not "
-        "near the minimum of all rows. With similar rows, which have nearly the same minimum, it was.",
+        "In 120 steps each worker goes far towards the minimum of its own rows, another one for each. Four means of "
+        "such parameters did not come near the minimum of all rows. With similar rows the workers' minima are close.",
     ),
     otherwise="One of the runs has no loss, so there is nothing to compare.",
     kind="comparison",
@@ -71,37 +71,37 @@ sentence(
 
 sentence(
     "local.2",
-    "Sorted rows, four exchanges: {plain:.2f} times the loss if parameters are averaged, {loss:.2f} ± "
-    "{half:.2f} times at the best outer rate, {rate:g} (five seeds).",
-    expect="plain > 1.5 and loss - half > 1 and loss + half < plain and rate > 1",
+    "Sorted rows, 120 steps between exchanges: FedAvg has {plain:.2f} ± {d_plain:.2f} times the loss of 1 step; "
+    "the best two rates, inner {inner:g} and outer {rate:g}, have {loss:.2f} ± {half:.2f} times (five seeds).",
+    expect="plain > 1.5 and loss - half > 1 and loss + half < plain - d_plain and rate > 1",
     kind="comparison",
 )
 
 sentence(
     "local.3",
-    "McMahan et al.: 30 times fewer exchanges cost {alike:.2f} ± {d_alike:.2f} times the loss with similar "
-    "rows, {apart:.2f} ± {d_apart:.2f} times with sorted ones.",
-    expect="alike + d_alike < 1.1",
+    "FedAvg, 30 times fewer exchanges: {alike:.2f} ± {d_alike:.2f} times the loss with similar rows, where no "
+    "difference is shown, and {apart:.2f} ± {d_apart:.2f} times with sorted ones.",
+    expect="abs(alike - 1) < d_alike and apart - d_apart > 1",
     kind="comparison",
 )
 
 sentence(
     "local.4",
-    "DiLoCo: 120 times fewer exchanges cost {alike:.2f} ± {d_alike:.2f} times the loss with similar rows, "
-    "{apart:.2f} ± {d_apart:.2f} times with sorted ones.",
+    "DiLoCo's outer optimizer, 120 times fewer exchanges, not 500: {alike:.2f} ± {d_alike:.2f} times the loss with "
+    "similar rows, {apart:.2f} ± {d_apart:.2f} times with sorted ones.",
     kind="comparison",
 )
 
 sentence(
     "local.5",
-    "After 8 rounds over a server, your parameters are {apart:.2%} of their length from those of minips.",
+    "After 8 rounds over a server, your parameters differ from those of minips' FedAvg by {apart:.2%} of their length.",
     kind="single",
 )
 
 sentence(
     "local.6",
-    "The workers' rows (digits): {shards}. From the gradient of all rows, the mean by rows is {by_rows:.0%} of its "
-    "length away, the plain mean {plain:.0%}.",
+    "The workers' rows (digits): {shards}. The mean by rows differs from the gradient of all rows by {by_rows:.0%} of "
+    "that gradient's length, the plain mean by {plain:.0%}.",
     expect="by_rows < 1e-6 and plain > 0.3",
     kind="identity",
 )
@@ -116,8 +116,8 @@ sentence(
 
 sentence(
     "local.8",
-    "Sorted rows, 120 steps between exchanges, best rates: {loss:.2f} ± {half:.2f} times FedAvg's loss with "
-    "Nesterov's momentum: no difference is shown.",
+    "Sorted rows, 120 steps between exchanges, best rates: with Nesterov's momentum {loss:.2f} ± {half:.2f} times the "
+    "loss without momentum: no difference is shown.",
     expect="abs(loss - 1) < half",
     kind="comparison",
 )
@@ -128,16 +128,24 @@ sentence(
     kind="single",
 )
 
+sentence(
+    "local.10",
+    "Drift in the first 120 steps, a worker's distance from the mean divided by the mean's distance from the start: "
+    "{apart:.1f} with sorted rows, {alike:.1f} with similar ones.",
+    expect="alike < 0.5 and apart > 1",
+    kind="single",
+)
+
 prompt(
     "local.1",
     "Four phones have different digits each, and each exchange costs money. How many steps would you make between two "
-    "exchanges, by which number and its interval? What do you have to tune for it? Two sentences.",
+    "exchanges, and which number, with its interval, decides that? What do you have to tune for it? Two sentences.",
     "I choose 30 steps: for 3 % of the bytes the loss rises by less than a tenth, and with 120 it rises by more than "
-    "its interval. Both rates have to be tuned, since the best outer rate is far above 1.",
+    "its interval. Both rates have to be tuned: with an outer rate of 1 the best inner one costs 1.2 times the loss.",
     by=(
         "table: table.ratio('30', '1').mean < 1.1 and round(100 * table.bytes_ratio('30', '1').mean) == 3",
         "table: table.ratio('120', '1').mean - table.ratio('120', '1').half > 1",
-        "table: table.rates['30'] > 1",
+        "say local.3: round(apart, 1) == 1.2 and apart - d_apart > 1",
     ),
     kind="comparison",
 )
@@ -169,7 +177,7 @@ quiz(
         {
             "if shards hold different classes": "Then each worker goes towards another minimum.",
             "if shards are similar": "Then all workers go nearly the same way.",
-            "if the outer rate is the best one": "It lowered the cost of sorted rows here.",
+            "if the outer rate is the best one": "With the best inner rate, it lowered the cost of sorted rows here.",
         },
         by=("predict local.1", "predict local.2"),
     ),
@@ -203,7 +211,11 @@ remember(
             "say local.1: steps != '30' or round(100 * bytes) == 3 and loss + half < 1.1",
         ),
         "The default outer": "say local.2: rate > 1",
-        "Sorted rows": ("predict local.2", "say local.2: [round(plain, 1), round(loss, 1)] == [1.9, 1.2]"),
+        "Sorted rows": (
+            "predict local.2",
+            "say local.2: [round(plain, 1), round(loss, 1)] == [2.0, 1.2]",
+            "say local.10: apart > alike",
+        ),
         "FedAvg weights": "say local.6",
     },
 )
