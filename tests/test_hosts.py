@@ -232,7 +232,7 @@ def test_a_congestion_control_that_is_not_allowed_is_refused_with_those_that_are
         ps.train(SMALL, ps.Config(workers=2, steps=1), engine=ps.Hosts(congestion="none"))
 
 
-class Dies(hosts._Network):
+class Dies(hosts.HostNetwork):
     """Worker 1 dies while its host is being made."""
 
     def _enter(self, name):
@@ -241,16 +241,16 @@ class Dies(hosts._Network):
         return super()._enter(name)
 
 
-class Fails(hosts._Network):
+class Fails(hosts.HostNetwork):
     """The last worker is refused its end of the cable."""
 
-    def _plug(self, kernel, end, bits, bridge=None):
+    def plug(self, kernel, end, bits, bridge=None):
         if end == "port3":
             raise PermissionError(1, "Operation not permitted")
-        super()._plug(kernel, end, bits, bridge)
+        super().plug(kernel, end, bits, bridge)
 
 
-class Ends(hosts._Network):
+class Ends(hosts.HostNetwork):
     """Its fork server dies before there is a network."""
 
     def _make(self):
@@ -269,7 +269,7 @@ class Ends(hosts._Network):
     ],
 )
 def test_what_fails_while_hosts_are_made_ends_the_run_with_a_sentence(made_here, monkeypatch, network, words):
-    monkeypatch.setattr(hosts, "_Network", network)
+    monkeypatch.setattr(hosts, "HostNetwork", network)
     with pytest.raises(RuntimeError, match=words):
         ps.train(SMALL, ps.Config(workers=3, steps=1), engine="hosts")
 

@@ -20,7 +20,7 @@ WARM = 20
 """The calls of the longest size before any is timed: a young TCP connection sends little at once."""
 
 
-link_end = hosts._Network._plug
+link_end = hosts.HostNetwork.plug
 """The engine's code that sets up one end of a link."""
 
 
@@ -66,6 +66,9 @@ class Prediction(NamedTuple):
 
     seconds: float
     limits: list[str]
+
+    def __str__(self) -> str:
+        return " ".join([f"minips says {self.seconds:.4f} s.", *self.limits])
 
 
 class Network:

@@ -131,7 +131,7 @@ class Hosts(Engine):
         """Start a child on its own host for each name. Its first word is ``host``, with facts about the network."""
         if sys.platform != "linux":
             raise RuntimeError(f"Hosts are network namespaces of Linux, and this is {sys.platform}. {_INSTEAD}")
-        network = _Network(self, names)
+        network = HostNetwork(self, names)
         children = start_children(names, network.fork)
         for child in children:
             child.address = f"{scheme}://{network.addresses[child.who]}:0"
@@ -147,7 +147,7 @@ def lacking() -> str:
     return ""
 
 
-class _Network:
+class HostNetwork:
     """The network of a run, planned in the run's process, and created in the fork server and its children."""
 
     def __init__(self, hosts: Hosts, names: Sequence[str]) -> None:
@@ -201,7 +201,7 @@ class _Network:
             for k, (*ends, bits) in enumerate(self._trunks):
                 kernel.link("add", ifname=f"trunk{k}a", kind="veth", peer=f"trunk{k}b")
                 for end, switch in zip("ab", ends, strict=True):
-                    self._plug(kernel, f"trunk{k}{end}", bits, self._bridges[switch])
+                    self.plug(kernel, f"trunk{k}{end}", bits, self._bridges[switch])
         self._made = True
 
     def _enter(self, name: str) -> tuple[list[str], float]:
@@ -217,11 +217,11 @@ class _Network:
                 kernel.link("add", ifname="eth0", kind="veth", peer=port)
                 kernel.link("set", ifname="lo", state="up")
                 kernel.addr("add", index=_index(kernel, "eth0"), address=self.addresses[name], prefixlen=16)
-                self._plug(switches, f"port{number}", bits, self._bridges[switch])
-                self._plug(kernel, "eth0", bits)
+                self.plug(switches, f"port{number}", bits, self._bridges[switch])
+                self.plug(kernel, "eth0", bits)
             return self._facts(switches) if number == len(self._names) - 1 else ([], 0.0)
 
-    def _plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
+    def plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
         """Set up one end of a link."""
         index, rate, topology, limit = _index(kernel, end), bits / 8, self._topology, self._hosts.buffer_bytes
         # It holds two packets, or the bytes that a late timer lets pass together; a larger one would exceed the rate.

@@ -39,10 +39,11 @@ def step_of(function: Any, rng: np.random.Generator) -> str:
         pushed, pulled = _sizes(rng, trial)
         least = 2 * alpha + max(workers * pushed + pulled, pushed + workers * pulled) * beta
         most = 2 * alpha + workers * (pushed + pulled) * beta
-        with case(f"{workers} workers, {pushed:,} bytes pushed, {pulled:,} pulled, α {alpha:.2g} s, β {beta:.2g} s:"):
+        told = f"{pushed:,} bytes pushed, {pulled:,} pulled, α {alpha:.2g} s, β {beta:.2g} s:"
+        with case(f"{workers} worker{'s' * (workers > 1)}, {told}"):
             got = unaided(function, timed, workers, pushed, pulled)
             if not isinstance(got, tuple) or len(got) != 2:
-                raise Refused(f"Expected a pair (least, most), got {got!r}.")
+                raise Refused(f"Expected a tuple (least, most), got {got!r}.")
             for name, said, right in zip(("least", "most"), got, (least, most), strict=True):
                 near = abs(number(said) / right - 1) < 0.08
                 refuse_if(not near, f"the {name} that it returned is {number(said):.4g} s, expected {right:.4g} s.")

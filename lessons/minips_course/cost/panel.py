@@ -82,10 +82,20 @@ class StepOnPaper(Panel[Asked, Step]):
 
     def words(self, found: Step) -> str:
         asked, at = found.asked, found.asked.workers - 1
+        least, most = (_short(1e3 * curve[at]) for curve in (found.least, found.most))
         workers = "1 worker pushes" if asked.workers == 1 else f"{asked.workers} workers push"
         verdict = "fits in" if found.holds else "overflows"
         return (
             f"{workers} {asked.kilobytes:g} kB each over {asked.megabits:g} Mbit/s: a step of "
-            f"{1e3 * found.least[at]:.3g} to {1e3 * found.most[at]:.3g} ms on paper. If all push at once, up to "
+            f"{least} to {most} ms on paper. If all push at once, up to "
             f"{found.queue:,.0f} kB wait at the server's link. That {verdict} a buffer of {asked.buffer:,g} kB."
         )
+
+
+def _short(number: float) -> str:
+    """Return a number in three digits, without an exponent.
+
+    >>> _short(3409.2), _short(0.40109)
+    ('3,410', '0.401')
+    """
+    return f"{float(f'{number:.3g}'):,.10g}"

@@ -15,8 +15,8 @@ from minips.lab.course.questions import (
 timed_estimate(
     "cost.3",
     "Four workers and one server have a link each, where a byte takes 84 ns, both ways at once. In a step each worker "
-    "pushes 80 kB; once the server has all four pushes, it sends 80 kB to each. Neglect the processors. How long is "
-    "each of many steps?",
+    "pushes 80 kB; once the server has all four pushes, it sends 80 kB to each. Neglect the processors. Many steps "
+    "follow each other. How long is one?",
     "s",
     expected=(0.03, 0.06),
     because="80 kB take 0.0067 s on a link. If each link carries one message after another, a worker that has its "
