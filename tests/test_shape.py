@@ -2,6 +2,7 @@
 lines to remember, a quiz, an answer in words about measurements, a program of the learner's own, homework, links on.
 """
 
+import ast
 import re
 import subprocess
 import sys
@@ -165,6 +166,16 @@ def test_asks_for_something_measured_in_two_sentences(path: Path) -> None:
     book = lesson(path)
     core, homework = pieces(book)
     assert [key for cell in [*core, *homework] for key in arguments(cell, "answer")]
+
+
+@each_lesson
+def test_each_comparison_with_a_prediction_is_shown(path: Path) -> None:
+    cells = [cell.source for cell in lesson(path).cells if cell.cell_type == "code" and ".compare(" in cell.source]
+    for source in cells:
+        last = ast.parse(source).body[-1]
+        assert isinstance(last, ast.Expr), source
+        assert ".compare(" in ast.unparse(last), source
+    assert cells
 
 
 @each_lesson
