@@ -139,9 +139,9 @@ prompt(
 prompt(
     "stale.2",
     "Does it pay to fade old gradients? Compare the three at their best rates, and then these rates. Two sentences.",
-    "Each at its own best rate, the three differ by less than a quarter of their time, so a plain mean at its own rate "
-    "does nearly as well. StalenessWeighted's best rate is about twice the mean's: it makes nearly every step shorter, "
-    "and a smaller rate does that, too.",
+    "Each at its own best rate, the three differ by less than a quarter of their time, so fading pays little. "
+    "StalenessWeighted's best rate is about twice the mean's: it makes nearly every step shorter, and a smaller rate "
+    "does that, too.",
     kind="comparison",
     by=(
         "table: max(map(table.mean, table.rates)) < 1.25 * min(map(table.mean, table.rates))",
