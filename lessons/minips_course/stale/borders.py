@@ -106,9 +106,10 @@ def digits_say(constant: Any, random: Any) -> dict[str, float]:
     return {**told, "part": part.mean, "d_part": part.half}
 
 
-def patients_say(best: Any) -> dict[str, float]:
+def patients_say(best: Any) -> dict[str, float | str]:
     """Return the values of the sentence about the patients: without momentum, and each rule with its best one."""
     slower, more = best.ratio("BSP, no momentum", "ASP, no momentum"), best.difference("ASP", "BSP")
     bsp, asp = (best.ratio(name, f"{name}, no momentum") for name in ("BSP", "ASP"))
+    momenta = {f"best_{name.lower()}": f"{best.config(name).optimizer.momentum:g}" for name in ("BSP", "ASP")}
     told = {"plain": slower.mean, "d_plain": slower.half, "bsp": bsp.mean, "d_bsp": bsp.half, "asp": asp.mean}
-    return {**told, "more": more.mean, "d_more": more.half, "time": best.mean("BSP")}
+    return {**momenta, **told, "more": more.mean, "d_more": more.half, "time": best.mean("BSP")}

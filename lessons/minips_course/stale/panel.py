@@ -85,7 +85,7 @@ class OldGradients(Panel[Asked, Curve]):
         there = f"at the goal after {found.there_s:.2f} virtual s" if np.isfinite(found.there_s) else end
         return (
             f"{asked.rule}, lr · λ = {asked.rate:g}, momentum {asked.momentum:g}, {asked.times} times: {there}. "
-            f"The border here is {found.border:.2f}."
+            f"The border is {found.border:.2f} with this one seed."
         )
 
 
