@@ -655,6 +655,7 @@ ELSEWHERE = {
     "minips/engines/hosts.py": 3,  # the kernel's own files, under /proc
     "minips/engines/processes.py": 1,  # the process's name, under /proc
     "minips/stages/transports/certificates.py": 1,  # in memory
+    "lessons/minips_course/ddp/ranks.py": 2,  # a process's address, in a temporary folder
     "lessons/minips_course/lecture/launch.py": 4,  # a child's descriptors, and its errors in a temporary folder
     "lessons/minips_course/lecture/rpc.py": 2,  # a process's port, in a temporary folder
     "minips/lab/measure/pairs.py": 1,  # /dev/null
