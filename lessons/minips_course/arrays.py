@@ -1,4 +1,4 @@
-"""Named arrays for checks, as any model may have them: other names, shapes and magnitudes in each draw."""
+"""Named arrays: those that checks draw, with other names, shapes and magnitudes each time, and work on any."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -47,6 +47,11 @@ def reordered(tensors: Tensors, rng: np.random.Generator) -> Tensors:
     """Return the same arrays in another order."""
     names = [*tensors]
     return {names[n]: tensors[names[n]] for n in rng.permutation(len(names))}
+
+
+def flat(tensors: Tensors) -> Array:
+    """Return all values as one array, by name."""
+    return np.concatenate([np.ravel(tensors[name]) for name in sorted(tensors)])
 
 
 def array_bytes(thing: Any) -> int:

@@ -2,11 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import minips as ps
@@ -136,30 +134,14 @@ def _runs(problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int) 
     found: list[list[Any]] = [[], []]
     for _ in range(times):
         again = dict[str, int]()
-        run = ps.train(problem, config, engine=engine, progress=lambda _, again=again: _count(again))  # type: ignore[misc]
+
+        def count(_: Any, again: dict[str, int] = again) -> None:
+            again.update(hosts.retransmissions())
+
+        run = ps.train(problem, config, engine=engine, progress=count)
         found[0].append(run.seconds_per_step)
         found[1].append(sum(again.values()))
     return found
-
-
-def _count(again: dict[str, int]) -> None:
-    """Read how many packets each host of this process's children has sent again: TcpRetransSegs, RFC 4022."""
-    own = Path("/proc/self/ns/net").readlink()
-    for process in _descendants("self"):
-        with suppress(OSError, ValueError):  # it has just ended
-            network = Path("/proc", process, "ns/net").readlink()
-            if network != own:
-                rows = Path("/proc", process, "net/snmp").read_text().splitlines()
-                names, values = (row.split() for row in rows if row.startswith("Tcp:"))
-                again[str(network)] = int(values[names.index("RetransSegs")])
-
-
-def _descendants(process: str) -> Iterator[str]:
-    with suppress(OSError):
-        for task in Path("/proc", process, "task").iterdir():
-            for child in (task / "children").read_text().split():
-                yield child
-                yield from _descendants(child)
 
 
 def _calls(engine: ps.Hosts, sizes: Sequence[int], times: int) -> dict[str, list[float]]:

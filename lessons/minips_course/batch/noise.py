@@ -10,13 +10,9 @@ import minips as ps
 from minips.engines.worker import batch
 from minips.lab.course.intervals import interval
 from minips.stage import Array, Tensors
+from minips_course.arrays import flat
 
 DRAWS, WITHIN, SEEDS, STEPS = 2000, 1.02, 20, 40
-
-
-def flat(tensors: Tensors) -> Array:
-    """Return all values of some tensors as one array."""
-    return np.concatenate([np.ravel(x) for x in tensors.values()])
 
 
 def of_each_row(problem: ps.Problem, params: Tensors) -> Array:

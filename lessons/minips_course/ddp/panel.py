@@ -92,7 +92,7 @@ class BucketSize(Panel[Link, Step]):
         return step(self.backward, asked)
 
     def chart(self, found: Step, width: float) -> Drawing:
-        last = max(found.end, found.ready[-1])
+        last = found.end
         x = Scale("ms from the start of the step", 0, 1.1 * last)
         chart = Chart(width, 190, x, Scale("", -0.5, 1.5, places=["messages", "backward"]))
         edges = np.array([0.0, *found.ready])
@@ -107,5 +107,5 @@ class BucketSize(Panel[Link, Step]):
         sizes = ", ".join(f"{size:.3g}" for size in found.kilobytes)
         return (
             f"{len(found.sent)} message{'' if one else 's'} of {sizes} kB. In milliseconds, backward ends at "
-            f"{found.ready[-1]:.0f}, and the step at {max(found.end, found.ready[-1]):.0f}."
+            f"{found.ready[-1]:.0f}, and the step at {found.end:.0f}."
         )

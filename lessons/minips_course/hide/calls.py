@@ -13,6 +13,7 @@ import minips as ps
 from minips.lab.measure.turns import Spread as Spread  # the lesson uses it
 from minips.stage import Array, Frames
 from minips.stages.transports import Channel
+from minips_course.channels import calling as calling  # the lesson uses it
 
 MEGABYTE, CALLS = 1_000_000, 24
 """The bytes of a call and the number of calls whose windows are compared."""
@@ -27,14 +28,6 @@ def shout(frames: Frames) -> Frames:
 def note(frames: Frames) -> Frames:
     """Answer with a few bytes."""
     return [b"got it"]
-
-
-@contextmanager
-def calling(handler: Callable[[Frames], Frames], link: ps.Link | None = None) -> Iterator[Channel]:
-    """Yield a channel to a server with this handler, each behind a link of its own if there is one."""
-    ours, theirs = (link.around(ps.Tcp()) if link else ps.Tcp() for _ in range(2))
-    with theirs.serve(handler, token="lesson") as endpoint, ours.connect(endpoint.address, "lesson") as channel:
-        yield channel
 
 
 class Connections(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import minips as ps
 from minips.lab.course.best import Best, Figure, best_of
 from minips.lab.course.intervals import Interval, interval
-from minips.stage import Array, Tensors
+from minips_course.arrays import flat
 
 WORKERS, TIMEOUT_S = 4, 20.0
 
@@ -37,9 +37,9 @@ def weights_compared(problem: Unequal) -> dict[str, float]:
     params = {name: p + 0.1 * rng.normal(size=p.shape) for name, p in problem.init(rng).items()}
     parts = [problem.shard(worker, WORKERS) for worker in range(WORKERS)]
     pushed = [ps.Contribution(i, 0, 0, part.gradient(params), rows=part.rows) for i, part in enumerate(parts)]
-    whole, found = _flat(problem.gradient(params)), {}
+    whole, found = flat(problem.gradient(params)), {}
     for name, rule in (("by_rows", ps.WeightedMean()), ("plain", ps.Mean())):
-        found[name] = float(np.linalg.norm(_flat(rule.combine(pushed)) - whole) / np.linalg.norm(whole))
+        found[name] = float(np.linalg.norm(flat(rule.combine(pushed)) - whole) / np.linalg.norm(whole))
     return found
 
 
@@ -88,7 +88,7 @@ def drift(problem: ps.SoftmaxRegression, steps: int, rate: float) -> dict[str, f
             for _ in range(steps):
                 gradient = part.gradient(end)
                 end = {tensor: x - rate * gradient[tensor] for tensor, x in end.items()}
-            ways.append(_flat(end) - _flat(start))
+            ways.append(flat(end) - flat(start))
         mean = np.mean(ways, axis=0)
         apart = np.linalg.norm(np.array(ways) - mean, axis=1)
         found[name] = float(np.sqrt(np.mean(apart**2)) / np.linalg.norm(mean))
@@ -120,9 +120,5 @@ def over_a_server(one_round: Callable[..., object], problem: Unequal, rounds: in
             ended, *_ = [one.result() for one in [pool.submit(work, worker) for worker in range(WORKERS)]]
     local = ps.LocalSteps(steps, ps.SGD(rate))
     own = replace(plain, aggregator=ps.WeightedMean(), local=local, batch_size=None, steps=rounds * steps)
-    wanted = _flat(ps.train(problem, own, engine=ps.Threads()).params)
-    return float(np.linalg.norm(_flat(ended) - wanted) / np.linalg.norm(wanted))
-
-
-def _flat(tensors: Tensors) -> Array:
-    return np.concatenate([np.ravel(tensors[name]) for name in sorted(tensors)])
+    wanted = flat(ps.train(problem, own, engine=ps.Threads()).params)
+    return float(np.linalg.norm(flat(ended) - wanted) / np.linalg.norm(wanted))

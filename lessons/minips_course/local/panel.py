@@ -84,7 +84,8 @@ class SeldomExchanges(Panel[Asked, Found]):
         asked = found.asked
         label = f"after {asked.steps} steps, outer rate {asked.outer:g}, {asked.shards}"
         chart.line(found.run.steps, found.run.losses, PENS[0], label)
-        chart.marks([*zip(found.run.steps, found.run.losses, strict=True)], PENS[0]) if asked.steps > LOOKS else None
+        if asked.steps > LOOKS:
+            chart.marks([*zip(found.run.steps, found.run.losses, strict=True)], PENS[0])
         return chart.drawing()
 
     def words(self, found: Found) -> str:

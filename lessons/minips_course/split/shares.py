@@ -7,7 +7,8 @@ import numpy as np
 
 import minips as ps
 from minips import lab
-from minips.stage import Array, Tensors
+from minips.stage import Tensors
+from minips_course.arrays import flat
 
 
 class Cut(ps.SoftmaxRegression):
@@ -45,11 +46,6 @@ def distance(a: Tensors, b: Tensors) -> float:
 def bits(tensors: Tensors) -> bytes:
     """The bytes of all arrays: equal if every bit is."""
     return b"".join(x.tobytes() for x in tensors.values())
-
-
-def flat(tensors: Tensors) -> Array:
-    """The numbers of all arrays."""
-    return np.concatenate([np.ravel(x) for x in tensors.values()])
 
 
 def plain_loop(problem: ps.Problem, params: Tensors, steps: int, lr: float) -> Tensors:

@@ -14,16 +14,7 @@ from minips.core.shard import Shard
 from minips.lab.measure.turns import Spread
 from minips.stage import Frames
 from minips.stages.aggregators import Contribution
-
-
-@contextmanager
-def calling(handler: Callable[[Frames], Frames]) -> Iterator[Any]:
-    """A channel over Tcp to a server with this handler."""
-    with (
-        ps.Tcp().serve(handler, token="lesson") as endpoint,
-        ps.Tcp().connect(endpoint.address, token="lesson") as channel,
-    ):
-        yield channel
+from minips_course.channels import calling as calling  # the lesson uses it
 
 
 class Adding:

@@ -1,4 +1,4 @@
-"""Add up without a server: two exchanges race over a network; wider links carry more, and the reddest one decides."""
+"""Add up without a server: two exchanges race; wider links carry more, and the deepest colour is the busiest."""
 
 from collections.abc import Iterator
 from contextlib import suppress
