@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from minips.core.message import Header
 from minips.core.shard import Shard
 from minips.core.states import MemberState
+from minips.results.state import MemberRecord
 
 REJOIN_S = 0.25
 """By default, the seconds for which a worker still counts after its last connection broke."""
@@ -153,6 +154,28 @@ class Membership:
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True
+
+    def state(self) -> list[MemberRecord]:
+        """The workers' sessions, for a checkpoint."""
+        return [
+            MemberRecord(state=m.state.word, secret=m.secret, rows=m.rows, received=m.received, sent=m.sent)
+            for m in self.members
+        ]
+
+    def restore(self, sessions: Sequence[MemberRecord]) -> None:
+        """Restore the workers' sessions from a checkpoint."""
+        for member, kept in zip(self.members, sessions, strict=True):
+            member.state, member.secret, member.rows = MemberState[kept["state"].upper()], kept["secret"], kept["rows"]
+            member.received, member.sent = kept["received"], kept["sent"]
+
+    def restarted(self) -> float:
+        """Count each worker that was connected to the server before its restart as lost since now. Returns the time."""
+        now = self.shard.now()
+        for member in self.members:
+            member.heard = now
+            if member.state not in (MemberState.NEW, MemberState.PARTED):
+                member.state, member.lost_at = MemberState.LOST, now
+        return now
 
     def gone(self) -> bool:
         """True if workers have pushed here and all have left; a lost worker may come back within ``silence_s``."""

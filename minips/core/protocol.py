@@ -26,6 +26,7 @@ from minips import seeds
 from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
+from minips.core.journal import Keep, Record
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
 from minips.core.membership import REJOIN_S, ClientConnection, Member, Membership
 from minips.core.message import Header, Message
@@ -326,13 +327,31 @@ class WorkerRecord:
         self._rng = seeds.pull(config.seed, worker, index)
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace, worker)
         self.pushing, self.queued = False, 0
+        self._before: tuple[Decoder, Mark] | None = None
+        """The decoder of the push that is under way, and its memories before that push, if they may have changed."""
         self.kept: LeftState | None = None
         """The state that the worker left with its goodbye, until the worker resumes."""
         self.resumption = Resumption.FRESH
 
     def state(self) -> LinkState:
         """The codec's state to keep in a saved run, from which `restore` resumes."""
-        return LinkState(decoder=self.decoder.state(), encoder=self.encoder.state())
+        decoder = self.decoder.state()
+        if self._before and self._before[0] is self.decoder:
+            decoder["memory"] = self._before[1]
+        return LinkState(decoder=decoder, encoder=self.encoder.state())
+
+    def begin_push(self, remembers: bool) -> Decoder:
+        """Return the decoder for a push, which `settle` ends. Keeps its memories' states if it ``remembers``."""
+        self.pushing = True
+        self._before = (self.decoder, self.decoder.mark()) if remembers else None
+        return self.decoder
+
+    def settle(self, taken: bool) -> None:
+        """Undo the memories' changes by the push that is under way, unless it was taken."""
+        if self._before and not taken:
+            decoder, mark = self._before
+            decoder.go_back(mark)
+        self._before = None
 
     def restore(self, state: LinkState, kept: LeftState | None = None) -> None:
         """Resume from the state of a saved run. The worker resumes too, so its first hello changes nothing. ``kept`` is
@@ -387,7 +406,10 @@ class ServerProtocol:
         rejoin_s: float = REJOIN_S,
         rank_secrets: Sequence[str] = (),
         limits: Limits | None = None,
+        journal: Keep | None = None,
     ) -> None:
+        self.journal = journal
+        """Keeps a record of each change before it is applied; None: a crash loses the run."""
         self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
         self._changed, self._updated, self._each = changed, updated, config.local_steps
         self.tables = tables_of(layout)
@@ -478,11 +500,12 @@ class ServerProtocol:
             member.heard, member.busy = received_at, member.busy + 1
             member.received += nbytes
             if (pushes or pulls) and "resume" in record.resumption.row:
+                self._keep("resume", worker, state=record.resumption.word)
                 record.resume()
             reply, outcome, waited = Message({"kind": "reply", "version": 0}), None, 0.0
             encode: Callable[[Message], Parcel] = partial(self.encode, record.encoder)  # a later hello replaces it
             if pushes:
-                outcome, waited = yield from self._push(worker, header, packet)
+                outcome, waited = yield from self._push(worker, header, packet, frames)
             if pulls:
                 waited += yield from self._pull(worker, header, reply, outcome)
             elif kind == "hello":
@@ -492,7 +515,7 @@ class ServerProtocol:
                 self._state(worker, reply)
                 encode = self._plain if reply.tensors else encode
             elif kind == "bye":
-                yield from self._bye(worker, header, packet)
+                yield from self._bye(worker, header, packet, frames)
             if not pulls:
                 reply.header["version"] = shard.version
             stamp = {"clock": shard.clocks[worker], "done": shard.run.final, "outcome": outcome}
@@ -526,10 +549,13 @@ class ServerProtocol:
 
     def _hello(self, worker: int, header: Header, reply: Message) -> None:
         """Count the worker, and prepare its codec. The reply contains the layout and the session's secret."""
+        member, again = self.membership.members[worker], bool(header.get("again"))
+        if not again or worker not in self.shard.live:
+            self._keep("hello", worker, again=again, secret=member.secret, rows=member.rows)
         self.shard.join(worker)
-        self.records[worker].accept_hello(bool(header.get("again")))
+        self.records[worker].accept_hello(again)
         rank = {"worker": worker} if header["worker"] == -1 else {}
-        reply.header |= {**self._hello_fields, "secret": self.membership.members[worker].secret, **rank}
+        reply.header |= {**self._hello_fields, "secret": member.secret, **rank}
 
     def _state(self, worker: int, reply: Message) -> None:
         """Reply with the worker's part of the saved run's state, if there is one."""
@@ -540,9 +566,10 @@ class ServerProtocol:
         if record.kept is not None:
             reply.tensors = saved.to_arrays(record.kept)
 
-    def _bye(self, worker: int, header: Header, packet: Any) -> Session[None]:
+    def _bye(self, worker: int, header: Header, packet: Any, frames: Parcel) -> Session[None]:
         """Stop counting the worker, and keep its part of the run's state."""
         shard, member = self.shard, self.membership.members[worker]
+        self._keep("bye", worker, frames if header.get("state") else [], diverged=header.get("diverged"))
         member.state = member.state.after("bye")
         if failed := header.get("failed"):
             self.events.append((shard.now(), f"worker {worker} has left: {failed}"))
@@ -551,7 +578,7 @@ class ServerProtocol:
         event = f"worker {worker} has left at clock {shard.clocks[worker]}"
         yield from self.leave(worker, "" if failed or shard.updates is None else event)
         if header.get("state"):
-            part = yield Do(DECODE, self.values, partial(self._read_part, packet))
+            part = yield Do(DECODE, self.values, partial(self.read_part, packet))
             if member.state is _PARTED:
                 self.records[worker].kept = part
 
@@ -595,7 +622,7 @@ class ServerProtocol:
             self._changed()
         return answer
 
-    def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
+    def _push(self, worker: int, header: Header, packet: Any, frames: Parcel) -> Session[tuple[Outcome, float]]:
         """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile.
         Returns the outcome and the number of seconds for which the push has waited.
         """
@@ -619,8 +646,7 @@ class ServerProtocol:
                 record.queued -= 1
         if not shard.is_new(worker, clock):
             return shard.repeated(worker, clock), waited
-        record.pushing, decoder = True, record.decoder
-        mark, taken = None if header.get("memory") == "none" else decoder.mark(), False
+        decoder, taken = record.begin_push(remembers=header.get("memory") != "none"), False
         try:
             if not shard.may_push(clock):
                 began = shard.now()
@@ -633,15 +659,17 @@ class ServerProtocol:
                 if "push" not in member.state.row:
                     raise ValueError(f"Worker {worker} has left while this push of it waited.")
                 member.state = member.state.after("push")
+            if not shard.run.final:
+                self._keep("push", worker, frames, rows=rows)
             loss = math.nan if loss is None else float(loss)
             outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
                 outcome = yield Do(UPDATE, self.values, shard.apply, alone=True)
-                self._record(worker, clock)
             taken = outcome != "over"
+            record.settle(taken)  # before a snapshot of the new version is taken
+            self.record_update(worker, clock)
         finally:
-            if mark is not None and not taken:
-                decoder.go_back(mark)
+            record.settle(taken)
             record.pushing = False
             if record.queued:
                 self._changed()
@@ -665,14 +693,48 @@ class ServerProtocol:
         member = self.membership.members[worker]
         if member.state is MemberState.PRESENT or member.lost_at != lost_at:
             return
+        if member.state is not _PARTED and worker in self.shard.live and not self.shard.run.final:
+            try:
+                self._keep("leave", worker)
+            except RuntimeError as error:  # no peer would learn of this error
+                self.shard.fail(f"Worker {worker} is lost. {error}")
         if event and worker in self.shard.live and not self.shard.done:
             self.events.append((self.shard.now(), event))
         if self.shard.depart(worker):
             with suppress(RuntimeError):  # no push can be refused; waiting sessions learn why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
-                self._record(worker, self.shard.rounds - 1)
+                self.record_update(worker, self.shard.rounds - 1)
         self.trace.laps(("",), (self.shard.now(),) * 2, None, worker, None, 0)
         self._changed()
+
+    def diverge(self, reason: str) -> None:
+        """End the run as diverged, with the current parameters."""
+        self._keep_decision("diverge", reason=reason)
+        self.shard.diverge(reason)
+
+    def go_on(self, end: bool = False) -> None:
+        """Leave a pause, or ``end`` the run with the current parameters."""
+        self._keep_decision("end" if end else "go on")
+        if end:
+            self.shard.end()
+        else:
+            self.shard.go_on()
+
+    def _keep_decision(self, kind: str, **fields: Any) -> None:
+        """Keep a record of the operator's decision, which holds even if it cannot be kept."""
+        if not self.shard.run.final:
+            with suppress(RuntimeError):
+                self._keep(kind, **fields)
+
+    def _keep(self, kind: str, worker: int = -1, frames: Parcel = (), **fields: Any) -> None:
+        """Keep a record of what is about to be applied. RuntimeError if it cannot be kept."""
+        if self.journal is None:
+            return
+        try:
+            self.journal(Record(kind, worker, self.shard.now(), fields, [*frames]))
+        except OSError as error:
+            words = f"This {kind} was refused, and nothing was changed, since it cannot be written to the journal"
+            raise RuntimeError(f"{words}: {message_of(error)}") from error
 
     def status(self) -> Status:
         """The current progress of the run, and its workers."""
@@ -689,7 +751,7 @@ class ServerProtocol:
             return decode_rows(packet, decoder, like, self.tables)
         return check_gradients(decoder.decode(packet, like).tensors, like)
 
-    def _record(self, worker: int, clock: int) -> None:
+    def record_update(self, worker: int, clock: int) -> None:
         """If the shard has made an update, record it: the time, and this worker, whose push of this ``clock`` (or whose
         departure) was the last that it needed.
         """
@@ -723,7 +785,7 @@ class ServerProtocol:
     def _plain(self, message: Message) -> Parcel:
         return encode_plainly(message, self.config.pull)
 
-    def _read_part(self, packet: Any) -> LeftState:
+    def read_part(self, packet: Any) -> LeftState:
         """The part of the state that a worker leaves with its goodbye. ValueError if no worker could resume from it."""
         words = "The state that this worker leaves"
         check_plain(packet)

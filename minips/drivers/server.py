@@ -173,7 +173,7 @@ class Server(Closable):
     def diverge(self, reason: str) -> None:
         """End the run with the current parameters. Pushes are then answered with ``over``, and pulls immediately."""
         with self._changing():
-            self.shard.diverge(reason)
+            self._protocol.diverge(reason)
 
     @property
     def paused(self) -> bool:
@@ -189,10 +189,7 @@ class Server(Closable):
     def go_on(self, end: bool = False) -> None:
         """Leave a pause, or ``end`` the run with the current parameters."""
         with self._changing():
-            if end:
-                self.shard.end()
-            else:
-                self.shard.go_on()
+            self._protocol.go_on(end)
 
     def stop(self) -> None:
         """End the run with the current parameters. Workers learn of this from the next answer that they receive."""
