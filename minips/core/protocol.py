@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -115,10 +115,12 @@ class ServerRecord:
         while self._marks and self._marks[0][0] < clock and not self._over:
             self._marks.popleft()
 
-    def state(self) -> LinkState:
-        """The codec's state for a saved run, as it was before any push that the server has not taken: for `restore`."""
+    def state(self, pushed: bool = False) -> LinkState:
+        """The codec's state for a saved run, as it was before any push that the server has not taken or, if ``pushed``,
+        as it is after the last one: for `restore`.
+        """
         encoder = self.encoder.state()
-        if self._marks:
+        if self._marks and not pushed:
             encoder["memory"] = self._marks[0][1]
         return LinkState(encoder=encoder, decoder=self.decoder.state(), version=self.version)
 
@@ -136,6 +138,18 @@ class ServerRecord:
         return self.decoder.decode(packet, like), stamp
 
 
+class KeptPush(NamedTuple):
+    """A push that is about to be sent: for each server its clock, the codec's state after it, and its frames.
+
+    A worker that crashes between two servers has pushed a gradient to one of them only, and could not compute the same
+    gradient again.
+    """
+
+    clocks: list[int]
+    links: list[LinkState]
+    parcels: list[Parcel]
+
+
 class WorkerProtocol:
     """One worker's side of the protocol. Most methods return a call's session; "Returns …" then names its result.
 
@@ -148,6 +162,8 @@ class WorkerProtocol:
         """After `hello`, arrays with the names, shapes and dtypes of the parameters."""
         self.tables: dict[str, TablePart] = {}
         """After `hello`, one server's part of each table."""
+        self.keep: Callable[[KeptPush], None] | None = None
+        """Keeps each push before it is sent, for a process that takes this worker's place after a crash."""
         self._rows = {"rows": float(rows)} if rows else {}
 
     @property
@@ -165,10 +181,13 @@ class WorkerProtocol:
         """True once all servers have said that the run is over."""
         return all(server.done for server in self.servers)
 
-    def hello(self, index: int | None = None) -> Session[list[Message]]:
-        """Say hello to all servers or, over a new connection, again to the server ``index``. Returns the answers."""
+    def hello(self, index: int | None = None, again: bool = False) -> Session[list[Message]]:
+        """Say hello to all servers or, over a new connection, again to the server ``index``. Returns the answers.
+
+        ``again``: this worker has kept its memories, though its process is new.
+        """
         servers = self.servers if index is None else [self.servers[index]]
-        told = self._rows if index is None else {"again": True, **self._rows}
+        told = {"again": True, **self._rows} if again or index is not None else self._rows
         secrets = [{"secret": server.secret} if server.secret else {} for server in servers]
         answers = yield from self._call(servers, [self._message("hello", **told, **secret) for secret in secrets])
         for server, answer in zip(servers, answers, strict=True):
@@ -206,6 +225,22 @@ class WorkerProtocol:
                 yield from self.hello(server.index) if again else self.ask_one(server.index, "alive")
                 server.clock, server.unsure = server.known_clock, False
                 server.undo_pushes()
+
+    def finish_push(self, kept: KeptPush) -> Session[None]:
+        """Continue after the last push that this worker kept: send the same frames to the servers that lack it. Call it
+        after `hello`. ValueError if the push is not the last one that the servers have, or lack.
+        """
+        lacking = [server.clock - clock for server, clock in zip(self.servers, kept.clocks, strict=True)]
+        if not {*lacking} <= {0, 1}:
+            clocks = [server.clock for server in self.servers]
+            raise ValueError(f"The kept push has the clocks {kept.clocks}, and the servers are at {clocks}.")
+        for server, link in zip(self.servers, kept.links, strict=True):
+            server.restore(link)
+        servers = [server for server, lead in zip(self.servers, lacking, strict=True) if lead == 0]
+        rows = {"rows": {}} if self.tables else {}  # the answer has the rows that the kept frames name
+        messages = [self._message("push_pull", clock=server.begin_push(), **rows) for server in servers]
+        if servers:
+            yield from self._call(servers, messages, [kept.parcels[server.index] for server in servers])
 
     def push(
         self, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, pulls: bool, rows: Wanted = None
@@ -260,8 +295,12 @@ class WorkerProtocol:
             message = Message(header, gradients if server.holds_all else cut(gradients, server.layout))
             yield add_row_numbers(message, server.layout, rows) if self.tables or rows else message
 
-    def _call(self, servers: Sequence[ServerRecord], messages: Iterable[Message]) -> Session[list[Message]]:
-        """Send one message to each of these servers. Returns all answers, or then raises the first error."""
+    def _call(
+        self, servers: Sequence[ServerRecord], messages: Iterable[Message], parcels: Sequence[Parcel] = ()
+    ) -> Session[list[Message]]:
+        """Send one message to each of these servers. Returns all answers, or then raises the first error. ``parcels``
+        are the messages as encoded by an earlier process.
+        """
         messages = [*messages]
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
@@ -269,9 +308,10 @@ class WorkerProtocol:
         clocks: list[int] = []
         for message in messages if pushes else ():
             clocks.append(message.header["clock"])
-        parcels: list[Parcel] = []
+        parcels, message = [*parcels], messages[0]
+        encode: Callable[[], Any] = nothing
         try:
-            for number, server in enumerate(servers):
+            for number, server in enumerate(() if parcels else servers):
                 message = messages[number]
                 encode = partial(server.encode, message)
                 if kind == "hello":  # the length of a compressed secret would vary
@@ -280,6 +320,9 @@ class WorkerProtocol:
                 elif message.tensors and not pushes:
                     encode = partial(encode_plainly, message, server.config.push, server.trace, server.index)
                 parcels.append((yield Do(ENCODE if pushes else (), server.values, encode)))
+            if pushes and self.keep:
+                links = [server.state(pushed=True) for server in servers]
+                yield Do((), 0, partial(self.keep, KeptPush(clocks, links, parcels)))
         except BaseException:
             for server, clock in zip(servers, clocks, strict=pushes):
                 server.push_failed(clock)
