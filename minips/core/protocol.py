@@ -237,7 +237,7 @@ class WorkerProtocol:
         for server, link in zip(self.servers, kept.links, strict=True):
             server.restore(link)
         servers = [server for server, lead in zip(self.servers, lacking, strict=True) if lead == 0]
-        rows = {"rows": {}} if self.tables else {}  # the answer has the rows that the kept frames name
+        rows: Header = {"rows": {}} if self.tables else {}  # the answer has the rows that the kept frames name
         messages = [self._message("push_pull", clock=server.begin_push(), **rows) for server in servers]
         if servers:
             yield from self._call(servers, messages, [kept.parcels[server.index] for server in servers])
