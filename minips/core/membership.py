@@ -82,6 +82,8 @@ class Membership:
         """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
         """The time at which all the workers were first connected or, until then, at which the first one connected."""
+        self.resumed_at: float | None = None
+        """In a run that goes on after a restart of the server, the time at which it began."""
         self._complete = False
         self._clocks = [*shard.clocks]
         self._looked = shard.now()
@@ -169,11 +171,13 @@ class Membership:
             member.received, member.sent = kept["received"], kept["sent"]
 
     def restarted(self) -> float:
-        """Count each worker that was connected to the server before its restart as lost since now. Returns the time."""
+        """Count each worker that came before the server's restart as lost since now: any of them may come back, even
+        one that said goodbye when the run was stopped. Returns the time.
+        """
         now = self.shard.now()
         for member in self.members:
             member.heard = now
-            if member.state not in (MemberState.NEW, MemberState.PARTED):
+            if member.state is not MemberState.NEW:
                 member.state, member.lost_at = MemberState.LOST, now
         return now
 

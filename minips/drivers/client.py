@@ -61,7 +61,8 @@ class Ref:
 
 class Client(Closable):
     """One worker's connection to all the servers. `connect` and the engines create clients; engines also pass the
-    ``secrets`` of the worker's session, one for each server.
+    ``secrets`` of the worker's session, one for each server. ``again``: an earlier process of this session has kept its
+    memories.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Client(Closable):
         pauses_s: Sequence[float] | None = None,
         secrets: Sequence[str] = (),
         rows: float = 0,
+        again: bool = False,
     ) -> None:
         self.addresses, self.config, self.worker, self._timeout = addresses, config, worker, timeout
         self.trace = Trace(f"worker {worker}") if trace is None else trace
@@ -99,7 +101,9 @@ class Client(Closable):
                 dial = partial(transport.connect, address, token, timeout)
                 self._dials.append(dial)
                 self._connections.append(Reconnecting(dial, partial(self._resume, index), pauses_s))
-            self._check_servers(self.begin(self.protocol.hello(), timed=False).result(timeout) if addresses else [])
+            self._check_servers(
+                self.begin(self.protocol.hello(again=again), timed=False).result(timeout) if addresses else []
+            )
         except BaseException:
             self._shutdown()
             raise
