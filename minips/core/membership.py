@@ -17,6 +17,8 @@ from minips.results.state import MemberRecord
 
 REJOIN_S = 0.25
 """By default, the seconds for which a worker still counts after its last connection broke."""
+SILENCE_S = 30.0
+"""By default, the seconds of silence after which a worker no longer counts."""
 SOON_S = 0.5
 """A hello waits for a rank that will be free within this time, in seconds, as after a process's immediate restart."""
 _SECRET = re.compile("[0-9a-f]{32}")

@@ -23,10 +23,11 @@ from minips.core.journal import Record, from_frames, to_frames
 from minips.core.limits import of_anything
 from minips.core.message import Message
 from minips.core.protocol import KeptPush, ServerProtocol
+from minips.core.tables import rows_pushed
 from minips.drivers.journal import Journal, size
 from minips.results import saved
 from minips.results.checkpoints import Checkpoint, check_config, read_snapshot
-from minips.results.state import ServerState, check_state
+from minips.results.state import LinkState, ServerState, WorkerState, check_state
 from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
 from minips.stages.transports.base import Closable
@@ -124,10 +125,10 @@ class ServerFiles(Closable):
         self._journal, self._first = journal, journal.number
         protocol.trace.forget()
         self._kept = self._kept and {}
-        words = f"keeps checkpoints in {self.checkpoint.folder}: up to {self._most_bytes() / 1e6:.0f} MB"
+        words = f"the run is kept in {self.checkpoint.folder}, with up to {self._most_bytes() / 1e6:.0f} MB"
         if not fresh:
-            words = f"goes on from {self.checkpoint.folder}, with {replayed} pushes from its journal"
-        protocol.events.append((protocol.shard.now(), f"{self.who} {words}"))
+            words = f"the run goes on from {self.checkpoint.folder}, with {replayed} pushes from its journal"
+        protocol.events.append((protocol.shard.now(), words))
         protocol.journal = self.append
         self.lost_at = None if fresh else protocol.membership.restarted()
 
@@ -188,13 +189,15 @@ class ServerFiles(Closable):
             "clock": clock,
             "next": number,
             "config": self.config.to_dict(),
-            "origin": dict(protocol.origin),
             "layout": {name: [list(shape), *rest] for name, (shape, *rest) in protocol.layout.items()},
             "params": protocol.shard.params,
             "state": state,
             "clock_offset": self._clock_offset,
             "began_at": protocol.membership.resumed_at or protocol.membership.began_at,
             "changed_at": protocol.changed_at,
+            "rows": rows_pushed(protocol.shard),
+            "received": [member.received for member in protocol.membership.members],
+            "sent": [member.sent for member in protocol.membership.members],
             "losses": np.array(protocol.losses, float).reshape(-1, 3),
             "events": [*protocol.events],
         }
@@ -242,20 +245,16 @@ class ServerFiles(Closable):
 class WorkerFiles(Closable):
     """What only a worker knows: its last pushes, each kept before it is sent, in two files whose paths begin with
     ``stem``. The ``secret`` of the worker's session identifies them. ``inner`` returns its inner optimizer's state, if
-    it makes local steps.
+    it makes local steps. In the folder of a ``checkpoint``, the worker's snapshots have the clocks of the servers'.
     """
 
-    def __init__(self, stem: Path, secret: str, sync: bool = False) -> None:
-        self._stem, self._run, self._sync = stem, bytes.fromhex(secret), sync
+    def __init__(self, stem: Path, secret: str, checkpoint: Checkpoint | None = None) -> None:
+        self._stem, self._run, self._checkpoint = stem, bytes.fromhex(secret), checkpoint
+        self._sync, self._before = checkpoint is not None and checkpoint.sync, list[LinkState]()
         self.inner: Callable[[], Any] = lambda: None
         self._journal: Journal | None = None
         self.last = self._read()
         """The push that was kept last, with the inner optimizer's state; None if there is none."""
-
-    @staticmethod
-    def needed(config: Config) -> bool:
-        """True if a new process cannot make this worker's pushes again from the parameters alone."""
-        return config.servers > 1 or not config.push.lossless or config.local is not None
 
     def _read(self) -> tuple[KeptPush, Any] | None:
         paths = journal_paths(self._stem)
@@ -271,14 +270,23 @@ class WorkerFiles(Closable):
         run that the servers have.
         """
         push, inner = self.last or (None, None)
+        protocol = client.protocol
+        if push and any(push.clocks) and not any(server.clock for server in protocol.servers):
+            client.begin(protocol.hello(), timed=False).result(client.config.timeout_s)  # another run: begin anew
+            self.last = push = inner = None
         if push:
+            self._before = _with_inner(push, inner)
             client.begin(client.protocol.finish_push(push), timed=False).result(client.config.timeout_s)
         client.protocol.keep = self.keep
         return inner
 
     def keep(self, push: KeptPush) -> None:
         """Keep a push that is about to be sent. OSError if there is no room."""
-        frames = _to_frames(push, self.inner())
+        inner = self.inner()
+        frames = _to_frames(push, inner)
+        if self._checkpoint and self._before and push.clocks[0] % self._checkpoint.every == 0:
+            self._write_snapshot(self._checkpoint, push.clocks[0])
+        self._before = _with_inner(push, inner)
         nbytes = size(frames)
         if self._journal is None:
             self._journal = Journal(self._stem, self._run, max(PUSH_BYTES, PUSHES * nbytes), self._sync)
@@ -290,6 +298,20 @@ class WorkerFiles(Closable):
     def close(self) -> None:
         if self._journal:
             self._journal.close()
+
+    def _write_snapshot(self, checkpoint: Checkpoint, clock: int) -> None:
+        """Write the state before this clock, from which a run goes on that resumes from the servers' snapshots."""
+        who = self._stem.name.replace("-", " ")
+        saved.write(
+            checkpoint.snapshot(who, clock),
+            {"who": who, "clock": clock, "state": WorkerState(links=self._before, seen=None)},
+        )
+        checkpoint.prune(who)
+
+
+def _with_inner(push: KeptPush, inner: Any) -> list[LinkState]:
+    """The links' states after a push; the first also has the inner optimizer's."""
+    return push.links if inner is None else [{**push.links[0], "inner": inner}, *push.links[1:]]
 
 
 def journal_paths(stem: Path) -> list[Path]:

@@ -81,6 +81,8 @@ class Client(Closable):
         self.addresses, self.config, self.worker, self._timeout = addresses, config, worker, timeout
         self.trace = Trace(f"worker {worker}") if trace is None else trace
         self.bytes_sent = self.bytes_received = 0
+        self.files: Any = None
+        """The `WorkerFiles` of a client with a session's file, if only this worker knows how to continue."""
         self._closing = threading.Event()
         self._beginning = threading.Lock()
         """Held from the beginning of a call until the call has sent all its messages."""
@@ -243,6 +245,8 @@ class Client(Closable):
                     self._carry_out(self.protocol.ask_one(index, "bye", **why), channel)
         self._shutdown()
         self._heart.join()
+        if self.files:
+            self.files.close()
 
     def _check_servers(self, answers: list[Message]) -> None:
         indices = [answer.header["index"] for answer in answers]

@@ -21,7 +21,7 @@ from typing import Any, Self
 from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
 from minips.core.local import warn_of_outer
-from minips.core.membership import REJOIN_S, ClientConnection, Member
+from minips.core.membership import REJOIN_S, SILENCE_S, ClientConnection, Member
 from minips.core.partition import cut, layout_at, named_arrays
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
@@ -86,7 +86,7 @@ class Server(Closable):
         *,
         index: int = 0,
         updates: int | None = None,
-        silence_s: float = 30.0,
+        silence_s: float = SILENCE_S,
         rejoin_s: float | None = None,
         every: int | None = None,
         state: Mapping[str, Any] | None = None,

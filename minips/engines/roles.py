@@ -31,7 +31,7 @@ from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import at_step, before_updates, has_moved, train_ps, worker_state
 from minips.problems import Problem
-from minips.results.checkpoints import Checkpoint
+from minips.results.checkpoints import Checkpoint, keeps_worker
 from minips.results.status import expected
 from minips.results.trace import Trace
 from minips.stage import Tensors
@@ -110,9 +110,9 @@ def run_ps_worker(
     seen, inner = None, Inner.of(state) if config.local else None
     with ExitStack() as stack:
         own = None
-        if checkpoint and WorkerFiles.needed(config):
+        if checkpoint and keeps_worker(config):
             stem = checkpoint.stem(f"worker {worker}")
-            own = stack.enter_context(WorkerFiles(stem, secrets[0], checkpoint.sync))
+            own = stack.enter_context(WorkerFiles(stem, secrets[0], checkpoint))
         known |= {"secrets": secrets, "again": bool(own and own.last), "rows": problem.rows}
         client = stack.enter_context(Client(addresses, config, worker, **known))
         if state:

@@ -5,6 +5,7 @@
     worker-1-50.npz            what only worker 1 knows, after 50 clocks; only if it knows anything
     worker-1.journal-a, -b     its last push, kept before it was sent
     run.npz                    the whole run, once it is over (`Run.save`)
+    problem.npz                the problem without its rows (`minips.results.origin`)
     sessions.json              the workers' secrets, for an engine that goes on
 
 A snapshot is written as a saved run is: whole or not at all. The servers of a run may have folders of their own.
@@ -13,7 +14,8 @@ A snapshot is written as a saved run is: whole or not at all. The servers of a r
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +23,23 @@ from typing import Any
 
 from minips import files
 from minips.core.config import Config
+from minips.core.partition import cut_state
+from minips.core.tables import layout_of
 from minips.results import saved
+from minips.results.origin import Origin, check_same
+from minips.results.state import WorkerState
+from minips.results.trace import Trace
 from minips.stage import Value, option
 from minips.words import join_names
 
-RUN, SESSIONS = "run.npz", "sessions.json"
+RUN, PROBLEM, SESSIONS = "run.npz", "problem.npz", "sessions.json"
 _SNAPSHOT = re.compile(r"(server|worker)-(\d+)-(\d+)\.npz")
 _JOURNAL = re.compile(r"(server|worker)-(\d+)\.journal-[ab]")
+
+
+def keeps_worker(config: Config) -> bool:
+    """True if a new process cannot make a worker's pushes again from the parameters alone."""
+    return config.servers > 1 or not config.push.lossless or config.local is not None
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,6 +115,39 @@ class Checkpoint(Value):
         self.path.mkdir(parents=True, exist_ok=True)
         self.run.unlink(missing_ok=True)
 
+    def keep_origin(self, origin: Origin) -> None:
+        """Keep the problem of the run. ValueError if the run in the folder is one of another problem."""
+        path = self.path / PROBLEM
+        if path.exists():
+            check_same(origin, saved.read(path), "the checkpoint's")
+        else:
+            saved.write(path, origin)
+
+    def reports(self) -> tuple[Config, list[dict[str, Any]], Origin | None]:
+        """The reports of all servers at the last clock of which all of them have a snapshot, as `gather_run` takes
+        them; the config, and the origin of the problem. ValueError if there is no such clock.
+        """
+        whose = sorted({who for who, _ in _snapshots(self.path) if who.startswith("server")})
+        common = set.intersection(*({*self.clocks(who)} for who in whose)) if whose else set[int]()
+        workers = {who for who, _ in _snapshots(self.path) if who.startswith("worker")}
+        whole = common.intersection(*({*self.clocks(who)} for who in workers))
+        if not common:
+            raise ValueError(f"The folder {self.folder} holds no snapshot that all of its servers have.")
+        clock = max(whole or common)
+        snapshots = [read_snapshot(self.snapshot(who, clock), who) for who in whose]
+        with saved.restoring(f"What the folder {self.folder} holds"):
+            config = Config.from_dict(snapshots[0]["config"])
+            if len(whose) not in (1, config.servers):
+                raise ValueError(f"The folder {self.folder} holds {len(whose)} of {config.servers} servers.")
+            states = [self._worker_state(worker, clock) for worker in range(config.workers)]
+            path = self.path / PROBLEM
+            origin = saved.read(path) if path.exists() else None
+            return config, [_report(values, states) for values in snapshots], origin
+
+    def _worker_state(self, worker: int, clock: int) -> WorkerState | None:
+        path = self.snapshot(f"worker {worker}", clock)
+        return read_snapshot(path, f"worker {worker}")["state"] if path.exists() else None
+
     def secrets(self, count: int) -> list[str]:
         """The secrets of the workers' sessions, which the folder keeps for the next process that goes on."""
         path = self.path / SESSIONS
@@ -135,6 +180,36 @@ def _snapshots(folder: Path) -> Iterator[tuple[str, int]]:
     for path in folder.iterdir() if folder.is_dir() else ():
         if match := _SNAPSHOT.fullmatch(path.name):
             yield f"{match[1]} {match[2]}", int(match[3])
+
+
+def _report(values: Mapping[str, Any], workers: Sequence[WorkerState | None]) -> dict[str, Any]:
+    """A server's report, made from its snapshot, and the workers' states."""
+    state, index = values["state"], int(values["who"].split()[1])
+    place = state["shard"].pop("exact")
+    layout, began_at = layout_of(values["layout"]), values["began_at"]
+    del state["members"], state["resumptions"]
+    return {
+        "index": index,
+        "params": values["params"],
+        "layout": layout,
+        "rows": values["rows"],
+        "left": [worker and cut_state(worker, index, layout) for worker in workers],
+        "state": state,
+        "applied": state["shard"]["applied"],
+        "missing": state["shard"]["made"] - state["shard"]["applied"],
+        "late": place["late"],
+        "staleness": Counter(place["staleness"]),
+        "grants": [],
+        "trace": Trace(),
+        "losses": [(at, int(step), loss) for at, step, loss in values["losses"].tolist()],
+        "events": values["events"],
+        "changed_at": values["changed_at"],
+        "began_at": values["changed_at"] if began_at is None else began_at,
+        "bytes_sent": sum(values["received"]),
+        "bytes_received": sum(values["sent"]),
+        "stopped": True,
+        "diverged": place["diverged"],
+    }
 
 
 def read_snapshot(path: Path, who: str) -> dict[str, Any]:

@@ -78,6 +78,8 @@ def train(
     chosen = engine_for(engine, [config])
     params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
     origin = origin_of(problem, params)
+    if kept:
+        kept.keep_origin(origin)
     state = None
     if before:
         params, state = check_resumable(before, config, origin)
@@ -134,7 +136,7 @@ def _kept_and_before(
         if goes_on:
             return checkpoint, None, checkpoint.config()
     before = Run.load(resume) if isinstance(resume, str | Path) else resume
-    return checkpoint, before, before.config if before else Config()
+    return checkpoint, before, before.config if isinstance(before, Run) else Config()
 
 
 def engine_for(engine: Engine | str | None, configs: Iterable[Config]) -> Engine:
