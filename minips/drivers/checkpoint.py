@@ -295,9 +295,16 @@ class WorkerFiles(Closable):
             self._journal.turn()
         self._journal.append(frames)
 
+    def forget(self) -> None:
+        """Delete the files."""
+        self.close()
+        for path in journal_paths(self._stem):
+            path.unlink(missing_ok=True)
+
     def close(self) -> None:
         if self._journal:
             self._journal.close()
+            self._journal = None
 
     def _write_snapshot(self, checkpoint: Checkpoint, clock: int) -> None:
         """Write the state before this clock, from which a run goes on that resumes from the servers' snapshots."""

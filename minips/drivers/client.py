@@ -232,11 +232,13 @@ class Client(Closable):
                 try:
                     parts = [cut_state(state, server.index, server.layout) for server in self._servers]
                     self.begin(self.protocol.leave(parts), timed=False, last=True).result(self.config.timeout_s)
+                    self._forget()
                 except Exception as error:  # a user's own memory may hold what cannot be sent
                     why = {"failed": f"its memories were not saved: {message_of(error)}"}
             elif not why:
                 with suppress(Exception):
                     self.begin(self.protocol.ask_all("bye"), timed=False, last=True).result(1.0)
+                    self._forget()
             for index, dial in enumerate(self._dials if why else ()):
                 # A signal may have interrupted a call anywhere, so the old connections are useless.
                 self._connections[index].close()
@@ -324,6 +326,11 @@ class Client(Closable):
                 else:
                     with suppress(Exception):
                         self.begin(self.protocol.ask_one(server.index, "alive"), timed=False).result(self._beat_s)
+
+    def _forget(self) -> None:
+        """After a goodbye, forget the last push: a later session begins with new memories."""
+        if self.files:
+            self.files.forget()
 
     def _shutdown(self) -> None:
         self._closing.set()

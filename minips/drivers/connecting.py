@@ -182,7 +182,12 @@ def connect(
         keeps = session is not None and keeps_worker(config)
         own = WorkerFiles(Path(session), secrets[0]) if session is not None and keeps and secrets else None
         again = own is not None and own.last is not None
-        client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, own_rows, again)
+        try:
+            client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, own_rows, again)
+        except BaseException:
+            if own:
+                own.close()
+            raise
         client.files = own
         if session is not None:
             try:
