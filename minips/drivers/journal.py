@@ -24,7 +24,6 @@ The files hold secrets, so only their owner may read them. A journal serves one 
 """
 
 import errno
-import io
 import mmap
 import os
 import struct
@@ -90,7 +89,8 @@ class Journal(Closable):
         begin = older.first if older.next == newer.first else newer.first
         gap, twice = begin > first, older.next > newer.first
         if gap or twice or max(kept, later) > number:
-            wrong = max(first, older.next) if gap else newer.first if twice else number
+            behind = max(first, older.next) if older.first <= first else first
+            wrong = behind if gap else newer.first if twice else number
             raise ValueError(
                 f"Record {wrong} of the journal {older.path} and {newer.path.name} is damaged, missing or there twice. "
                 "Restore both files from a backup, or go on from the last snapshot, in another folder."
@@ -114,9 +114,7 @@ class Journal(Closable):
             words = f"A record of {nbytes} bytes does not fit into {file.path}, which has {self.nbytes} bytes"
             if START + nbytes <= self.nbytes:
                 raise OSError(f"{words} and uses {self._at}. Take a snapshot, then turn.")
-            raise OSError(
-                f"{words}. Use a Checkpoint(journal_bytes=…) of at least {START + nbytes}, in another folder."
-            )
+            raise OSError(f"{words}. Use a Checkpoint(journal_bytes=…) of {START + nbytes} or more, in another folder.")
         crc = 0
         for buffer in buffers:
             crc = zlib.crc32(buffer, crc)
@@ -129,9 +127,7 @@ class Journal(Closable):
             with suppress(OSError):
                 file.write([bytes(ALIGNMENT)], self._at)  # a refused record must not be read
             why = (error.strerror or message_of(error)).lower()
-            raise OSError(
-                f"{file.path} cannot be written: {why}. Make room on its disk, or use another one."
-            ) from error
+            raise OSError(f"{file.path} cannot be written: {why}. Make room on its disk, or use another.") from error
         self.number, self._at = self.number + 1, self._at + nbytes
 
     def room(self, nbytes: int) -> bool:
@@ -201,7 +197,12 @@ class _File:
         """Write all of these buffers. OSError if the system takes only some of their bytes."""
         left = [memoryview(buffer) for buffer in buffers]
         while left:
-            if not (done := _write(self._file, left[:VECTORS], at)):
+            if hasattr(os, "pwritev"):
+                done = os.pwritev(self._file.fileno(), left[:VECTORS], at)
+            else:
+                self._file.seek(at)
+                done = self._file.write(b"".join(left[:VECTORS])) or 0
+            if not done:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             advance(left, done)
             at += done
@@ -238,7 +239,7 @@ def _place(view: memoryview, at: int, identity: bytes, least: int) -> _Place | N
         return None
     sizes = struct.unpack_from(f"<{count}Q", view, at + RECORD_HEAD.size)
     end = start + sum(map(padded_size, sizes))
-    if end > len(view) or zlib.crc32(view[at + CRC_BYTES : end]) != crc:
+    if zlib.crc32(view[at + CRC_BYTES : end]) != crc:
         return None
     return _Place(number, start, end, sizes)
 
@@ -253,7 +254,7 @@ def _make(path: Path, head: bytes, nbytes: int) -> None:
                 file.truncate(nbytes)
             file.write(head)
     except OSError as error:
-        words = f"A journal needs two files of {nbytes} bytes: make room, or use a smaller Checkpoint(journal_bytes=…)."
+        words = f"A journal reserves two files of {nbytes} bytes: see Checkpoint(journal_bytes=…)."
         raise OSError(f"{message_of(error)} {words}") from error
 
 
@@ -263,9 +264,7 @@ def _check(path: Path, head: bytes, nbytes: int, run: bytes, expected: int) -> N
         raise ValueError(f"{path} is not a journal that minips wrote. Choose another folder.")
     _, form, found = HEAD.unpack_from(head)
     if form != FORMAT:
-        raise ValueError(
-            f"{path} has the format {form}, and this minips reads format {FORMAT}. Install a newer minips."
-        )
+        raise ValueError(f"{path} has the format {form}; this minips reads {FORMAT}. Install a newer minips.")
     if found != run:
         raise ValueError(f"{path} is the journal of another run. Choose another folder for this run.")
     if nbytes != expected:
@@ -283,11 +282,3 @@ def _flat(frame: Buffer) -> Buffer:
     """A frame as one dimension of bytes."""
     view = memoryview(frame)
     return view.cast("B") if view.nbytes else b""
-
-
-def _write(file: io.FileIO, buffers: Sequence[Buffer], at: int) -> int:
-    """Write buffers at an offset, and return the number of bytes written. A system without pwritev needs a copy."""
-    if hasattr(os, "pwritev"):
-        return os.pwritev(file.fileno(), buffers, at)
-    file.seek(at)
-    return file.write(b"".join(buffers)) or 0
