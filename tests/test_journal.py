@@ -193,6 +193,24 @@ def test_a_snapshot_may_be_ahead_of_the_journal(tmp_path):
         journal.read(5)
 
 
+def test_without_a_number_all_that_lead_to_the_last_are_read(tmp_path):
+    assert contents(tmp_path, None) == ([], 0, False)
+    laps = [0]
+    with kept(tmp_path) as journal:
+        for number in range(100):
+            if journal.keep(number):
+                laps.append(number)
+            assert contents(tmp_path, None) == (drawn(laps[-2:][0], number + 1), number + 1, False)
+        both, using, at = [bytearray(image) for image in images(tmp_path)], journal._using, journal._at
+    assert len(laps) > 4
+    with pytest.raises(ValueError, match=r"^Record 0 of .* is damaged, missing or there twice\."):
+        contents(tmp_path, 0)
+    both[using][at - 1] ^= 1
+    put(tmp_path, both)
+    with pytest.raises(ValueError, match=r"^Record 99 of .* is damaged, missing or there twice\."):
+        contents(tmp_path, None)
+
+
 def test_the_end_is_found_before_an_append(tmp_path):
     with opened(tmp_path) as journal, pytest.raises(RuntimeError, match=r"Call read before append\.$"):
         journal.append([])

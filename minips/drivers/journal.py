@@ -77,16 +77,18 @@ class Journal(Closable):
             self.close()
             raise
 
-    def read(self, first: int) -> Iterator[tuple[int, Frames]]:
+    def read(self, first: int | None) -> Iterator[tuple[int, Frames]]:
         """Return the records from number ``first`` on, with their numbers. The journal then appends behind the last.
 
         The call itself checks all records; their frames are copied one by one. ValueError if one from ``first`` on was
-        kept and is now damaged or missing. If all are older, the next one gets the number ``first``.
+        kept and is now damaged or missing. If all are older, the next one gets the number ``first``. With None, return
+        the last one and all before it, as far back as they are there without a gap.
         """
         kept = max(file.scan(self._identity) for file in self._files)
         older, newer = sorted(self._files, key=lambda file: file.first)
-        number, later = max(newer.next, first), max(older.later, newer.later)
         begin = older.first if older.next == newer.first else newer.first
+        first = max(begin, 0) if first is None else first
+        number, later = max(newer.next, first), max(older.later, newer.later)
         gap, twice = begin > first, older.next > newer.first
         if gap or twice or max(kept, later) > number:
             behind = max(first, older.next) if older.first <= first else first
