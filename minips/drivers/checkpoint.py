@@ -263,7 +263,7 @@ class WorkerFiles(Closable):
         if not any(path.exists() for path in paths):
             return None
         self._journal = Journal(self._stem, self._run, paths[0].stat().st_size, self._sync)
-        records = [frames for _, frames in self._journal.read(0)]
+        records = [frames for _, frames in self._journal.read(None)]
         return _from_frames(records[-1]) if records else None
 
     def take_over(self, client: Any) -> Any:
