@@ -99,7 +99,9 @@ class Resending:
             return error
         request.breaks += 1
         error = error_after_breaks(error, request.frames, request.breaks, self._transport)
-        if self.over or request.last or not self.pauses_s:
+        if self.over:
+            return self.broken or error
+        if request.last or not self.pauses_s:
             return error
         self.broken, self._failed_again = self.broken or error, True
         if isinstance(error, TooLargeError):  # it would only fail again
