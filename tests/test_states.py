@@ -168,7 +168,7 @@ def test_a_session_that_comes_while_a_goodbye_is_read_stays(monkeypatch):
     server, other = Server(), ClientConnection()
     server.hello()
     server.ask("state")  # it will leave its part
-    read = ServerProtocol._read_part
+    read = ServerProtocol.read_part
 
     def meanwhile(protocol, packet):
         with pytest.raises(ValueError, match="say hello first"):
@@ -176,7 +176,7 @@ def test_a_session_that_comes_while_a_goodbye_is_read_stays(monkeypatch):
         server.ask("hello", connection=other)
         return read(protocol, packet)
 
-    monkeypatch.setattr(ServerProtocol, "_read_part", meanwhile)
+    monkeypatch.setattr(ServerProtocol, "read_part", meanwhile)
     link = {"encoder": server.record.encoder.state(), "decoder": server.record.decoder.state(), "version": 0}
     server.ask("bye", saved.to_arrays({"format": 1, "link": link, "seen": None}), state=True)
     assert (server.member.state, server.member.connections) == (MemberState.PRESENT, {other})

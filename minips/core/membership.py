@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from minips.core.message import Header
 from minips.core.shard import Shard
 from minips.core.states import MemberState
+from minips.results.state import MemberRecord
 
 REJOIN_S = 0.25
 """By default, the seconds for which a worker still counts after its last connection broke."""
+SILENCE_S = 30.0
+"""By default, the seconds of silence after which a worker no longer counts."""
 SOON_S = 0.5
 """A hello waits for a rank that will be free within this time, in seconds, as after a process's immediate restart."""
 _SECRET = re.compile("[0-9a-f]{32}")
@@ -81,6 +84,8 @@ class Membership:
         """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
         """The time at which all the workers were first connected or, until then, at which the first one connected."""
+        self.resumed_at: float | None = None
+        """In a run that goes on after a restart of the server, the time at which it began."""
         self._complete = False
         self._clocks = [*shard.clocks]
         self._looked = shard.now()
@@ -153,6 +158,30 @@ class Membership:
         self.began_at = now if self.began_at is None else self.began_at
         if not self._complete and self.connected == self.shard.workers:
             self.began_at, self._complete = now, True
+
+    def state(self) -> list[MemberRecord]:
+        """The workers' sessions, for a checkpoint."""
+        return [
+            MemberRecord(state=m.state.word, secret=m.secret, rows=m.rows, received=m.received, sent=m.sent)
+            for m in self.members
+        ]
+
+    def restore(self, sessions: Sequence[MemberRecord]) -> None:
+        """Restore the workers' sessions from a checkpoint."""
+        for member, kept in zip(self.members, sessions, strict=True):
+            member.state, member.secret, member.rows = MemberState[kept["state"].upper()], kept["secret"], kept["rows"]
+            member.received, member.sent = kept["received"], kept["sent"]
+
+    def restarted(self) -> float:
+        """Count each worker that came before the server's restart as lost since now: any of them may come back, even
+        one that said goodbye when the run was stopped. Returns the time.
+        """
+        now = self.shard.now()
+        for member in self.members:
+            member.heard = now
+            if member.state is not MemberState.NEW:
+                member.state, member.lost_at = MemberState.LOST, now
+        return now
 
     def gone(self) -> bool:
         """True if workers have pushed here and all have left; a lost worker may come back within ``silence_s``."""

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -26,8 +26,9 @@ from minips import seeds
 from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
+from minips.core.journal import Keep, Record
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
-from minips.core.membership import REJOIN_S, ClientConnection, Member, Membership
+from minips.core.membership import REJOIN_S, SILENCE_S, ClientConnection, Member, Membership
 from minips.core.message import Header, Message
 from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
@@ -114,10 +115,12 @@ class ServerRecord:
         while self._marks and self._marks[0][0] < clock and not self._over:
             self._marks.popleft()
 
-    def state(self) -> LinkState:
-        """The codec's state for a saved run, as it was before any push that the server has not taken: for `restore`."""
+    def state(self, pushed: bool = False) -> LinkState:
+        """The codec's state for a saved run, as it was before any push that the server has not taken or, if ``pushed``,
+        as it is after the last one: for `restore`.
+        """
         encoder = self.encoder.state()
-        if self._marks:
+        if self._marks and not pushed:
             encoder["memory"] = self._marks[0][1]
         return LinkState(encoder=encoder, decoder=self.decoder.state(), version=self.version)
 
@@ -135,6 +138,18 @@ class ServerRecord:
         return self.decoder.decode(packet, like), stamp
 
 
+class KeptPush(NamedTuple):
+    """A push that is about to be sent: for each server its clock, the codec's state after it, and its frames.
+
+    A worker that crashes between two servers has pushed a gradient to one of them only, and could not compute the same
+    gradient again.
+    """
+
+    clocks: list[int]
+    links: list[LinkState]
+    parcels: list[Parcel]
+
+
 class WorkerProtocol:
     """One worker's side of the protocol. Most methods return a call's session; "Returns …" then names its result.
 
@@ -147,6 +162,8 @@ class WorkerProtocol:
         """After `hello`, arrays with the names, shapes and dtypes of the parameters."""
         self.tables: dict[str, TablePart] = {}
         """After `hello`, one server's part of each table."""
+        self.keep: Callable[[KeptPush], None] | None = None
+        """Keeps each push before it is sent, for a process that takes this worker's place after a crash."""
         self._rows = {"rows": float(rows)} if rows else {}
 
     @property
@@ -164,10 +181,13 @@ class WorkerProtocol:
         """True once all servers have said that the run is over."""
         return all(server.done for server in self.servers)
 
-    def hello(self, index: int | None = None) -> Session[list[Message]]:
-        """Say hello to all servers or, over a new connection, again to the server ``index``. Returns the answers."""
+    def hello(self, index: int | None = None, again: bool = False) -> Session[list[Message]]:
+        """Say hello to all servers or, over a new connection, again to the server ``index``. Returns the answers.
+
+        ``again``: this worker has kept its memories, though its process is new.
+        """
         servers = self.servers if index is None else [self.servers[index]]
-        told = self._rows if index is None else {"again": True, **self._rows}
+        told = {"again": True, **self._rows} if again or index is not None else self._rows
         secrets = [{"secret": server.secret} if server.secret else {} for server in servers]
         answers = yield from self._call(servers, [self._message("hello", **told, **secret) for secret in secrets])
         for server, answer in zip(servers, answers, strict=True):
@@ -205,6 +225,22 @@ class WorkerProtocol:
                 yield from self.hello(server.index) if again else self.ask_one(server.index, "alive")
                 server.clock, server.unsure = server.known_clock, False
                 server.undo_pushes()
+
+    def finish_push(self, kept: KeptPush) -> Session[None]:
+        """Continue after the last push that this worker kept: send the same frames to the servers that lack it. Call it
+        after `hello`. ValueError if the push is not the last one that the servers have, or lack.
+        """
+        lacking = [server.clock - clock for server, clock in zip(self.servers, kept.clocks, strict=True)]
+        if not {*lacking} <= {0, 1}:
+            clocks = [server.clock for server in self.servers]
+            raise ValueError(f"The kept push has the clocks {kept.clocks}, and the servers are at {clocks}.")
+        for server, link in zip(self.servers, kept.links, strict=True):
+            server.restore(link)
+        servers = [server for server, lead in zip(self.servers, lacking, strict=True) if lead == 0]
+        rows: Header = {"rows": {}} if self.tables else {}  # the answer has the rows that the kept frames name
+        messages = [self._message("push_pull", clock=server.begin_push(), **rows) for server in servers]
+        if servers:
+            yield from self._call(servers, messages, [kept.parcels[server.index] for server in servers])
 
     def push(
         self, gradients: Tensors, loss: float | None, versions: Sequence[int] | None, pulls: bool, rows: Wanted = None
@@ -259,8 +295,12 @@ class WorkerProtocol:
             message = Message(header, gradients if server.holds_all else cut(gradients, server.layout))
             yield add_row_numbers(message, server.layout, rows) if self.tables or rows else message
 
-    def _call(self, servers: Sequence[ServerRecord], messages: Iterable[Message]) -> Session[list[Message]]:
-        """Send one message to each of these servers. Returns all answers, or then raises the first error."""
+    def _call(
+        self, servers: Sequence[ServerRecord], messages: Iterable[Message], parcels: Sequence[Parcel] = ()
+    ) -> Session[list[Message]]:
+        """Send one message to each of these servers. Returns all answers, or then raises the first error. ``parcels``
+        are the messages as encoded by an earlier process.
+        """
         messages = [*messages]
         kind = messages[0].header["kind"]
         pushes, pulls = kind in PUSHES, kind in PULLS
@@ -268,9 +308,10 @@ class WorkerProtocol:
         clocks: list[int] = []
         for message in messages if pushes else ():
             clocks.append(message.header["clock"])
-        parcels: list[Parcel] = []
+        parcels, message = [*parcels], messages[0]
+        encode: Callable[[], Any] = nothing
         try:
-            for number, server in enumerate(servers):
+            for number, server in enumerate(() if parcels else servers):
                 message = messages[number]
                 encode = partial(server.encode, message)
                 if kind == "hello":  # the length of a compressed secret would vary
@@ -279,6 +320,9 @@ class WorkerProtocol:
                 elif message.tensors and not pushes:
                     encode = partial(encode_plainly, message, server.config.push, server.trace, server.index)
                 parcels.append((yield Do(ENCODE if pushes else (), server.values, encode)))
+            if pushes and self.keep:
+                links = [server.state(pushed=True) for server in servers]
+                yield Do((), 0, partial(self.keep, KeptPush(clocks, links, parcels)))
         except BaseException:
             for server, clock in zip(servers, clocks, strict=pushes):
                 server.push_failed(clock)
@@ -326,13 +370,31 @@ class WorkerRecord:
         self._rng = seeds.pull(config.seed, worker, index)
         self.decoder, self.encoder = Decoder(trace), Encoder(config.pull, self._rng, trace, worker)
         self.pushing, self.queued = False, 0
+        self._before: tuple[Decoder, Mark] | None = None
+        """The decoder of the push that is under way, and its memories before that push, if they may have changed."""
         self.kept: LeftState | None = None
         """The state that the worker left with its goodbye, until the worker resumes."""
         self.resumption = Resumption.FRESH
 
     def state(self) -> LinkState:
         """The codec's state to keep in a saved run, from which `restore` resumes."""
-        return LinkState(decoder=self.decoder.state(), encoder=self.encoder.state())
+        decoder = self.decoder.state()
+        if self._before and self._before[0] is self.decoder:
+            decoder["memory"] = self._before[1]
+        return LinkState(decoder=decoder, encoder=self.encoder.state())
+
+    def begin_push(self, remembers: bool) -> Decoder:
+        """Return the decoder for a push, which `settle` ends. Keeps its memories' states if it ``remembers``."""
+        self.pushing = True
+        self._before = (self.decoder, self.decoder.mark()) if remembers else None
+        return self.decoder
+
+    def settle(self, taken: bool) -> None:
+        """Undo the memories' changes by the push that is under way, unless it was taken."""
+        if self._before and not taken:
+            decoder, mark = self._before
+            decoder.go_back(mark)
+        self._before = None
 
     def restore(self, state: LinkState, kept: LeftState | None = None) -> None:
         """Resume from the state of a saved run. The worker resumes too, so its first hello changes nothing. ``kept`` is
@@ -383,11 +445,14 @@ class ServerProtocol:
         trace: Trace,
         changed: Callable[[], None] = nothing,
         updated: Callable[[], None] | None = None,
-        silence_s: float = 30.0,
+        silence_s: float = SILENCE_S,
         rejoin_s: float = REJOIN_S,
         rank_secrets: Sequence[str] = (),
         limits: Limits | None = None,
+        journal: Keep | None = None,
     ) -> None:
+        self.journal = journal
+        """Keeps a record of each change before it is applied; None: a crash loses the run."""
         self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
         self._changed, self._updated, self._each = changed, updated, config.local_steps
         self.tables = tables_of(layout)
@@ -478,11 +543,12 @@ class ServerProtocol:
             member.heard, member.busy = received_at, member.busy + 1
             member.received += nbytes
             if (pushes or pulls) and "resume" in record.resumption.row:
+                self._keep("resume", worker, state=record.resumption.word)
                 record.resume()
             reply, outcome, waited = Message({"kind": "reply", "version": 0}), None, 0.0
             encode: Callable[[Message], Parcel] = partial(self.encode, record.encoder)  # a later hello replaces it
             if pushes:
-                outcome, waited = yield from self._push(worker, header, packet)
+                outcome, waited = yield from self._push(worker, header, packet, frames)
             if pulls:
                 waited += yield from self._pull(worker, header, reply, outcome)
             elif kind == "hello":
@@ -492,7 +558,7 @@ class ServerProtocol:
                 self._state(worker, reply)
                 encode = self._plain if reply.tensors else encode
             elif kind == "bye":
-                yield from self._bye(worker, header, packet)
+                yield from self._bye(worker, header, packet, frames)
             if not pulls:
                 reply.header["version"] = shard.version
             stamp = {"clock": shard.clocks[worker], "done": shard.run.final, "outcome": outcome}
@@ -526,10 +592,13 @@ class ServerProtocol:
 
     def _hello(self, worker: int, header: Header, reply: Message) -> None:
         """Count the worker, and prepare its codec. The reply contains the layout and the session's secret."""
+        member, again = self.membership.members[worker], bool(header.get("again"))
+        if not again or worker not in self.shard.live:
+            self._keep("hello", worker, again=again, secret=member.secret, rows=member.rows)
         self.shard.join(worker)
-        self.records[worker].accept_hello(bool(header.get("again")))
+        self.records[worker].accept_hello(again)
         rank = {"worker": worker} if header["worker"] == -1 else {}
-        reply.header |= {**self._hello_fields, "secret": self.membership.members[worker].secret, **rank}
+        reply.header |= {**self._hello_fields, "secret": member.secret, **rank}
 
     def _state(self, worker: int, reply: Message) -> None:
         """Reply with the worker's part of the saved run's state, if there is one."""
@@ -540,9 +609,10 @@ class ServerProtocol:
         if record.kept is not None:
             reply.tensors = saved.to_arrays(record.kept)
 
-    def _bye(self, worker: int, header: Header, packet: Any) -> Session[None]:
+    def _bye(self, worker: int, header: Header, packet: Any, frames: Parcel) -> Session[None]:
         """Stop counting the worker, and keep its part of the run's state."""
         shard, member = self.shard, self.membership.members[worker]
+        self._keep("bye", worker, frames if header.get("state") else [], diverged=header.get("diverged"))
         member.state = member.state.after("bye")
         if failed := header.get("failed"):
             self.events.append((shard.now(), f"worker {worker} has left: {failed}"))
@@ -551,7 +621,7 @@ class ServerProtocol:
         event = f"worker {worker} has left at clock {shard.clocks[worker]}"
         yield from self.leave(worker, "" if failed or shard.updates is None else event)
         if header.get("state"):
-            part = yield Do(DECODE, self.values, partial(self._read_part, packet))
+            part = yield Do(DECODE, self.values, partial(self.read_part, packet))
             if member.state is _PARTED:
                 self.records[worker].kept = part
 
@@ -595,7 +665,7 @@ class ServerProtocol:
             self._changed()
         return answer
 
-    def _push(self, worker: int, header: Header, packet: Any) -> Session[tuple[Outcome, float]]:
+    def _push(self, worker: int, header: Header, packet: Any, frames: Parcel) -> Session[tuple[Outcome, float]]:
         """Take a push exactly once, even if a request over an earlier connection is taking the same push meanwhile.
         Returns the outcome and the number of seconds for which the push has waited.
         """
@@ -619,8 +689,7 @@ class ServerProtocol:
                 record.queued -= 1
         if not shard.is_new(worker, clock):
             return shard.repeated(worker, clock), waited
-        record.pushing, decoder = True, record.decoder
-        mark, taken = None if header.get("memory") == "none" else decoder.mark(), False
+        decoder, taken = record.begin_push(remembers=header.get("memory") != "none"), False
         try:
             if not shard.may_push(clock):
                 began = shard.now()
@@ -633,15 +702,17 @@ class ServerProtocol:
                 if "push" not in member.state.row:
                     raise ValueError(f"Worker {worker} has left while this push of it waited.")
                 member.state = member.state.after("push")
+            if not shard.run.final:
+                self._keep("push", worker, frames, rows=rows)
             loss = math.nan if loss is None else float(loss)
             outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
                 outcome = yield Do(UPDATE, self.values, shard.apply, alone=True)
-                self._record(worker, clock)
             taken = outcome != "over"
+            record.settle(taken)  # before a snapshot of the new version is taken
+            self.record_update(worker, clock)
         finally:
-            if mark is not None and not taken:
-                decoder.go_back(mark)
+            record.settle(taken)
             record.pushing = False
             if record.queued:
                 self._changed()
@@ -665,14 +736,48 @@ class ServerProtocol:
         member = self.membership.members[worker]
         if member.state is MemberState.PRESENT or member.lost_at != lost_at:
             return
+        if member.state is not _PARTED and worker in self.shard.live and not self.shard.run.final:
+            try:
+                self._keep("leave", worker)
+            except RuntimeError as error:  # no peer would learn of this error
+                self.shard.fail(f"Worker {worker} is lost. {error}")
         if event and worker in self.shard.live and not self.shard.done:
             self.events.append((self.shard.now(), event))
         if self.shard.depart(worker):
             with suppress(RuntimeError):  # no push can be refused; waiting sessions learn why
                 yield Do(UPDATE, self.values, self.shard.apply, alone=True)
-                self._record(worker, self.shard.rounds - 1)
+                self.record_update(worker, self.shard.rounds - 1)
         self.trace.laps(("",), (self.shard.now(),) * 2, None, worker, None, 0)
         self._changed()
+
+    def diverge(self, reason: str) -> None:
+        """End the run as diverged, with the current parameters."""
+        self._keep_decision("diverge", reason=reason)
+        self.shard.diverge(reason)
+
+    def go_on(self, end: bool = False) -> None:
+        """Leave a pause, or ``end`` the run with the current parameters."""
+        self._keep_decision("end" if end else "go on")
+        if end:
+            self.shard.end()
+        else:
+            self.shard.go_on()
+
+    def _keep_decision(self, kind: str, **fields: Any) -> None:
+        """Keep a record of the operator's decision, which holds even if it cannot be kept."""
+        if not self.shard.run.final:
+            with suppress(RuntimeError):
+                self._keep(kind, **fields)
+
+    def _keep(self, kind: str, worker: int = -1, frames: Parcel = (), **fields: Any) -> None:
+        """Keep a record of what is about to be applied. RuntimeError if it cannot be kept."""
+        if self.journal is None:
+            return
+        try:
+            self.journal(Record(kind, worker, self.shard.now(), fields, [*frames]))
+        except OSError as error:
+            words = f"This {kind} was refused, and nothing was changed, since it cannot be written to the journal"
+            raise RuntimeError(f"{words}: {message_of(error)}") from error
 
     def status(self) -> Status:
         """The current progress of the run, and its workers."""
@@ -689,7 +794,7 @@ class ServerProtocol:
             return decode_rows(packet, decoder, like, self.tables)
         return check_gradients(decoder.decode(packet, like).tensors, like)
 
-    def _record(self, worker: int, clock: int) -> None:
+    def record_update(self, worker: int, clock: int) -> None:
         """If the shard has made an update, record it: the time, and this worker, whose push of this ``clock`` (or whose
         departure) was the last that it needed.
         """
@@ -723,7 +828,7 @@ class ServerProtocol:
     def _plain(self, message: Message) -> Parcel:
         return encode_plainly(message, self.config.pull)
 
-    def _read_part(self, packet: Any) -> LeftState:
+    def read_part(self, packet: Any) -> LeftState:
         """The part of the state that a worker leaves with its goodbye. ValueError if no worker could resume from it."""
         words = "The state that this worker leaves"
         check_plain(packet)

@@ -30,7 +30,7 @@ from minips.core.parameters import Parameters
 from minips.core.partition import native
 from minips.core.rows import TableParameters
 from minips.core.states import RunState
-from minips.results.state import ShardState
+from minips.results.state import ExactState, ShardState
 from minips.stage import ONE_THREAD, Array, Tensors
 from minips.stages.aggregators import Aggregator, Contribution
 from minips.stages.consistency import Consistency, PullView, takes_view
@@ -45,7 +45,9 @@ OUTSTANDING = 64
 """The number of late pushes that the shard remembers for each worker, so that a repetition gets the same outcome."""
 
 _PAUSED, _STUCK, _FAILED = RunState.PAUSED, RunState.STUCK, RunState.FAILED  # read at each push
-_STATE = [name for name in ShardState.__annotations__ if name not in ("held", "optimizer")]  # attributes of these names
+_STATE = [
+    name for name in ShardState.__annotations__ if name not in ("held", "optimizer", "exact")
+]  # attributes of these names
 
 
 class Grant(NamedTuple):
@@ -164,17 +166,40 @@ class Shard:
         """The current parameters, read-only. Updates write to other arrays."""
         return self.parameters.lend()
 
-    def state(self) -> ShardState:
+    @property
+    def at_border(self) -> bool:
+        """True between two updates, while no push waits for its round and the run has not failed."""
+        return not self._held and self.run is not _FAILED
+
+    def state(self, exact: bool = False) -> ShardState:
         """The state for a saved run, without the parameters; see `restore`. It contains the pushes that wait for their
-        round, but none that arrived after the end.
+        round, but none that arrived after the end. An ``exact`` state also says where each worker is.
         """
         clocks = [at - self._over[worker] - (worker in self._held) for worker, at in enumerate(self.clocks)]
         kept = {name: getattr(self, name) for name in _STATE}
         held = [tuple(contribution) for contribution in self._held.values()]
-        return cast(ShardState, {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states})
+        state = cast(ShardState, {**kept, "clocks": clocks, "held": held, "optimizer": self.parameters.states})
+        if exact:
+            state["exact"] = ExactState(
+                run=self.run.word,
+                diverged=self.diverged,
+                pause_at=self.pause_at,
+                counted=self._counted,
+                late=self.late,
+                duplicates=self.duplicates,
+                live=sorted(self.live),
+                clocks=[*self.clocks],
+                missed=[[clocks.start, clocks.stop] for clocks in self._missed],
+                dropped=[[*clocks] for clocks in self._dropped],
+                over=[*self._over],
+                staleness=dict(self.staleness),
+            )
+        return state
 
     def restore(self, state: ShardState) -> None:
-        """Resume from the state of a saved run. ValueError if the optimizer's state has other blocks."""
+        """Resume from the state of a saved run: at its round, with all workers or, from an exact state, where each one
+        was. ValueError if the optimizer's state has other blocks.
+        """
         kept: Any = {"made": state["applied"], **state}  # earlier files lack it
         for name in _STATE:
             setattr(self, name, copy.deepcopy(kept[name]))
@@ -183,11 +208,29 @@ class Shard:
             self.clocks = [self.rounds] * self.workers
         self._counted = self.applied if self.quorum is None else self.rounds * self.workers
         self.parameters.restore(state["optimizer"])
+        if exact := state.get("exact"):
+            self._restore_place(exact)
+            return
         if self.updates is not None and self.made >= self.updates:
             self.end()
         for contribution in state.get("held", ()):
             self.push(Contribution(*contribution), checked=True)
         self.go_on()
+
+    def _restore_place(self, place: ExactState) -> None:
+        """Continue where each worker was. A run that was stopped goes on."""
+        self.late, self.duplicates, self._counted = place["late"], place["duplicates"], place["counted"]
+        self.live, self.clocks, self._over = {*place["live"]}, [*place["clocks"]], [*place["over"]]
+        self._missed = [range(*clocks) for clocks in place["missed"]]
+        self._dropped = [deque(clocks, OUTSTANDING) for clocks in place["dropped"]]
+        self.staleness, self._slowest = Counter(place["staleness"]), None
+        self.pause_at, self.diverged = place["pause_at"], place["diverged"]
+        if self.diverged is not None:
+            self.run = RunState.DIVERGED
+        elif self.updates is not None and self.made >= self.updates:
+            self.run = RunState.OVER
+        else:
+            self.run = RunState.PAUSED if place["run"] == _PAUSED.word else RunState.RUNNING
 
     @property
     def done(self) -> bool:
@@ -224,6 +267,10 @@ class Shard:
         """Note the reason why no round can be completed, until an update is made after all."""
         self.stuck = reason
         self.run = self.run.after("strand")
+
+    def fail(self, reason: str) -> None:
+        """Refuse all new pushes from now on, for this reason."""
+        self.run, self.stuck = self.run.after("fail"), reason
 
     def slowest(self) -> int:
         """The clock for which other workers wait: the complete rounds or, without rounds, the slowest live worker's."""
@@ -300,8 +347,7 @@ class Shard:
         try:
             lost = self.parameters.update(aged, 1.0 if in_rounds else 1 / self.workers, self.made // self.workers)
         except Exception as error:
-            self.run = self.run.after("fail")
-            self.stuck = (
+            self.fail(
                 f"Update {self.version + 1} failed and was not applied: {type(error).__name__}: {message_of(error)} "
                 f"(with {self.aggregator!r} and {self.optimizer!r})."
             )

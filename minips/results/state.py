@@ -26,6 +26,33 @@ class LinkState(TypedDict):
     inner: NotRequired[dict[int, dict[str, Any]]]  # at the worker, of the first server: local steps (`Inner`)
 
 
+class ExactState(TypedDict):
+    """Where each worker is, in the state of a server that continues the same run (`Shard`, in a checkpoint)."""
+
+    run: str
+    diverged: str | None
+    pause_at: float
+    counted: int
+    late: int
+    duplicates: int
+    live: list[int]
+    clocks: list[int]
+    missed: list[list[int]]
+    dropped: list[list[int]]
+    over: list[int]
+    staleness: dict[int, int]
+
+
+class MemberRecord(TypedDict):
+    """A worker's session, in the checkpoint of a server (`Membership`)."""
+
+    state: str
+    secret: str
+    rows: float
+    received: int
+    sent: int
+
+
 class ShardState(TypedDict):
     """A shard without its parameters (`Shard`)."""
 
@@ -38,6 +65,7 @@ class ShardState(TypedDict):
     policy_state: dict[str, Any]
     held: NotRequired[list[Any]]  # pushes that wait, each with the fields of `Contribution`; earlier files lack it
     optimizer: list[dict[str, Any]]  # for each block of the parameters
+    exact: NotRequired[ExactState]  # in a checkpoint
 
 
 class LeftState(TypedDict):
@@ -54,6 +82,9 @@ class ServerState(TypedDict):
     links: list[LinkState | None]  # to each worker
     encoder: CodecState  # of answers that all workers share
     left: NotRequired[list[LeftState | None]]  # not in a file: for a server started by hand, whose workers fetch it
+    members: NotRequired[list[MemberRecord]]  # in a checkpoint, as the next two
+    resumptions: NotRequired[list[str]]
+    began_at: NotRequired[float | None]
 
 
 class WorkerState(TypedDict):

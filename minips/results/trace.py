@@ -119,6 +119,11 @@ class Trace:
         """Record a span that was measured elsewhere. After ``limit`` spans, no further spans are kept."""
         self.laps((name,), (start, start + seconds))
 
+    def forget(self) -> None:
+        """Drop all rows."""
+        self._rows.clear()
+        self._room = self.limit - len(self._earlier)
+
     @property
     def spans(self) -> list[Span]:
         """All recorded spans."""
