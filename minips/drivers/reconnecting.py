@@ -44,12 +44,12 @@ class Reconnecting(Closable):
         """Take a failed request. Returns the error to report, or None if the request will be sent again."""
         with self._stepping:
             connected = not self.resending.broken
-            error_left = self.resending.failed(request, error)
+            failure = self.resending.failed(request, error)
             if connected and self.resending.broken:
                 self.channel = _Queue(self)
                 self._thread = threading.Thread(target=self._reconnect, name="minips-reconnect", daemon=True)
                 self._thread.start()
-        return error_left
+        return failure
 
     def close(self) -> None:
         self.resending.over = True
