@@ -82,7 +82,7 @@ def serve(
                 shard = server.shard
                 control.send("progress", (shard.applied, expected(shard) or 0, shard.made // shard.workers, rows))
             if state is RunState.PAUSED and state is not told:
-                control.send("paused", (server.params, server.layout))
+                control.send("paused", (server.params, server.layout, server.shard.made // config.workers))
             if state.final and not told.final:
                 if server.diverged:
                     control.send("diverged", server.diverged)
@@ -175,7 +175,9 @@ def run_allreduce_worker(
         """Wait until the supervisor sends "go on" or "end". Return True for "end"."""
         resumed.clear()
         report_progress()
-        control.send("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
+        control.send(
+            "paused", (replica.shard.params, partition(params, 1)[0], replica.shard.applied) if worker == 0 else None
+        )
         resumed.wait(MOST_S)
         return decision[0]
 
