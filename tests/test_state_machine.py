@@ -1,0 +1,360 @@
+"""A server's shard, membership and sessions, carried out in this thread, in any order of events: as the reference says.
+
+A request that has to wait is put aside, and goes on as soon as it may. Time is virtual, in halves of a second.
+"""
+
+import copy
+from functools import partial
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from reference import FRESH, LR, MOMENTUM, REJOIN_S, SILENCE_S, Reference
+
+import minips as ps
+from minips.core import recovery
+from minips.core.codec import Decoder, Encoder, unpack
+from minips.core.journal import from_frames, to_frames
+from minips.core.membership import ClientConnection
+from minips.core.message import Message
+from minips.core.partition import partition
+from minips.core.protocol import ServerProtocol
+from minips.core.sessions import Do
+from minips.core.shard import Shard
+from minips.core.states import RunState
+
+WORKERS = 3
+RULES = {
+    "bsp": (ps.BSP(), 3, 0),
+    "backup": (ps.BSP(backup=1), 2, 0),
+    "ssp": (ps.SSP(1), None, 1),
+    "asp": (ps.ASP(), None, inf),
+}
+"""Each with its quorum and its staleness."""
+WRONG, UNKNOWN = "no secret", "f" * 32
+RESERVED = [str(worker) * 32 for worker in range(WORKERS)]
+OPTIMIZER = ps.SGD(lr=LR, momentum=MOMENTUM)
+GRADIENTS = [1.0, 1e-9, -3.7e5, 0.1, float("nan"), 1.7e308]
+"""Of very different sizes, so that the order of a sum shows; with momentum, the last one soon ends a run."""
+
+workers = st.integers(0, WORKERS - 1)
+seldom = st.integers(0, 7).map(lambda drawn: drawn == 7)
+
+
+class Request:
+    """A request to the server, and the same to the reference; both wait, or neither."""
+
+    def __init__(self, real, model):
+        self.real, self.model = real, model
+        self.ready = self.ought = lambda: True
+
+    def carry_on(self, error=None):
+        """Carry both on until they wait, and compare. Returns False if they wait."""
+        told, ought = self._real(error), self._model(error)
+        if told is None or ought is None:
+            assert told is ought, (told, ought)
+        elif isinstance(ought, Exception):
+            assert isinstance(told, type(ought)), (told, ought)
+            assert str(ought) in str(told)
+        else:
+            assert told == ought
+        return told is not None
+
+    def _real(self, error):
+        send = partial(self.real.send, None) if error is None else partial(self.real.throw, error)
+        try:
+            while True:
+                need = send()
+                if type(need) is not Do:
+                    self.ready = need.ready
+                    if not need.ready():
+                        return None
+                    send = partial(self.real.send, None)
+                    continue
+                try:
+                    send = partial(self.real.send, need.call())
+                except Exception as raised:
+                    send = partial(self.real.throw, raised)
+        except StopIteration as end:
+            packet, stamp, *_ = unpack(end.value, ps.Codec(), ps.Trace())
+            answer = Decoder(ps.Trace()).decode(packet)
+            pulled = answer.tensors["w"].item() if answer.tensors else None
+            return stamp["clock"], stamp["done"], stamp["outcome"], answer.header["version"], pulled
+        except (ValueError, TimeoutError) as raised:
+            return raised
+
+    def _model(self, error):
+        try:
+            self.ought = next(self.model) if error is None else self.model.throw(error)
+        except StopIteration as end:
+            return end.value
+        except (ValueError, TimeoutError) as raised:
+            return raised
+        return None
+
+    def close(self):
+        self.real.close(), self.model.close()
+
+
+class Server(RuleBasedStateMachine):
+    @initialize(
+        rule=st.sampled_from([*RULES]),
+        updates=st.sampled_from([None, 7, 12]),
+        every=st.sampled_from([inf, 6]),
+        reserved=seldom,
+        here=st.sets(workers, min_size=2),
+    )
+    def begin(self, rule, updates, every, reserved, here):
+        consistency, quorum, staleness = RULES[rule]
+        self.now, self.waiting, self.timers, self.owns = 0.0, [], [], [ClientConnection() for _ in range(WORKERS)]
+        self.config = ps.Config(workers=WORKERS, consistency=consistency, optimizer=OPTIMIZER)
+        self.options = {"updates": updates, "every": every, "now": lambda: self.now}
+        self.secrets = RESERVED if reserved else []
+        self.model = Reference(WORKERS, quorum, staleness, inf if updates is None else updates, every, self.secrets)
+        self.start(np.array([1.0]))
+        self.take_snapshot()
+        for worker in here:
+            self.hello(worker, self.secrets[worker] if reserved else None, "own", False)
+
+    def start(self, w):
+        """A new process of the server."""
+        self.shard = Shard.of(self.config, {"w": w}, **self.options)
+        layout = partition({"w": w}, 1)[0]
+        times = {"silence_s": SILENCE_S, "rejoin_s": REJOIN_S, "rank_secrets": self.secrets}
+        journal = lambda record: self.records.append(to_frames(record))  # noqa: E731
+        self.protocol = ServerProtocol(self.shard, self.config, 0, layout, ps.Trace(), journal=journal, **times)
+
+    def ask(self, kind, connection, worker, **header):
+        self.model.now = self.now
+        gradient = header.pop("gradient", None)
+        tensors = {} if gradient is None else {"w": np.array([gradient])}
+        message = Message({"kind": kind, "worker": worker, **header}, tensors)
+        frames = Encoder(ps.Codec(), np.random.default_rng(0), ps.Trace()).encode(message)
+        pushed = {} if gradient is None else {"gradient": gradient}
+        request = Request(
+            self.protocol.answer(frames, connection, self.now),
+            self.model.answer(kind, connection, worker, **header, **pushed),
+        )
+        if not request.carry_on():
+            self.waiting.append(request)
+        self.settle()
+
+    def settle(self):
+        """Carry on with whatever may go on now, the oldest first; then compare all that can be seen."""
+        self.compare()
+        while ready := [request for request in self.waiting if request.ready()]:
+            assert ready[0].ought()
+            if ready[0].carry_on():
+                self.waiting.remove(ready[0])
+            self.compare()
+        assert not any(request.ought() for request in self.waiting)
+
+    def compare(self):
+        shard, model, members = self.shard, self.model, self.protocol.membership.members
+        for member, other in zip(members, model.members, strict=True):
+            if other.secret is FRESH:
+                assert len(member.secret) == 32
+                other.secret = member.secret
+            told = member.state.word, member.secret, member.connections, member.lost_at, member.busy, member.heard
+            assert told == (other.state, other.secret, other.links, other.lost_at, other.busy, other.heard)
+        assert shard.params["w"].tolist() == [model.p]
+        counts = shard.version, shard.rounds, shard.applied, shard.made, shard.late, shard.duplicates
+        assert counts == (model.version, model.rounds, model.applied, model.made, model.late, model.duplicates)
+        assert (shard.clocks, shard.live, {*shard._held}) == (model.clocks, model.live, {*model.held})
+        assert (shard.done, shard.paused, shard.pause_at) == (bool(model.end), model.paused, model.pause_at)
+        assert (shard.diverged is not None) == (model.end == "diverged")
+        assert (dict(shard.staleness), shard.recent_losses) == (model.stale, model.recent)
+        assert [(clock, loss) for _, clock, loss in self.protocol.losses] == model.losses
+        assert shard.slowest() == model.slowest()
+        for worker in range(WORKERS):
+            assert shard.may_pull(worker) == model.may_pull(worker)
+        assert all(shard.may_push(clock) == model.may_push(clock) for clock in range(shard.rounds + 3))
+        if shard.run is not RunState.DIVERGED:
+            assert shard.at_border == (not model.held)
+        self.protocol.losses.clear(), model.losses.clear()
+
+    # Requests
+
+    @rule(
+        worker=st.integers(-1, WORKERS - 1),
+        secret=st.sampled_from(["mine"] * 4 + [None] * 3 + [UNKNOWN, "another's"]),
+        over=st.sampled_from(["new", "new", "own", "another's"]),
+        again=st.booleans(),
+    )
+    def hello(self, worker, secret, over, again):
+        another = (worker + 1) % WORKERS
+        if secret in ("mine", "another's"):
+            secret = self.model.members[worker if secret == "mine" else another].secret
+        connection = {"new": ClientConnection(), "own": self.owns[worker], "another's": self.owns[another]}[over]
+        self.ask("hello", connection, worker, **({"secret": secret} if secret else {}), again=again)
+        if connection.worker >= 0 and over == "new":
+            self.owns[connection.worker] = connection
+
+    @rule(
+        worker=workers,
+        back=st.sampled_from([0, 0, 0, 0, 0, 0, 1, 1, 2, 5, -1]),
+        lag=st.sampled_from([0, 0, 0, 1, 2, -1]),
+        gradient=st.integers(0, 19).map(lambda drawn: GRADIENTS[min(drawn % 4 if drawn < 18 else drawn - 14, 5)]),
+        loss=st.sampled_from([0.5, 2.0, 1e-7]),
+        pulls=st.booleans(),
+    )
+    def push(self, worker, back, lag, gradient, loss, pulls):
+        clock, version = max(self.shard.clocks[worker] - back, 0), max(self.shard.version - lag, 0)
+        fields = {"clock": clock, "version": version, "loss": loss, "gradient": gradient}
+        self.ask("push_pull" if pulls else "push", self.owns[worker], worker, **fields)
+
+    @rule()
+    def push_from_all(self):
+        for worker in range(WORKERS):
+            self.push(worker, 0, 0, GRADIENTS[worker], 1.0, pulls=worker == 0)
+
+    @rule(worker=workers)
+    def pull(self, worker):
+        self.ask("pull", self.owns[worker], worker)
+
+    @rule(worker=workers, kind=st.sampled_from(["push", "pull", "alive", "bye"]), unknown=st.booleans())
+    def speak_as_another(self, worker, kind, unknown):
+        connection = ClientConnection() if unknown else self.owns[(worker + 1) % WORKERS]
+        fields = {"clock": self.shard.clocks[worker], "version": 0, "gradient": 1.0} if kind == "push" else {}
+        self.ask(kind, connection, worker, **fields)
+
+    @rule(worker=workers)
+    def alive(self, worker):
+        self.ask("alive", self.owns[worker], worker)
+
+    @rule(worker=workers)
+    def bye(self, worker):
+        self.ask("bye", self.owns[worker], worker)
+
+    @precondition(lambda self: self.waiting)
+    @rule(which=st.integers(0, 3))
+    def time_out(self, which):
+        request = self.waiting.pop(which % len(self.waiting))
+        assert request.carry_on(TimeoutError("")) or self.waiting.append(request) is None
+        self.settle()
+
+    # Time, and connections
+
+    @rule(worker=workers)
+    def break_connection(self, worker):
+        connection = self.owns[worker]
+        if connection.worker < 0:
+            return
+        lost_at, lost = self.protocol.membership.lost(connection), self.model.break_off(connection)
+        assert (lost_at is None) == (lost is None)
+        if lost is not None:
+            self.timers.append((self.now + REJOIN_S, lost, lost_at))
+        self.settle()
+
+    @rule(halves=st.sampled_from([1, 2, 5, 6, 10, 20]))
+    def wait(self, halves):
+        for _ in range(halves):
+            self.delay(0.5)
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 20.0]))
+    def delay(self, seconds):
+        """The server's process stands still, and then does what is due."""
+        self.now += seconds
+        self.model.now = self.now
+        if self.now - self.model.looked >= SILENCE_S / 4:
+            for worker, event in self.protocol.membership.silent():
+                self.leave(worker, event)
+            self.model.look()
+        for due in [due for due in self.timers if due[0] <= self.now]:
+            self.timers.remove(due)
+            _, worker, lost_at = due
+            self.leave(worker, "worker is gone", lost_at)
+            if self.model.members[worker].lost_at == lost_at and self.model.members[worker].state != "present":
+                self.model.leave(worker)
+        self.settle()
+
+    def leave(self, worker, event, lost_at=None):
+        for need in (session := self.protocol.leave(worker, event, lost_at)):
+            with pytest.raises(StopIteration):
+                session.send(need.call())
+
+    # The run
+
+    @precondition(lambda self: self.model.paused)
+    @rule()
+    def go_on(self):
+        self.protocol.go_on(), self.model.go_on()
+        self.settle()
+
+    @precondition(lambda self: self.shard.at_border)
+    @rule()
+    def pause(self):
+        self.shard.pause(), self.model.pause()
+        self.take_snapshot()  # the journal has no record of it
+        self.settle()
+
+    @rule(rarely=seldom, how=st.sampled_from(["over", "diverged"]), crashes=st.booleans())
+    def end(self, rarely, how, crashes):
+        if rarely and not self.model.end:
+            self.protocol.go_on(end=True) if how == "over" else self.protocol.diverge("Nothing is finite.")
+            self.model.finish(how)
+            self.crash() if crashes else self.settle()
+
+    # Saved and restored
+
+    def take_snapshot(self):
+        self.kept, self.records = copy.deepcopy(recovery.snapshot(self.protocol)), []
+        self.kept_w, self.kept_duplicates = self.shard.params["w"].copy(), self.shard.duplicates
+
+    @precondition(lambda self: self.shard.at_border)
+    @rule()
+    def snapshot(self):
+        self.take_snapshot()
+
+    def stop(self):
+        while self.waiting:
+            self.waiting.pop().close()
+        self.timers, self.owns = [], [ClientConnection() for _ in range(WORKERS)]
+
+    @precondition(lambda self: not self.model.end)  # what comes later is in no journal
+    @rule()
+    def crash(self):
+        self.stop()
+        self.start(self.kept_w)
+        restore = recovery.restore if "members" in self.kept else ServerProtocol.restore
+        restore(self.protocol, copy.deepcopy(self.kept))
+        for frames in self.records:
+            recovery.replay(self.protocol, from_frames(frames))
+        self.protocol.losses.clear()
+        lost_at = self.protocol.membership.restarted()
+        self.model.crash(self.kept_duplicates)
+        self.timers = [(lost_at + REJOIN_S, worker, lost_at) for worker in range(WORKERS)]
+        self.settle()
+
+    @rule(rarely=seldom)
+    def save_and_resume(self, rarely):
+        if rarely:
+            self.stop()
+            state, w = copy.deepcopy(self.protocol.state()), self.shard.params["w"].copy()
+            self.start(w)
+            self.protocol.restore(state)
+            self.model.resume()
+            self.kept, self.records, self.kept_w, self.kept_duplicates = state, [], w, 0
+            self.protocol.losses.clear()
+            self.settle()
+
+    def teardown(self):
+        while getattr(self, "waiting", []):
+            self.waiting.pop().close()
+
+
+def run(examples, steps, **options):
+    chosen = settings(max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, **options)
+    run_state_machine_as_test(Server, settings=chosen)
+
+
+def test_whatever_happens_the_server_decides_as_the_reference():
+    run(200, 50)
+
+
+@pytest.mark.soak
+def test_whatever_happens_in_more_and_longer_runs():
+    run(1200, 80)
