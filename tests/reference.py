@@ -66,12 +66,12 @@ class Reference:
         if self.end:
             outcome = "over"
         elif self.quorum is None:
-            outcome = self.update([(worker, version, gradient, loss)])
+            outcome = self.update([(clock, version, gradient, loss)])
         elif clock < self.rounds:
             outcome, self.late = "late", self.late + 1
             self.dropped[worker].add(clock)
         else:
-            self.held[worker] = worker, version, gradient, loss
+            self.held[worker] = clock, version, gradient, loss
             outcome = self.update_round() or "held"
         self.over[worker] += outcome == "over"
         if clock in self.missed[worker]:
@@ -241,13 +241,14 @@ class Reference:
         return None
 
     def look(self):
-        """Of what is silent, stop counting it. A look that is late does not blame the workers."""
-        late, self.looked = self.now - self.looked - SILENCE_S / 4, self.now
+        """The workers that are silent now. A look that is late does not blame the workers."""
+        late, self.looked, silent = self.now - self.looked - SILENCE_S / 4, self.now, []
         for worker, member in enumerate(self.members):
             member.heard = self.now if late > SILENCE_S / 4 else min(member.heard + max(late, 0), self.now)
             if member.state == "present" and not member.busy and self.now - member.heard > SILENCE_S:
                 member.state = "silent"
-                self.leave(worker)
+                silent.append(worker)
+        return silent
 
     # What a server that starts again has
 
@@ -259,17 +260,18 @@ class Reference:
             if member.state != "new":
                 member.state, member.lost_at = "lost", self.now
 
-    def resume(self):
-        """Another run begins with this one's saved state."""
-        held, clocks = [*self.held.items()], self.clocks
-        if self.quorum is None:
-            clocks = [at - over for at, over in zip(clocks, self.over, strict=True)]
-        else:
+    def resume(self, quorum, staleness):
+        """Another run, perhaps by another rule, begins with this one's saved state."""
+        held = [(worker, *self.held[worker]) for worker in self.held]
+        clocks = [at - self.over[worker] - (worker in self.held) for worker, at in enumerate(self.clocks)]
+        self.quorum, self.staleness = quorum, staleness
+        if quorum is not None:
+            self.rounds = max(self.rounds, self.made // len(self.workers))
             clocks = [self.rounds for _ in self.workers]
         self.begin(clocks)
         if self.made >= self.updates:
             self.finish("over")
-        for worker, (_, version, gradient, loss) in held:
-            self.push(worker, self.rounds, version, gradient, loss)
+        for push in held:
+            self.push(*push)
         if self.every < inf:
             self.go_on()

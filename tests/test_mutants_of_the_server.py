@@ -49,7 +49,7 @@ MUTANTS = [
     (SHARD, "        self._over[worker] += outcome == \"over\"\n", ""),
     (SHARD, "self._over[worker] - (worker in self._held)", "self._over[worker]"),
     (SHARD, "        if self.run.final or (self.quorum is not None and self.run is _PAUSED):", "        if self.run.final or self.run is _PAUSED:"),
-    (SHARD, "                clocks=[*self.clocks],", "                clocks=clocks,"),
+    (SHARD, "live=sorted(self.live)", "live=[*range(self.workers)]"),
     (SHARD, "                dropped=[[*clocks] for clocks in self._dropped],", "                dropped=[[] for clocks in self._dropped],"),
     (SHARD, "        for contribution in state.get(\"held\", ()):\n", "        for contribution in ():\n"),
     (MEMBERS, "        if not mine and self._is_held(worker):", "        if False:"),

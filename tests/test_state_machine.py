@@ -4,6 +4,7 @@ A request that has to wait is put aside, and goes on as soon as it may. Time is 
 """
 
 import copy
+import dataclasses
 from functools import partial
 from math import inf
 
@@ -38,7 +39,7 @@ WRONG, UNKNOWN = "no secret", "f" * 32
 RESERVED = [str(worker) * 32 for worker in range(WORKERS)]
 OPTIMIZER = ps.SGD(lr=LR, momentum=MOMENTUM)
 GRADIENTS = [1.0, 1e-9, -3.7e5, 0.1, float("nan"), 1.7e308]
-"""Of very different sizes, so that the order of a sum shows; with momentum, the last one soon ends a run."""
+"""Of very different sizes, so that the order of a sum shows; a few of the last end a run."""
 
 workers = st.integers(0, WORKERS - 1)
 seldom = st.integers(0, 7).map(lambda drawn: drawn == 7)
@@ -109,7 +110,7 @@ class Server(RuleBasedStateMachine):
     )
     def begin(self, rule, updates, every, reserved, here):
         consistency, quorum, staleness = RULES[rule]
-        self.now, self.waiting, self.timers, self.owns = 0.0, [], [], [ClientConnection() for _ in range(WORKERS)]
+        self.now, self.waiting, self.timers, self.last, self.owns = 0.0, [], [], None, [ClientConnection() for _ in range(WORKERS)]
         self.config = ps.Config(workers=WORKERS, consistency=consistency, optimizer=OPTIMIZER)
         self.options = {"updates": updates, "every": every, "now": lambda: self.now}
         self.secrets = RESERVED if reserved else []
@@ -167,14 +168,14 @@ class Server(RuleBasedStateMachine):
         assert (shard.done, shard.paused, shard.pause_at) == (bool(model.end), model.paused, model.pause_at)
         assert (shard.diverged is not None) == (model.end == "diverged")
         assert (dict(shard.staleness), shard.recent_losses) == (model.stale, model.recent)
-        assert [(clock, loss) for _, clock, loss in self.protocol.losses] == model.losses
+        assert [row[1:] for row in self.protocol.losses] + shard.losses == model.losses
         assert shard.slowest() == model.slowest()
         for worker in range(WORKERS):
             assert shard.may_pull(worker) == model.may_pull(worker)
         assert all(shard.may_push(clock) == model.may_push(clock) for clock in range(shard.rounds + 3))
         if shard.run is not RunState.DIVERGED:
             assert shard.at_border == (not model.held)
-        self.protocol.losses.clear(), model.losses.clear()
+        self.protocol.losses.clear(), shard.losses.clear(), model.losses.clear()
 
     # Requests
 
@@ -193,41 +194,64 @@ class Server(RuleBasedStateMachine):
         if connection.worker >= 0 and over == "new":
             self.owns[connection.worker] = connection
 
+    def come(self, worker):
+        """Say hello as this worker's session, or as another one, if it is not connected."""
+        if self.owns[worker] not in self.model.members[worker].links:
+            self.hello(worker, "mine", "new", self.model.members[worker].state in ("lost", "silent"))
+
     @rule(
         worker=workers,
-        back=st.sampled_from([0, 0, 0, 0, 0, 0, 1, 1, 2, 5, -1]),
+        which=st.sampled_from(["next"] * 5 + ["last", "last", "skipped", "skipped", "late", "gap", "old"]),
         lag=st.sampled_from([0, 0, 0, 1, 2, -1]),
-        gradient=st.integers(0, 19).map(lambda drawn: GRADIENTS[min(drawn % 4 if drawn < 18 else drawn - 14, 5)]),
+        gradient=st.integers(0, 29).map(lambda drawn: GRADIENTS[max(drawn - 24, drawn % 4)]),
         loss=st.sampled_from([0.5, 2.0, 1e-7]),
         pulls=st.booleans(),
     )
-    def push(self, worker, back, lag, gradient, loss, pulls):
-        clock, version = max(self.shard.clocks[worker] - back, 0), max(self.shard.version - lag, 0)
-        fields = {"clock": clock, "version": version, "loss": loss, "gradient": gradient}
-        self.ask("push_pull" if pulls else "push", self.owns[worker], worker, **fields)
+    def push(self, worker, which, lag, gradient, loss, pulls):
+        self.come(worker)
+        at, model = self.shard.clocks[worker], self.model
+        known = {"last": [at - 1], "skipped": model.missed[worker], "late": model.dropped[worker], "gap": [at + 1]}
+        known = sorted({"old": range(at), **known}.get(which, ())) or [at]
+        fields = {"clock": max(known[len(known) // 2], 0), "version": max(self.shard.version - lag, 0)}
+        self.last = "push_pull" if pulls else "push", worker, {"loss": loss, "gradient": gradient, **fields}
+        self.repeat()
 
+    @precondition(lambda self: self.last)
     @rule()
-    def push_from_all(self):
-        for worker in range(WORKERS):
-            self.push(worker, 0, 0, GRADIENTS[worker], 1.0, pulls=worker == 0)
+    def repeat(self):
+        kind, worker, fields = self.last
+        self.ask(kind, self.owns[worker], worker, **fields)
+
+    @rule(
+        order=st.permutations(range(WORKERS)),
+        count=st.sampled_from([1, 2, 2, 3]),
+        times=st.sampled_from([1, 1, 3]),
+        lag=st.integers(0, 1),
+    )
+    def push_in_turn(self, order, count, times, lag):
+        for worker in [*order[:count]] * times:
+            self.push(worker, "next", lag, GRADIENTS[worker], 1.0 + worker, pulls=worker == 0)
 
     @rule(worker=workers)
     def pull(self, worker):
+        self.come(worker)
         self.ask("pull", self.owns[worker], worker)
 
     @rule(worker=workers, kind=st.sampled_from(["push", "pull", "alive", "bye"]), unknown=st.booleans())
     def speak_as_another(self, worker, kind, unknown):
         connection = ClientConnection() if unknown else self.owns[(worker + 1) % WORKERS]
-        fields = {"clock": self.shard.clocks[worker], "version": 0, "gradient": 1.0} if kind == "push" else {}
+        fields = {"clock": self.shard.clocks[worker], "version": 0, "loss": 1.0, "gradient": 1.0} if kind == "push" else {}
         self.ask(kind, connection, worker, **fields)
 
     @rule(worker=workers)
     def alive(self, worker):
         self.ask("alive", self.owns[worker], worker)
 
-    @rule(worker=workers)
-    def bye(self, worker):
+    @rule(worker=workers, returns=st.booleans())
+    def bye(self, worker, returns):
         self.ask("bye", self.owns[worker], worker)
+        if returns:
+            self.hello(worker, "mine", "new", True)
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 3))
@@ -238,31 +262,47 @@ class Server(RuleBasedStateMachine):
 
     # Time, and connections
 
-    @rule(worker=workers)
-    def break_connection(self, worker):
+    @rule(
+        worker=workers,
+        halves=st.sampled_from([0, 5, 6]),
+        who=st.sampled_from([None, "mine", "stranger", "any"]),
+        pushes=st.booleans(),
+    )
+    def break_connection(self, worker, halves, who, pushes):
+        """A connection breaks, perhaps while a push waits; later its session says hello again, or another one does."""
         connection = self.owns[worker]
         if connection.worker < 0:
             return
+        for _ in range(pushes + pushes):
+            self.ask("push", connection, worker, clock=self.shard.clocks[worker], version=0, loss=1.0, gradient=1.0)
         lost_at, lost = self.protocol.membership.lost(connection), self.model.break_off(connection)
         assert (lost_at is None) == (lost is None)
         if lost is not None:
             self.timers.append((self.now + REJOIN_S, lost, lost_at))
         self.settle()
+        self.wait(halves)
+        if who:
+            self.hello(-1 if who == "any" else worker, "mine" if who == "mine" else None, "new", who == "mine")
 
-    @rule(halves=st.sampled_from([1, 2, 5, 6, 10, 20]))
+    @rule(halves=st.sampled_from([1, 2, 5, 6, 19, 20]))
     def wait(self, halves):
         for _ in range(halves):
-            self.delay(0.5)
+            self.delay(0.5, returns=halves == 20)
 
-    @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 20.0]))
-    def delay(self, seconds):
-        """The server's process stands still, and then does what is due."""
+    @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 20.0]), returns=st.booleans())
+    def delay(self, seconds, returns):
+        """The server's process stands still, and then does what is due; a silent worker may come just before that."""
         self.now += seconds
         self.model.now = self.now
         if self.now - self.model.looked >= SILENCE_S / 4:
-            for worker, event in self.protocol.membership.silent():
+            gone = self.protocol.membership.silent()
+            assert [worker for worker, _ in gone] == self.model.look()
+            for worker, event in gone:
+                if returns:
+                    self.hello(worker, "mine", "own", True)
                 self.leave(worker, event)
-            self.model.look()
+                if self.model.members[worker].state != "present":
+                    self.model.leave(worker)
         for due in [due for due in self.timers if due[0] <= self.now]:
             self.timers.remove(due)
             _, worker, lost_at = due
@@ -291,9 +331,12 @@ class Server(RuleBasedStateMachine):
         self.take_snapshot()  # the journal has no record of it
         self.settle()
 
-    @rule(rarely=seldom, how=st.sampled_from(["over", "diverged"]), crashes=st.booleans())
+    @rule(rarely=seldom, how=st.sampled_from(["over", "diverged", "too large"]), crashes=st.booleans())
     def end(self, rarely, how, crashes):
-        if rarely and not self.model.end:
+        if rarely and how == "too large":
+            for worker in [*range(WORKERS)] * 5:
+                self.push(worker, "next", 0, GRADIENTS[-1], 1.0, pulls=False)
+        elif rarely and not self.model.end:
             self.protocol.go_on(end=True) if how == "over" else self.protocol.diverge("Nothing is finite.")
             self.model.finish(how)
             self.crash() if crashes else self.settle()
@@ -315,30 +358,33 @@ class Server(RuleBasedStateMachine):
         self.timers, self.owns = [], [ClientConnection() for _ in range(WORKERS)]
 
     @precondition(lambda self: not self.model.end)  # what comes later is in no journal
-    @rule()
-    def crash(self):
+    @rule(rarely=st.booleans())
+    def crash(self, rarely=True):
+        if not rarely:
+            return
         self.stop()
         self.start(self.kept_w)
         restore = recovery.restore if "members" in self.kept else ServerProtocol.restore
         restore(self.protocol, copy.deepcopy(self.kept))
         for frames in self.records:
             recovery.replay(self.protocol, from_frames(frames))
-        self.protocol.losses.clear()
+        self.protocol.losses.clear(), self.shard.losses.clear()
         lost_at = self.protocol.membership.restarted()
         self.model.crash(self.kept_duplicates)
         self.timers = [(lost_at + REJOIN_S, worker, lost_at) for worker in range(WORKERS)]
         self.settle()
 
-    @rule(rarely=seldom)
-    def save_and_resume(self, rarely):
+    @rule(rarely=seldom, by=st.sampled_from([*RULES]))
+    def save_and_resume(self, rarely, by):
         if rarely:
+            consistency, quorum, staleness = RULES[by]
+            self.config = dataclasses.replace(self.config, consistency=consistency)
             self.stop()
             state, w = copy.deepcopy(self.protocol.state()), self.shard.params["w"].copy()
             self.start(w)
             self.protocol.restore(state)
-            self.model.resume()
+            self.model.resume(quorum, staleness)
             self.kept, self.records, self.kept_w, self.kept_duplicates = state, [], w, 0
-            self.protocol.losses.clear()
             self.settle()
 
     def teardown(self):
