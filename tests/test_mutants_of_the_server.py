@@ -96,12 +96,12 @@ def in_a_copy(mutant, command, seconds):
     """Run a command of Python's in a copy of minips and its tests with this mutant. Returns its code and its output."""
     file, old, new = mutant
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("minips", "lessons", "tests", "examples", "benchmarks"):
+        for part in ("minips", "tests"):
             shutil.copytree(HERE.parent / part, f"{folder}/{part}", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(HERE.parent / "pyproject.toml", folder)
         broken = Path(folder, file)
         broken.write_text(broken.read_text().replace(old, new))
-        environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder}/lessons", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         run = partial(subprocess.run, capture_output=True, text=True, cwd=folder, env=environment)
         try:
             done = run([sys.executable, *command], timeout=seconds)

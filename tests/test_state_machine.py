@@ -102,7 +102,7 @@ class Request:
 
 class Server(RuleBasedStateMachine):
     @initialize(
-        rule=st.sampled_from([*RULES]),
+        rule=st.sampled_from([*RULES, "backup"]),
         updates=st.sampled_from([None, 7, 12]),
         every=st.sampled_from([inf, 6]),
         reserved=seldom,
@@ -206,8 +206,9 @@ class Server(RuleBasedStateMachine):
         gradient=st.integers(0, 29).map(lambda drawn: GRADIENTS[max(drawn - 24, drawn % 4)]),
         loss=st.sampled_from([0.5, 2.0, 1e-7]),
         pulls=st.booleans(),
+        twice=st.booleans(),
     )
-    def push(self, worker, which, lag, gradient, loss, pulls):
+    def push(self, worker, which, lag, gradient, loss, pulls, twice=False):
         self.come(worker)
         at, model = self.shard.clocks[worker], self.model
         known = {"last": [at - 1], "skipped": model.missed[worker], "late": model.dropped[worker], "gap": [at + 1]}
@@ -215,6 +216,8 @@ class Server(RuleBasedStateMachine):
         fields = {"clock": max(known[len(known) // 2], 0), "version": max(self.shard.version - lag, 0)}
         self.last = "push_pull" if pulls else "push", worker, {"loss": loss, "gradient": gradient, **fields}
         self.repeat()
+        if twice:
+            self.repeat()
 
     @precondition(lambda self: self.last)
     @rule()
@@ -227,10 +230,11 @@ class Server(RuleBasedStateMachine):
         count=st.sampled_from([1, 2, 2, 3]),
         times=st.sampled_from([1, 1, 3]),
         lag=st.integers(0, 1),
+        twice=seldom,
     )
-    def push_in_turn(self, order, count, times, lag):
+    def push_in_turn(self, order, count, times, lag, twice):
         for worker in [*order[:count]] * times:
-            self.push(worker, "next", lag, GRADIENTS[worker], 1.0 + worker, pulls=worker == 0)
+            self.push(worker, "next", lag, GRADIENTS[worker], 1.0 + worker, pulls=worker == 0, twice=twice)
 
     @rule(worker=workers)
     def pull(self, worker):
