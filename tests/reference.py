@@ -12,7 +12,7 @@ FRESH = "fresh"  # the secret of a session to which the server gives one
 
 
 class Reference:
-    """Workers, of which ``quorum`` complete a round (None: no rounds, and a pull is at most ``staleness`` clocks ahead).
+    """Workers, of which ``quorum`` complete a round; None: no rounds, and pulls at most ``staleness`` clocks ahead.
 
     The run ends after ``updates`` pushes, and pauses after every ``every``. Times are seconds.
     """
@@ -174,7 +174,7 @@ class Reference:
         return worker
 
     def answer(self, kind, link, worker, clock=0, version=0, gradient=0.0, loss=None, secret=None, again=False):
-        """A request. Returns clock, done, outcome, version and, for a pull, the parameter. ValueError if it is refused."""
+        """Answer a request. Returns clock, done, outcome, version and, for a pull, the parameter."""
         if kind == "hello":
             try:
                 while self.soon(link, worker, secret):

@@ -42,7 +42,17 @@ GRADIENTS = [1.0, 1e-9, -3.7e5, 0.1, float("nan"), 1.7e308]
 """Of very different sizes, so that the order of a sum shows; a few of the last end a run."""
 
 workers = st.integers(0, WORKERS - 1)
+often = st.sampled_from([True, True, False])
 seldom = st.integers(0, 7).map(lambda drawn: drawn == 7)
+IN_TURN = {
+    "order": st.permutations(range(WORKERS)),
+    "count": st.sampled_from([1, 2, 2, 3]),
+    "times": st.sampled_from([1, 1, 3]),
+    "lag": st.integers(0, 1),
+    "twice": seldom,
+    "slow": st.booleans(),
+    "crashes": seldom,
+}
 
 
 class Request:
@@ -103,14 +113,20 @@ class Request:
 class Server(RuleBasedStateMachine):
     @initialize(
         rule=st.sampled_from([*RULES, "backup"]),
-        updates=st.sampled_from([None, 7, 12]),
+        updates=st.sampled_from([None, None, 9, 24]),
         every=st.sampled_from([inf, 6]),
-        reserved=seldom,
+        reserved=st.sampled_from([False, False, True]),
         here=st.sets(workers, min_size=2),
     )
     def begin(self, rule, updates, every, reserved, here):
         consistency, quorum, staleness = RULES[rule]
-        self.now, self.waiting, self.timers, self.last, self.owns = 0.0, [], [], None, [ClientConnection() for _ in range(WORKERS)]
+        self.now, self.waiting, self.timers, self.last, self.owns = (
+            0.0,
+            [],
+            [],
+            None,
+            [ClientConnection() for _ in range(WORKERS)],
+        )
         self.config = ps.Config(workers=WORKERS, consistency=consistency, optimizer=OPTIMIZER)
         self.options = {"updates": updates, "every": every, "now": lambda: self.now}
         self.secrets = RESERVED if reserved else []
@@ -225,16 +241,23 @@ class Server(RuleBasedStateMachine):
         kind, worker, fields = self.last
         self.ask(kind, self.owns[worker], worker, **fields)
 
-    @rule(
-        order=st.permutations(range(WORKERS)),
-        count=st.sampled_from([1, 2, 2, 3]),
-        times=st.sampled_from([1, 1, 3]),
-        lag=st.integers(0, 1),
-        twice=seldom,
-    )
-    def push_in_turn(self, order, count, times, lag, twice):
+    @rule(**IN_TURN)
+    def push_in_turn(self, order, count, times, lag, twice, slow, crashes):
         for worker in [*order[:count]] * times:
             self.push(worker, "next", lag, GRADIENTS[worker], 1.0 + worker, pulls=worker == 0, twice=twice)
+        if slow:
+            self.push(order[-1], "next", 0, GRADIENTS[0], 1.0, pulls=False)
+        if crashes and not self.model.end:
+            self.crash(snapshot=True, resends=True)
+
+    @rule(**IN_TURN)
+    def push_on(self, **drawn):
+        """A third of what happens is pushes."""
+        self.push_in_turn(**drawn)
+
+    @rule(**IN_TURN)
+    def push_on_and_on(self, **drawn):
+        self.push_in_turn(**drawn)
 
     @rule(worker=workers)
     def pull(self, worker):
@@ -244,7 +267,9 @@ class Server(RuleBasedStateMachine):
     @rule(worker=workers, kind=st.sampled_from(["push", "pull", "alive", "bye"]), unknown=st.booleans())
     def speak_as_another(self, worker, kind, unknown):
         connection = ClientConnection() if unknown else self.owns[(worker + 1) % WORKERS]
-        fields = {"clock": self.shard.clocks[worker], "version": 0, "loss": 1.0, "gradient": 1.0} if kind == "push" else {}
+        fields = (
+            {"clock": self.shard.clocks[worker], "version": 0, "loss": 1.0, "gradient": 1.0} if kind == "push" else {}
+        )
         self.ask(kind, connection, worker, **fields)
 
     @rule(worker=workers)
@@ -288,10 +313,12 @@ class Server(RuleBasedStateMachine):
         if who:
             self.hello(-1 if who == "any" else worker, "mine" if who == "mine" else None, "new", who == "mine")
 
-    @rule(halves=st.sampled_from([1, 2, 5, 6, 19, 20]))
-    def wait(self, halves):
+    @rule(halves=st.sampled_from([1, 2, 5, 6, 19, 20]), who=st.sampled_from([None, None, -1, 0, 1]))
+    def wait(self, halves, who=None):
         for _ in range(halves):
             self.delay(0.5, returns=halves == 20)
+        if who is not None:
+            self.hello(who, None, "new", False)
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 20.0]), returns=st.booleans())
     def delay(self, seconds, returns):
@@ -335,7 +362,7 @@ class Server(RuleBasedStateMachine):
         self.take_snapshot()  # the journal has no record of it
         self.settle()
 
-    @rule(rarely=seldom, how=st.sampled_from(["over", "diverged", "too large"]), crashes=st.booleans())
+    @rule(rarely=seldom, how=st.sampled_from(["over", "diverged", "too large", "too large"]), crashes=st.booleans())
     def end(self, rarely, how, crashes):
         if rarely and how == "too large":
             for worker in [*range(WORKERS)] * 5:
@@ -351,20 +378,17 @@ class Server(RuleBasedStateMachine):
         self.kept, self.records = copy.deepcopy(recovery.snapshot(self.protocol)), []
         self.kept_w, self.kept_duplicates = self.shard.params["w"].copy(), self.shard.duplicates
 
-    @precondition(lambda self: self.shard.at_border)
-    @rule()
-    def snapshot(self):
-        self.take_snapshot()
-
     def stop(self):
         while self.waiting:
             self.waiting.pop().close()
         self.timers, self.owns = [], [ClientConnection() for _ in range(WORKERS)]
 
     @precondition(lambda self: not self.model.end)  # what comes later is in no journal
-    @rule(rarely=st.booleans())
-    def crash(self, rarely=True):
-        if not rarely:
+    @rule(crashes=st.booleans(), snapshot=often, resends=often)
+    def crash(self, crashes=True, snapshot=False, resends=False):
+        if snapshot and self.shard.at_border:
+            self.take_snapshot()
+        if not crashes:
             return
         self.stop()
         self.start(self.kept_w)
@@ -377,10 +401,13 @@ class Server(RuleBasedStateMachine):
         self.model.crash(self.kept_duplicates)
         self.timers = [(lost_at + REJOIN_S, worker, lost_at) for worker in range(WORKERS)]
         self.settle()
+        if self.last and resends:
+            self.come(self.last[1])
+            self.repeat()
 
     @rule(rarely=seldom, by=st.sampled_from([*RULES]))
     def save_and_resume(self, rarely, by):
-        if rarely:
+        if rarely or self.model.end:
             consistency, quorum, staleness = RULES[by]
             self.config = dataclasses.replace(self.config, consistency=consistency)
             self.stop()
