@@ -31,6 +31,7 @@ from minips.results.state import LinkState, ServerState, WorkerState, check_stat
 from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
 from minips.stages.transports.base import Closable
+from minips.stages.transports.futures import CallFuture
 from minips.words import message_of
 
 JOURNAL_BYTES, ROUNDS = 2**26, 4
@@ -255,6 +256,7 @@ class WorkerFiles(Closable):
         self._sync, self._before = checkpoint is not None and checkpoint.sync, list[LinkState]()
         self.inner: Callable[[], Any] = lambda: None
         self._journal: Journal | None = None
+        self._finishing: CallFuture[None] | None = None
         self.last = self._read()
         """The push that was kept last, with the inner optimizer's state; None if there is none."""
 
@@ -267,9 +269,9 @@ class WorkerFiles(Closable):
         return _from_frames(records[-1]) if records else None
 
     def take_over(self, client: Any) -> Any:
-        """Finish the last push, in the place of the process that kept it; from then on, keep the client's pushes. Call
-        it once the client has said hello. Returns the inner optimizer's state. ValueError if the push is not of the
-        run that the servers have.
+        """Begin to finish the last push, in the place of the process that kept it; from then on, keep the client's
+        pushes. Call it once the client has said hello, and `finish` before its first own push. Returns the inner
+        optimizer's state. ValueError if the push is not of the run that the servers have.
         """
         push, inner = self.last or (None, None)
         protocol = client.protocol
@@ -278,9 +280,15 @@ class WorkerFiles(Closable):
             self.last = push = inner = None
         if push:
             self._before = _with_inner(push, inner)
-            client.begin(client.protocol.finish_push(push), timed=False).result(client.config.timeout_s)
-        client.protocol.keep = self.keep
+            self._finishing = client.begin(protocol.finish_push(push), timed=False)
+        protocol.keep = self.keep
         return inner
+
+    def finish(self, timeout: float) -> None:
+        """Wait until the last push has its answer, which may need the pushes of others."""
+        if self._finishing:
+            self._finishing.result(timeout)
+            self._finishing = None
 
     def keep(self, push: KeptPush) -> None:
         """Keep a push that is about to be sent. OSError if there is no room."""

@@ -127,6 +127,8 @@ def run_ps_worker(
             with _listening(control, worker) as halt:
                 restored, seen = seen, None  # after an error, the next gradient is computed from a fresh pull
                 try:
+                    if own:
+                        own.finish(config.timeout_s)
                     seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0, inner)
                 except SystemExit:
                     raise
