@@ -25,6 +25,7 @@ from minips.engines import Engine, Processes, Threads
 from minips.engines.evaluation import CsvLog, EarlyStopping, Eval
 from minips.exchanges import PS, AllReduce, Exchange, HalvingDoubling, Hop, RingAllReduce, TreeAllReduce, TwoShot
 from minips.problems import MLP, LinearRegression, Problem, SoftmaxRegression
+from minips.results.checkpoints import Checkpoint
 from minips.results.run import Progress, Run
 from minips.results.trace import Trace
 from minips.stage import (
@@ -82,7 +83,7 @@ from minips.training.sweep import RunTable, sensitivity, sweep
 from minips.training.train import train
 
 # The public names, in the groups of docs/reference.md.
-__all__ = ["Codec", "Config", "Delays", "LocalSteps", "sensitivity", "sweep", "train"]
+__all__ = ["Checkpoint", "Codec", "Config", "Delays", "LocalSteps", "sensitivity", "sweep", "train"]
 __all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "Trace"]
 __all__ += ["Client", "Ref", "Rows", "Server", "Shard", "connect", "status", "work"]
 __all__ += ["MLP", "ClickModel", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]

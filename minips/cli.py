@@ -32,11 +32,12 @@ from rich.console import Console
 from minips import __version__, files, seeds
 from minips.core.codec import Codec
 from minips.core.config import Config
-from minips.core.membership import REJOIN_S
+from minips.core.membership import REJOIN_S, SILENCE_S
 from minips.drivers.starting import START_S, StartWait
 from minips.engines.supervisor import handling
 from minips.literals import read_fields
 from minips.problems import LinearRegression, Problem, SoftmaxRegression
+from minips.results.checkpoints import Checkpoint
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
@@ -267,9 +268,10 @@ def train(options: argparse.Namespace) -> int:
     from minips.training.train import train as run_it
 
     check_files(options.save, options.json, options.trace)
-    before = _run_to_resume(options)
-    config = _config(options, before.config if before else None)
-    problem = _problem(options)
+    before, kept = _run_to_resume(options), _checkpoint(options)
+    goes_on = Path(options.resume) if options.resume and Path(options.resume).is_dir() else None
+    given = before.config if before else Checkpoint(str(goes_on)).config() if goes_on else None
+    config, problem = _config(options, given), _problem(options)
     with wrong_values("engine"):
         engine = engine_for(options.engine, [config])
     with wrong_values():
@@ -279,7 +281,8 @@ def train(options: argparse.Namespace) -> int:
             check_resumable(before, config.for_rows(problem.rows), origin_of(problem, start))
     watched = {"every": options.every, "on_eval": _print_evaluation} if options.every else {}
     try:
-        run = run_it(problem, config, engine=engine, progress=_is_seen(), resume=before, **watched)
+        resume = goes_on or before
+        run = run_it(problem, config, engine=engine, progress=_is_seen(), resume=resume, checkpoint=kept, **watched)
     except BaseException as error:
         if kept := getattr(error, "run", None):
             _end(kept, options)
@@ -292,8 +295,18 @@ def _print_evaluation(now: Any) -> None:
     print(f"Step {now.step}: training loss {now.loss:.4f}{held_out}", file=sys.stderr)
 
 
+@wrong_values()
+def _checkpoint(options: argparse.Namespace) -> Checkpoint | None:
+    """The checkpoint in the options; None without a folder."""
+    if not options.checkpoint:
+        return None
+    return Checkpoint(options.checkpoint, every=options.checkpoint_every, sync=options.sync)
+
+
 def _run_to_resume(options: argparse.Namespace) -> Run | None:
-    """The run to resume; None if the options name none."""
+    """The run to resume; None if the options name none, or a checkpoint's folder, in which the run goes on."""
+    if options.resume and Path(options.resume).is_dir():
+        return None
     with wrong_values(), _file_errors(f"{options.resume} cannot be read", "Name a file that --save wrote."):
         return Run.load(options.resume) if options.resume else None
 
@@ -326,8 +339,9 @@ def serve(options: argparse.Namespace) -> int:
     from minips.training.progress import Wait, showing
 
     check_files(options.save, options.json, options.trace)
-    before = _run_to_resume(options)
-    config, problem = _config(options, before.config if before else None), _problem(options)
+    before, kept = _run_to_resume(options), _checkpoint(options)
+    start = kept.config() if kept and kept.holds_run() else before.config if before else None
+    config, problem = _config(options, start), _problem(options)
 
     def read(progress: Progress) -> Wait:
         loss = f" · loss {progress.losses[-1][2]:.4f}" if progress.losses else ""
@@ -342,7 +356,8 @@ def serve(options: argparse.Namespace) -> int:
             config = dataclasses.replace(config, transport=transport)
             token = _token(options.token_file, fresh=True)
             how = {name: getattr(options, name) for name in ("plaintext", "rejoin_s", "start_timeout_s")}
-            serving = byhand.serving(problem, config, options.bind, token, options.index, before, **how)
+            how |= {"resume": before, "checkpoint": kept}
+            serving = byhand.serving(problem, config, options.bind, token, options.index, **how)
             served = stack.enter_context(serving)
         where = ",".join(server.address for server in served.servers)
         what = f"--problem {options.problem}" if options.problem else f"--data {options.data}"
@@ -351,6 +366,8 @@ def serve(options: argparse.Namespace) -> int:
         what += " --authority FILE.pem" if getattr(config.transport, "certificate", "") else ""
         count = "one worker. Start it" if config.workers == 1 else f"{config.workers} workers. Start each"
         what += f" --connect {where}" + (f" --token-file {options.token_file}" if options.token_file else "")
+        for _, event in served.servers[0].events if kept else ():
+            print(f"minips: {event}.", file=sys.stderr)
         print(f"Serving {count} with\n    minips work {what}", file=sys.stderr)
         try:
             with showing(_is_seen(), read, console=Terminal(stderr=True)) as watch:
@@ -685,6 +702,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--save": {"metavar": "FILE.npz", "help": "write the run, even if stopped, so that --resume can continue it"},
     "--json": {"metavar": "FILE", "help": "write the results as JSON; - is standard output"},
     "--trace": {"metavar": "FILE", "help": "write the spans for Perfetto; serve writes the servers' only"},
+    "--checkpoint": {"metavar": "DIR", "help": "keep the run in this folder, so that it goes on after a crash"},
+    "--checkpoint-every": {
+        **{"type": int, "default": 50, "metavar": "N"},
+        "help": "clocks of all the workers between two snapshots (default %(default)s)",
+    },
+    "--sync": {
+        "action": "store_true",
+        "help": "with --checkpoint: each push waits for the disk, for power losses",
+    },
     "--authority": {"metavar": "FILE.pem", "help": "use TLS, and trust servers that this authority has signed"},
     "--token-file": {"metavar": "FILE", "help": "the secret that all parties of a run share (default: MINIPS_TOKEN)"},
     "--start-timeout-s": {
@@ -695,6 +721,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 """The options that several commands share."""
 _PROBLEM, _FILES = ("--data", "--problem", "--features"), ("--resume", "--save", "--json", "--trace")
+_KEPT = ("--checkpoint", "--checkpoint-every", "--sync")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -717,7 +744,7 @@ def _parser() -> argparse.ArgumentParser:
         return one
 
     add(demo, "train on digits in seven ways and compare", "--json")
-    one = add(train, "train once", *_PROBLEM, *_FILES)
+    one = add(train, "train once", *_PROBLEM, *_FILES, *_KEPT)
     engines = f"where workers run: {', '.join(names('engine'))}, ray:address=HOST:PORT"
     one.add_argument("--engine", default="processes", help=engines)
     every = "compute the losses after every N steps, too, and keep them with --save and --json"
@@ -725,11 +752,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_config(one)
     of_network = ("--token-file", "--plaintext")
     by_hand = (*of_network, "--start-timeout-s")
-    one = add(serve, "serve parameters to workers started by hand", *_PROBLEM, *_FILES, *by_hand)
+    one = add(serve, "serve parameters to workers started by hand", *_PROBLEM, *_FILES, *_KEPT, *by_hand)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="serve only the server with this number, out of several")
-    rejoin = "seconds until a worker whose connection broke loses its number to others (default %(default)s)"
-    one.add_argument("--rejoin-s", type=float, default=REJOIN_S, metavar="S", help=rejoin)
+    rejoin = "seconds until a worker whose connection broke loses its number to others"
+    default = f"(default {REJOIN_S}, with --checkpoint {SILENCE_S:g})"
+    one.add_argument("--rejoin-s", type=float, metavar="S", help=f"{rejoin} {default}")
     one.add_argument("--certificate", metavar="FILE.pem", help="use TLS with this certificate")
     one.add_argument("--key", metavar="FILE.pem", help="the key of the certificate")
     _add_config(one)

@@ -17,6 +17,8 @@ from minips.results.state import MemberRecord
 
 REJOIN_S = 0.25
 """By default, the seconds for which a worker still counts after its last connection broke."""
+SILENCE_S = 30.0
+"""By default, the seconds of silence after which a worker no longer counts."""
 SOON_S = 0.5
 """A hello waits for a rank that will be free within this time, in seconds, as after a process's immediate restart."""
 _SECRET = re.compile("[0-9a-f]{32}")
@@ -82,6 +84,8 @@ class Membership:
         """The workers whose requests wait for other workers."""
         self.began_at: float | None = None
         """The time at which all the workers were first connected or, until then, at which the first one connected."""
+        self.resumed_at: float | None = None
+        """In a run that goes on after a restart of the server, the time at which it began."""
         self._complete = False
         self._clocks = [*shard.clocks]
         self._looked = shard.now()
@@ -169,11 +173,13 @@ class Membership:
             member.received, member.sent = kept["received"], kept["sent"]
 
     def restarted(self) -> float:
-        """Count each worker that was connected to the server before its restart as lost since now. Returns the time."""
+        """Count each worker that came before the server's restart as lost since now: any of them may come back, even
+        one that said goodbye when the run was stopped. Returns the time.
+        """
         now = self.shard.now()
         for member in self.members:
             member.heard = now
-            if member.state not in (MemberState.NEW, MemberState.PARTED):
+            if member.state is not MemberState.NEW:
                 member.state, member.lost_at = MemberState.LOST, now
         return now
 

@@ -28,7 +28,7 @@ from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
 from minips.core.journal import Keep, Record
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
-from minips.core.membership import REJOIN_S, ClientConnection, Member, Membership
+from minips.core.membership import REJOIN_S, SILENCE_S, ClientConnection, Member, Membership
 from minips.core.message import Header, Message
 from minips.core.partition import Layouts, cut, join
 from minips.core.plan import Plan
@@ -445,7 +445,7 @@ class ServerProtocol:
         trace: Trace,
         changed: Callable[[], None] = nothing,
         updated: Callable[[], None] | None = None,
-        silence_s: float = 30.0,
+        silence_s: float = SILENCE_S,
         rejoin_s: float = REJOIN_S,
         rank_secrets: Sequence[str] = (),
         limits: Limits | None = None,

@@ -61,7 +61,8 @@ class Ref:
 
 class Client(Closable):
     """One worker's connection to all the servers. `connect` and the engines create clients; engines also pass the
-    ``secrets`` of the worker's session, one for each server.
+    ``secrets`` of the worker's session, one for each server. ``again``: an earlier process of this session has kept its
+    memories.
     """
 
     def __init__(
@@ -75,10 +76,13 @@ class Client(Closable):
         pauses_s: Sequence[float] | None = None,
         secrets: Sequence[str] = (),
         rows: float = 0,
+        again: bool = False,
     ) -> None:
         self.addresses, self.config, self.worker, self._timeout = addresses, config, worker, timeout
         self.trace = Trace(f"worker {worker}") if trace is None else trace
         self.bytes_sent = self.bytes_received = 0
+        self.files: Any = None
+        """The `WorkerFiles` of a client with a session's file, if only this worker knows how to continue."""
         self._closing = threading.Event()
         self._beginning = threading.Lock()
         """Held from the beginning of a call until the call has sent all its messages."""
@@ -99,7 +103,9 @@ class Client(Closable):
                 dial = partial(transport.connect, address, token, timeout)
                 self._dials.append(dial)
                 self._connections.append(Reconnecting(dial, partial(self._resume, index), pauses_s))
-            self._check_servers(self.begin(self.protocol.hello(), timed=False).result(timeout) if addresses else [])
+            self._check_servers(
+                self.begin(self.protocol.hello(again=again), timed=False).result(timeout) if addresses else []
+            )
         except BaseException:
             self._shutdown()
             raise
@@ -226,11 +232,13 @@ class Client(Closable):
                 try:
                     parts = [cut_state(state, server.index, server.layout) for server in self._servers]
                     self.begin(self.protocol.leave(parts), timed=False, last=True).result(self.config.timeout_s)
+                    self._forget()
                 except Exception as error:  # a user's own memory may hold what cannot be sent
                     why = {"failed": f"its memories were not saved: {message_of(error)}"}
             elif not why:
                 with suppress(Exception):
                     self.begin(self.protocol.ask_all("bye"), timed=False, last=True).result(1.0)
+                    self._forget()
             for index, dial in enumerate(self._dials if why else ()):
                 # A signal may have interrupted a call anywhere, so the old connections are useless.
                 self._connections[index].close()
@@ -239,6 +247,8 @@ class Client(Closable):
                     self._carry_out(self.protocol.ask_one(index, "bye", **why), channel)
         self._shutdown()
         self._heart.join()
+        if self.files:
+            self.files.close()
 
     def _check_servers(self, answers: list[Message]) -> None:
         indices = [answer.header["index"] for answer in answers]
@@ -316,6 +326,11 @@ class Client(Closable):
                 else:
                     with suppress(Exception):
                         self.begin(self.protocol.ask_one(server.index, "alive"), timed=False).result(self._beat_s)
+
+    def _forget(self) -> None:
+        """After a goodbye, forget the last push: a later session begins with new memories."""
+        if self.files:
+            self.files.forget()
 
     def _shutdown(self) -> None:
         self._closing.set()

@@ -16,7 +16,9 @@ from minips.core.config import Config, check_seconds
 from minips.core.fields import ANSWERS, check_fields
 from minips.core.limits import of_anything
 from minips.core.message import Header, Message
+from minips.drivers.checkpoint import WorkerFiles
 from minips.drivers.client import Client
+from minips.results.checkpoints import keeps_worker
 from minips.results.status import Status
 from minips.results.trace import Trace
 from minips.stage import build, names, stage_class
@@ -141,7 +143,8 @@ def connect(
     ``config`` is that of the servers; None: they send it, over ``transport`` (None: the address says which). ``worker``
     is this worker's number; None: the first free one. As long as a worker is connected and not silent, no other client
     can be that worker. ``session`` names a file, readable only by its owner, in which the client keeps its number and
-    its secrets: a process restarted with that file is immediately the same worker.
+    its secrets: a process restarted with that file is immediately the same worker. If pushes are lossy, or go to
+    several servers, it keeps its last push beside that file, to continue with the same memories.
 
     ``connect`` calls ``check`` with the first server's status before this worker gets a number; an error from ``check``
     prevents that. If its connection breaks, the client tries to reconnect after each of the ``pauses_s`` seconds (None:
@@ -176,11 +179,23 @@ def connect(
                 worker, secrets = answer["worker"], [answer.get("secret", "")]
         config, worker = config or Config(), int(worker or 0)
         own_rows = rows if not callable(rows) else rows(worker, config) if config.aggregator.weighs else 0
-        client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, own_rows)
+        keeps = session is not None and keeps_worker(config)
+        own = WorkerFiles(Path(session), secrets[0]) if session is not None and keeps and secrets else None
+        again = own is not None and own.last is not None
+        try:
+            client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, own_rows, again)
+        except BaseException:
+            if own:
+                own.close()
+            raise
+        client.files = own
         if session is not None:
             try:
                 secrets = [server.secret for server in client.protocol.servers]
                 files.write(session, json.dumps({"worker": client.worker, "secrets": secrets}), 0o600)
+                if keeps:
+                    client.files = own or WorkerFiles(Path(session), secrets[0])
+                    client.files.take_over(client)
             except BaseException:
                 client.close()
                 raise

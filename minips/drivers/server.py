@@ -15,21 +15,24 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 from minips.core.config import Config, check_seconds
 from minips.core.limits import check_run, of_requests
 from minips.core.local import warn_of_outer
-from minips.core.membership import REJOIN_S, ClientConnection, Member
+from minips.core.membership import REJOIN_S, SILENCE_S, ClientConnection, Member
 from minips.core.partition import cut, layout_at, named_arrays
 from minips.core.protocol import ServerProtocol
 from minips.core.sessions import Do, Session, Until
 from minips.core.shard import Shard
 from minips.core.states import Resumption
 from minips.core.tables import rows_pushed
+from minips.drivers.checkpoint import ServerFiles
 from minips.drivers.starting import START_S, ServerStart
 from minips.problems import Problem
 from minips.results import saved
+from minips.results.checkpoints import Checkpoint
 from minips.results.run import Progress, Run, Watch, gather_run
 from minips.results.state import ServerState, check_state
 from minips.results.status import Status, expected
@@ -61,7 +64,11 @@ class Server(Closable):
     The server pauses after every ``every`` clocks of all the workers, until `go_on`. ``state`` is this server's part of
     a saved run. ``tables`` names the tensors pushed by `Rows`. `wait` gives workers ``start_timeout_s`` to connect.
 
-    TypeError or ValueError for an argument that could not work.
+    With a ``checkpoint``, or the path of its folder, what the server has acknowledged survives its process: a server
+    made with the same arguments goes on with the run in that folder. Lost workers then keep their ranks for
+    ``silence_s`` seconds, unless ``rejoin_s`` says otherwise.
+
+    TypeError or ValueError for an argument that could not work. OSError if the folder cannot be written.
 
     >>> import numpy as np
     >>> import minips as ps
@@ -79,10 +86,11 @@ class Server(Closable):
         *,
         index: int = 0,
         updates: int | None = None,
-        silence_s: float = 30.0,
-        rejoin_s: float = REJOIN_S,
+        silence_s: float = SILENCE_S,
+        rejoin_s: float | None = None,
         every: int | None = None,
         state: Mapping[str, Any] | None = None,
+        checkpoint: Checkpoint | str | Path | None = None,
         tables: Collection[str] = (),
         rank_secrets: Sequence[str] = (),
         start_timeout_s: float = START_S,
@@ -93,6 +101,8 @@ class Server(Closable):
         check_count("updates", updates, "how many pushes end the run, at least 1, or None for a server without an end")
         check_count("every", every, "a number of clocks, at least 1, or None for no pauses")
         check_seconds("silence_s", silence_s)
+        kept_in = Checkpoint.of(checkpoint)
+        rejoin_s = (silence_s if kept_in else REJOIN_S) if rejoin_s is None else rejoin_s
         check_seconds("rejoin_s", rejoin_s)
         check_type("Server", state, Mapping | None, "its state of a saved run")
         check_type("Server", tables, Collection, "the names of tables")
@@ -103,6 +113,9 @@ class Server(Closable):
         self.trace = Trace(f"server {index}")
         pause = math.inf if every is None else every * config.workers
         own = cut(whole, self.layout)
+        self._files = ServerFiles(kept_in, config, index) if kept_in else None
+        if self._files:
+            own = self._files.params(own)
         self.shard = Shard.of(config, own, updates=updates, now=time.monotonic, every=pause, tables=tables)
         self.address, self.token = "", ""
         self._lock, self._closing = threading.Lock(), threading.Event()
@@ -123,10 +136,15 @@ class Server(Closable):
             rejoin_s=rejoin_s,
             rank_secrets=rank_secrets,
             limits=limits,
+            updated=self._files.updated if self._files else None,
         )
         if state is not None:
+            if self._files and self._files.goes_on:
+                raise ValueError(f"The folder {self._files.checkpoint.folder} holds a run: leave out state.")
             with saved.restoring("The state for Server"):
                 protocol.restore(check_state(ServerState, state, "the server"))
+        if self._files:
+            self._files.attach(protocol)
         self._membership, self._members = protocol.membership, protocol.membership.members
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
@@ -156,6 +174,8 @@ class Server(Closable):
         self.address = self._endpoint.address
         self._watcher = threading.Thread(target=self._watch, name=f"minips-watch-{self.index}", daemon=True)
         self._watcher.start()
+        if self._files and self._files.lost_at is not None:
+            _start_thread(partial(self._await_return, self._files.lost_at))
         return self
 
     @property
@@ -256,6 +276,7 @@ class Server(Closable):
         """This server's part of the run's report."""
         shard, protocol, began_at = self.shard, self._protocol, self._membership.began_at
         began_at = protocol.changed_at if began_at is None else began_at
+        began_at = began_at if self._membership.resumed_at is None else self._membership.resumed_at
         words = "did not fetch its saved state: its memories begin anew"
         restarted = [n for n, record in enumerate(protocol.records) if record.resumption is Resumption.RESTARTED]
         events = [*((began_at, f"worker {worker} {words}") for worker in restarted), *self.events]
@@ -286,6 +307,8 @@ class Server(Closable):
             self._endpoint.close()
         if self._watcher:
             self._watcher.join()
+        if self._files:
+            self._files.close()
 
     def _carry_out(
         self, session: Session[Any], connection: "_WorkerConnection | None" = None, error: Exception | None = None
@@ -408,6 +431,15 @@ class Server(Closable):
             lost_at, worker = self._membership.lost(connection), connection.worker
         if lost_at is not None and outlasts(self.rejoin_s, self._closing):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
+
+    def _await_return(self, lost_at: float) -> None:
+        """After a restart, stop counting the workers that do not come back within ``rejoin_s`` of the first one."""
+        while not self._membership.connected:
+            if self._closing.wait(LOOK_S):
+                return
+        if outlasts(self.rejoin_s, self._closing):
+            for worker in range(self.config.workers):
+                self._leave(worker, f"worker {worker} did not come back after the server's restart", lost_at)
 
     def _leave(self, worker: int, event: str, lost_at: float | None = None) -> None:
         with self._changing():

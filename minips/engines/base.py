@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 from minips.core.config import Config
 from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
+from minips.results.checkpoints import Checkpoint
 from minips.results.run import Run, Stop, Watch
 from minips.results.state import SavedState
 from minips.stage import Stage, Tensors, names, stage_class
@@ -29,6 +30,8 @@ class TrainingJob(NamedTuple):
     """The function that is called when the run pauses."""
     state: SavedState | None
     """A saved run's state, for the same numbers of workers and servers; its updates count too. None for a fresh run."""
+    checkpoint: Checkpoint | None = None
+    """The folder in which the run is kept. If it holds the run already, the run goes on."""
 
 
 class Engine(Stage):

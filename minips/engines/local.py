@@ -123,13 +123,16 @@ class RunSupervisor(Supervisor):
         self.reporters = self.servers[:1] or self.workers  # the first server sees all pushes; a worker only its steps
         every = self.job.evaluation.every if self.job.evaluation else None
         common = {"config": config, "token": secrets.token_hex(16), "every": every}
-        whole, held = {**common, "params": self.job.params}, [secrets.token_hex(16) for _ in workers]
+        folder = self.job.checkpoint
+        held = folder.secrets(config.workers) if folder else [secrets.token_hex(16) for _ in workers]
+        whole = {**common, "params": self.job.params}
         for index, child in enumerate(self.servers):
             parts = {**whole, "index": index, "address": child.address, "tables": self.job.problem.tables}
-            child.assign(roles.serve, {**parts, "rank_secrets": held, "state": state and state["servers"][index]})
+            parts |= {"checkpoint": folder, "rank_secrets": held, "state": state and state["servers"][index]}
+            child.assign(roles.serve, parts)
         for worker, child in enumerate(self.workers):
             meeting = {**whole, "address": child.address}
-            known = {**common, "secrets": [held[worker]] * len(self.servers)}
+            known = {**common, "secrets": [held[worker]] * len(self.servers), "checkpoint": folder}
             role, parts = (roles.run_ps_worker, known) if self.servers else (roles.run_allreduce_worker, meeting)
             kept = state and state["workers"][worker]
             child.assign(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})

@@ -14,7 +14,7 @@ supervisor asks each server for the count of pushes at which it could pause, and
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from minips.core.config import MOST_S, Config
@@ -22,6 +22,7 @@ from minips.core.loop import Seen
 from minips.core.message import DivergedError, NonFiniteError
 from minips.core.partition import partition
 from minips.core.states import RunState
+from minips.drivers.checkpoint import WorkerFiles
 from minips.drivers.client import Client
 from minips.drivers.peer import LostError, Peer
 from minips.drivers.server import Server
@@ -30,6 +31,7 @@ from minips.engines.replica import Replica, train_allreduce
 from minips.engines.supervisor import ControlPipe
 from minips.engines.worker import at_step, before_updates, has_moved, train_ps, worker_state
 from minips.problems import Problem
+from minips.results.checkpoints import Checkpoint, keeps_worker
 from minips.results.status import expected
 from minips.results.trace import Trace
 from minips.stage import Tensors
@@ -90,17 +92,36 @@ def serve(
 
 
 def run_ps_worker(
-    control: ControlPipe, *, config: Config, problem: Problem, worker: int, every: int | None, state: Any, **known: Any
+    control: ControlPipe,
+    *,
+    config: Config,
+    problem: Problem,
+    worker: int,
+    every: int | None,
+    state: Any,
+    secrets: list[str],
+    checkpoint: Checkpoint | None,
+    **known: Any,
 ) -> Report:
     """Run one worker until the run is done or the supervisor sends stop. Return its report."""
     word, addresses = control.wait("connect")
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
     seen, inner = None, Inner.of(state) if config.local else None
-    with Client(addresses, config, worker, rows=problem.rows, **known) as client:
+    with ExitStack() as stack:
+        own = None
+        if checkpoint and keeps_worker(config):
+            stem = checkpoint.stem(f"worker {worker}")
+            own = stack.enter_context(WorkerFiles(stem, secrets[0], checkpoint))
+        known |= {"secrets": secrets, "again": bool(own and own.last), "rows": problem.rows}
+        client = stack.enter_context(Client(addresses, config, worker, **known))
         if state:
             client.restore(state["links"])
             seen = state["seen"] and Seen(*state["seen"])
+        if own:
+            finished = own.take_over(client)
+            inner = Inner(finished) if config.local and own.last else inner
+            own.inner = inner.state if inner else own.inner
         control.send("connected")
         if control.wait("go")[0] == "go":
             with _listening(control, worker) as halt:

@@ -19,6 +19,7 @@ from minips.core.shard import Grant
 from minips.intake import as_number, check_columns, check_unmasked
 from minips.problems import Problem
 from minips.results import saved
+from minips.results.checkpoints import Checkpoint
 from minips.results.clocks import clock_offsets
 from minips.results.messages import Joined, Message, Wait, messages_of
 from minips.results.origin import Origin, check_same, describe, origin_of, restore_problem
@@ -223,10 +224,21 @@ class Run:
         without rows: it imports the module named in the file, which runs the module's code, and accepts only a subclass
         of `Problem`. Load only files that you trust. If the problem cannot be made, `predict` says why.
 
+        The path may be that of a checkpoint's folder: the run is then that of its last snapshot or, once it is over,
+        the whole run.
+
         Raises ValueError if the file is torn, foreign, from a newer minips, or names an unregistered stage, or if
         ``problem`` has another class, labels or parameters than the run. Raises OSError if the file cannot be opened.
         """
-        check_type("load", path, str | Path, "the path of a file")
+        check_type("load", path, str | Path, "the path of a file, or of a checkpoint's folder")
+        if Path(path).is_dir():
+            checkpoint = Checkpoint(str(path))
+            if not checkpoint.run.exists():
+                config, reports, origin = checkpoint.reports()
+                kept = gather_run(config, reports)
+                kept.origin = origin
+                return kept._with_problem(problem)  # type: ignore[return-value]
+            path = checkpoint.run
         values = saved.read(path)
         try:
             names, parties, *numbers = values["trace"]
@@ -244,11 +256,15 @@ class Run:
             run = cls(**{name: value for name, value in values.items() if name in known})
         except (KeyError, AttributeError, TypeError) as error:
             raise ValueError(f"{path} holds no saved run: {type(error).__name__}: {message_of(error)}.") from error
+        return run._with_problem(problem)
+
+    def _with_problem(self, problem: Problem | None) -> Self:
+        """This run with its problem: the given one, or one without rows."""
         if problem is not None:
-            run.check(origin_of(problem, problem.init(seeds.init(run.config.seed))))
+            self.check(origin_of(problem, problem.init(seeds.init(self.config.seed))))
         with suppress(ValueError):  # `predict` raises this error
-            run.problem = restore_problem(run.origin) if problem is None else problem
-        return run
+            self.problem = restore_problem(self.origin) if problem is None else problem
+        return self
 
     def after(self, before: "Run") -> "Run":
         """Join this run and the run ``before``, from which it resumed, into one run."""

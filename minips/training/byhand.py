@@ -20,7 +20,6 @@ from minips.core.exchange import AllReduce
 from minips.core.limits import check_run
 from minips.core.local import warn_of_outer
 from minips.core.loop import Seen
-from minips.core.membership import REJOIN_S
 from minips.core.message import Header, NonFiniteError
 from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
@@ -30,6 +29,7 @@ from minips.drivers.starting import START_S, StartWait
 from minips.engines.inner import Inner
 from minips.engines.worker import at_step, before_updates, has_moved, shards_of, train_ps, worker_state
 from minips.problems import Problem
+from minips.results.checkpoints import Checkpoint
 from minips.results.origin import check_same, origin_of
 from minips.results.run import Progress, Run, check_resumable, gather_run, server_state
 from minips.results.trace import Trace
@@ -145,6 +145,9 @@ def work(
             shard = shard_of(client.worker, client.config)
             kept = _retry(client.resume, halt, dialling, TimeoutError)
             inner = Inner.of(kept) if client.config.local else None
+            if client.files and inner:
+                inner = Inner(client.files.last[1]) if client.files.last else inner
+                client.files.inner = inner.state
             _await_others(client, token, timeout, halt, start_timeout_s)
             before = Seen(*kept["seen"]) if kept and kept["seen"] else None
             seen = train_ps(shard, client.config, client, halt, before, inner=inner)
@@ -220,12 +223,13 @@ def serving(
     index: int | None = None,
     resume: Run | None = None,
     plaintext: bool = False,
-    rejoin_s: float = REJOIN_S,
+    rejoin_s: float | None = None,
     start_timeout_s: float = START_S,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterator[Served]:
     """Serve the parameters of ``problem`` from all servers of the config, at ``address`` and the following ports, or
     from server ``index`` only; that server's run has only its part of the parameters. ``resume`` is a run to resume.
-    ``plaintext`` is as in `Server.serve`, ``rejoin_s`` and ``start_timeout_s`` as in `Server`.
+    ``plaintext`` is as in `Server.serve`, ``rejoin_s``, ``start_timeout_s`` and ``checkpoint`` as in `Server`.
     """
     check_problem("serve", problem)
     if isinstance(config.exchange, AllReduce):
@@ -244,6 +248,9 @@ def serving(
             parts = origin_of(problem, cut(params, alone[0])) if alone else origin
             start, state = check_resumable(resume, config, parts)
             params |= join([start], alone) if alone else start
+        if checkpoint:
+            checkpoint.path.mkdir(parents=True, exist_ok=True)
+            checkpoint.keep_origin(origin)
         servers = []
         for place, number in enumerate(range(config.servers) if index is None else [index]):
             kept = state and server_state(state, number, layouts[number])
@@ -256,6 +263,7 @@ def serving(
                 tables=problem.tables,
                 rejoin_s=rejoin_s,
                 start_timeout_s=start_timeout_s,
+                checkpoint=checkpoint,
             )
             server.origin.update(described)
             servers.append(stack.enter_context(server.serve(_next(address, place), token, plaintext=plaintext)))

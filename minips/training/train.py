@@ -18,6 +18,7 @@ from minips.engines.base import TrainingJob
 from minips.engines.evaluation import Evaluation, OnEval, evaluation
 from minips.engines.supervisor import interrupt_kept
 from minips.problems import Problem
+from minips.results.checkpoints import Checkpoint
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import build
@@ -38,6 +39,7 @@ def train(
     every: int | None = None,
     on_eval: OnEval | Sequence[OnEval] = (),
     resume: Run | str | Path | None = None,
+    checkpoint: Checkpoint | str | Path | None = None,
 ) -> Run:
     """Train ``problem`` with ``config`` on ``engine`` (None: `Processes`).
 
@@ -58,6 +60,10 @@ def train(
     ``resume`` is a run, or the file of a saved run. The config's steps are the total: a run saved after 20 steps and
     resumed with ``steps=40`` gives the result of 40 steps, under BSP to the bit. If ``config`` is None, the saved
     config is used. Raises ValueError if the two are not compatible.
+
+    ``checkpoint``, a `Checkpoint` or the path of a folder, keeps the run in that folder while it trains. If everything
+    dies, ``resume`` with this folder goes on with the same run: no acknowledged push is lost, and under BSP the result
+    is that of an undisturbed run, to the bit. ValueError if the folder holds a run and ``resume`` does not name it.
     """
     check_problem("train", problem)
     if not isinstance(config, Config | None):
@@ -66,12 +72,14 @@ def train(
         raise TypeError(f"progress takes True, False, or a function of a ps.Progress; got {progress!r}.")
     if not (stop is None or isinstance(stop, threading.Event) or callable(stop)):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
-    before = Run.load(resume) if isinstance(resume, str | Path) else resume
-    config = (config or (before.config if before else Config())).for_rows(problem.rows)
+    kept, before, given = _kept_and_before(Checkpoint.of(checkpoint), resume)
+    config = (config or given).for_rows(problem.rows)
     warn_of_outer(config.local, config.optimizer)
     chosen = engine_for(engine, [config])
     params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
     origin = origin_of(problem, params)
+    if kept:
+        kept.keep_origin(origin)
     state = None
     if before:
         params, state = check_resumable(before, config, origin)
@@ -83,7 +91,10 @@ def train(
             read, first = partial(_wait, chosen, config, pauses), _first_wait(chosen, config)
             with showing(progress, read, first=first) as watch:
                 run = chosen.run(
-                    TrainingJob(problem, config, params, watch, lambda: bool(interrupts) or stopped(), pauses, state)
+                    TrainingJob(
+                        *(problem, config, params, watch, lambda: bool(interrupts) or stopped(), pauses, state),
+                        checkpoint=kept,
+                    )
                 )
             if pauses and not interrupts:
                 pauses.end(run)
@@ -106,7 +117,26 @@ def train(
             raise
     run.judge(problem, origin)
     run.evaluations = pauses.rows if pauses else []
-    return run.after(before) if before else run
+    run = run.after(before) if before else run
+    if kept:
+        run.save(kept.run)
+    return run
+
+
+def _kept_and_before(
+    checkpoint: Checkpoint | None, resume: Run | str | Path | None
+) -> tuple[Checkpoint | None, Run | None, Config]:
+    """Where the run is kept; the run before it, unless the one in that folder goes on; and the config of either."""
+    goes_on = False
+    if isinstance(resume, str | Path) and Path(resume).is_dir():
+        checkpoint = checkpoint or Checkpoint(str(resume))
+        goes_on = checkpoint.path.resolve() == Path(resume).resolve()
+    if checkpoint:
+        checkpoint.check(goes_on)
+        if goes_on:
+            return checkpoint, None, checkpoint.config()
+    before = Run.load(resume) if isinstance(resume, str | Path) else resume
+    return checkpoint, before, before.config if isinstance(before, Run) else Config()
 
 
 def engine_for(engine: Engine | str | None, configs: Iterable[Config]) -> Engine:
