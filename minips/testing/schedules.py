@@ -39,6 +39,7 @@ from minips.core.protocol import PULLS, PUSHES, KeptPush, ServerProtocol, Server
 from minips.core.resending import Dial, Pause, Resend, Resending, hello_again
 from minips.core.sessions import Do, Receive, Send, Session, Until
 from minips.core.shard import Shard
+from minips.results.checkpoints import keeps_worker
 from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
 from minips.stages.aggregators import Contribution
@@ -48,6 +49,8 @@ REJOIN_S = 1000.0
 """A lost worker keeps its place for longer than any schedule lasts, in seconds."""
 EVERY = 2
 """The updates from one snapshot of a server to the next."""
+ROUNDS = 2
+"""The rounds of pushes for which each file of a journal has room."""
 SOON_S, LATE_S, LATE = 0.001, 1.0, 0.03
 """The mean time of a message, the longest time of a late one, and the share of late ones."""
 BUSY = 0.1
@@ -132,7 +135,7 @@ class Party:
 
     def __init__(self, world: "World", name: str) -> None:
         self.world, self.name, self.life, self.steps = world, name, 0, 0
-        self.up, self.stopped_until = False, 0.0
+        self.up, self.stopped_until, self.ended = False, 0.0, False
         self.rng = random.Random(f"{world.seed} {name}")
         self.wires: list[Wire] = []
 
@@ -169,13 +172,7 @@ class Party:
         for wire in [*self.wires]:
             wire.cut(by=self)
         self.wires.clear()
-        if self.comes_back:
-            self.later(down_s, self.start)
-
-    @property
-    def comes_back(self) -> bool:
-        """True if this process is started again."""
-        return True
+        self.later(down_s, self.start)
 
     def start(self) -> None:
         """Begin a process, from what is on the disk."""
@@ -282,42 +279,41 @@ class Wire(ClientConnection):
 
 
 class Disk:
-    """A server's disk: the last snapshot, and a journal in two files, of which one is written at a time."""
+    """A server's disk: its last snapshot, and a journal in two files that are overwritten in turn.
 
-    def __init__(self) -> None:
+    Each file has ``room`` for so many pushes. A record that was not overwritten yet may be from an earlier lap.
+    """
+
+    def __init__(self, room: int) -> None:
         self.files: list[list[tuple[int, Frames]]] = [[], []]
-        self.number = 0
-        """The number of the last record."""
+        self.room = self.left = room
+        """``left``: the room that is left in the file in use."""
+        self.at = self.first = self.number = 0
+        """The place in the file in use, the number of its first record, and the number of the next record."""
         self.snapshot: tuple[int, bytes] | None = None
-        """The number of the last record that the snapshot contains, and its content."""
-        self.written = self.snapshot
-        """A snapshot that is written, and not yet renamed."""
+        """The number of the first record that the snapshot does not contain, and its content."""
 
     def append(self, frames: Frames) -> None:
-        """Write a record behind the others."""
-        self.number += 1
-        self.files[0].append((self.number, frames))
+        """Write a record. OSError if there is no room for it."""
+        self.left -= len(frames) > 1
+        if self.left < 0:
+            raise OSError("The journal's file in use has no room.")
+        self.files[0][self.at : self.at + 1] = [(self.number, frames)]
+        self.at, self.number = self.at + 1, self.number + 1
 
     def turn(self) -> None:
-        """Turn to the other file, if no record in it is needed any more."""
-        if not self.files[1]:
-            self.files.reverse()
+        """Begin to overwrite the other file."""
+        self.files.reverse()
+        self.at, self.left, self.first = 0, self.room, self.number
 
-    def rename(self) -> None:
-        """Replace the last snapshot with the one that was written."""
-        self.snapshot = self.written
+    @property
+    def covered(self) -> int:
+        """The number of the first record that the snapshot does not contain."""
+        return self.snapshot[0] if self.snapshot else 0
 
-    def free(self) -> None:
-        """Free the file that is not written: the snapshot contains its records."""
-        self.files[1].clear()
-
-    def records(self) -> Iterator[Frames]:
+    def records(self) -> list[Frames]:
         """The records that the snapshot does not contain, in order."""
-        known = self.snapshot[0] if self.snapshot else 0
-        for file in reversed(self.files):
-            for number, frames in file:
-                if number > known:
-                    yield frames
+        return [frames for number, frames in sorted(self.files[0] + self.files[1]) if number >= self.covered]
 
 
 class ServerProcess(Party):
@@ -325,12 +321,14 @@ class ServerProcess(Party):
 
     def __init__(self, world: "World", index: int) -> None:
         super().__init__(world, f"server {index}")
-        self.index, self.disk = index, Disk()
+        self.index, self.disk = index, Disk(room=ROUNDS * world.config.workers)
 
     def start(self) -> None:
         world, disk = self.world, self.disk
         self.waiting: list[tuple[Until, Task]] = []
-        self.to_check = self.snapping = False
+        self.taken: tuple[int, bytes] | None = None
+        """A snapshot that is being written."""
+        self.to_check = False
         params, state = pickle.loads(disk.snapshot[1]) if disk.snapshot else (world.pieces[self.index], None)
         updates = world.config.clocks * world.config.workers
         self.shard = Shard.of(world.config, params, updates=updates, now=lambda: world.now)
@@ -341,48 +339,57 @@ class ServerProcess(Party):
         try:
             if state:
                 recovery.restore(self.protocol, state)
+            self.clock = self.shard.made // self.shard.workers
             for frames in disk.records():
                 recovery.replay(self.protocol, from_frames(frames))
                 replayed += 1
-        except ValueError as error:
+        except (AssertionError, ValueError) as error:
             world.history.violations.append(f"{self.name} cannot start again: {error}")
         lost_at = self.protocol.membership.restarted()
         self.protocol.journal = self.keep
-        self.snapped = disk.snapshot and self.shard.version
         world.note(self.name, f"starts at version {self.shard.version}, with {replayed} records of its journal")
+        self.updated()
+        self.write_snapshot()
         for worker, member in enumerate(self.protocol.membership.members):
             if member.lost_at is not None:
                 self.later(world.rejoin_s, self.leave, worker, lost_at)
 
     def keep(self, record: Record) -> None:
-        """Write a record to the journal."""
-        self.step("writes to its journal: {} of worker {}", record.kind, record.worker)
+        """Append a record to the journal."""
+        if not self.disk.left:
+            self.write_snapshot()
+            self.turn()
+        self.step("appends to its journal: {} of worker {}", record.kind, record.worker)
         self.disk.append([bytes(frame) for frame in to_frames(record)])
         self.world.history.keep(self.index, record)
-        self.step("has written to its journal")
+        self.step("has appended it")
 
     def updated(self) -> None:
-        """Begin a snapshot between two updates, if it is time. Others go on while it is written."""
-        version, disk = self.shard.version, self.disk
-        if self.protocol.journal is None or version % EVERY or self.snapping or not self.shard.at_border:
+        """Take a snapshot between two updates, if one is due; it is written while the run goes on."""
+        if self.protocol.journal is None:  # the server replays
             return
-        self.snapping = True
-        self.step("turns to its other journal file, for a snapshot of version {}", version)
-        disk.turn()
-        self.step("has turned")
-        content = pickle.dumps((self.shard.params, recovery.snapshot(self.protocol)))
-        self.later(self.latency(), self.write_snapshot, disk.number, content)
+        clock, disk = self.shard.made // self.shard.workers, self.disk
+        due = clock // EVERY > self.clock // EVERY or disk.first > disk.covered
+        if due and not self.taken and self.shard.at_border:
+            self.step("takes a snapshot at clock {}", clock)
+            content = pickle.dumps((self.shard.params, recovery.snapshot(self.protocol)))
+            self.clock, self.taken = clock, (disk.number, content)
+            self.later(10 * self.latency(), self.write_snapshot)
+        if disk.left < self.shard.workers:
+            self.turn()
 
-    def write_snapshot(self, number: int, content: bytes) -> None:
-        """Write a snapshot in place of the last one, and free the records that it contains."""
-        self.step("writes its snapshot")
-        self.disk.written = number, content
-        self.step("renames its snapshot")
-        self.disk.rename()
-        self.step("frees its other journal file")
-        self.disk.free()
-        self.step("has freed it")
-        self.snapping = False
+    def write_snapshot(self) -> None:
+        """Write the snapshot that was taken, unless it is written already."""
+        if self.taken:
+            self.step("has written its snapshot")
+            self.disk.snapshot, self.taken = self.taken, None
+            self.step("has renamed it")
+
+    def turn(self) -> None:
+        """Turn to the journal's other file, if the snapshot contains all its records."""
+        if self.disk.first <= self.disk.covered:
+            self.step("turns to the journal's other file")
+            self.disk.turn()
 
     def received(self, wire: Wire, frames: Frames | None) -> None:
         """Read what has come over a wire, unless the request before is still at work."""
@@ -509,7 +516,7 @@ class WorkerProcess(Party):
     def __init__(self, world: "World", rank: int) -> None:
         super().__init__(world, f"worker {rank}")
         self.rank, self.file, self.secret = rank, WorkerFile(), f"{rank + 1:032x}"
-        self.ended = self.leaving = False
+        self.leaving = False
         self.seen: Tensors = {}
         """The last parameters that the worker has seen."""
 
@@ -520,7 +527,6 @@ class WorkerProcess(Party):
         for record in records:
             record.history, record.worker, record.secret = world.history, self.rank, self.secret
         self.protocol = WorkerProtocol(self.rank, records)
-        self.protocol.keep = self.keep if world.keeps else None
         self.lines: list[Wire | None] = [None] * len(records)
         """The connection to each server, which may be closed."""
         self.resendings = [Resending(partial(hello_again, self.protocol, index)) for index in range(len(records))]
@@ -529,9 +535,9 @@ class WorkerProcess(Party):
         world.note(self.name, "starts")
         self.carry_out(self.train(), self.end)
 
-    @property
-    def comes_back(self) -> bool:
-        return not self.leaving
+    def die(self, down_s: float) -> None:
+        self.ended |= self.leaving
+        super().die(down_s)
 
     def train(self) -> Session[None]:
         """Connect, go on after the push that an earlier process has kept, train, and say goodbye."""
@@ -541,6 +547,7 @@ class WorkerProcess(Party):
         yield Call(self.protocol.hello(again=kept is not None))
         if kept:
             yield Call(self.protocol.finish_push(kept))
+        self.protocol.keep = self.keep if keeps_worker(self.world.config) else None
         self.seen = (yield from train_served(self.protocol, overlap=False)).params
         self.leaving = True
         with suppress(OSError):
@@ -742,10 +749,9 @@ class World:
         *,
         undisturbed: Outcome | None = None,
         log: bool = False,
-        keeps: bool = True,
     ) -> None:
         self.undisturbed = undisturbed
-        self.config, self.seed, self.given, self.keeps, self.rejoin_s = config, seed, tuple(faults), keeps, REJOIN_S
+        self.config, self.seed, self.given, self.rejoin_s = config, seed, tuple(faults), REJOIN_S
         self.log: list[tuple[float, str, str]] | None = [] if log else None
         self.faults = {(fault.party, fault.at): fault for fault in faults if not isinstance(fault, Cut)}
         self.cuts = {(cut.worker, cut.server, cut.at): cut for cut in faults if isinstance(cut, Cut)}
@@ -784,7 +790,7 @@ class World:
         agenda = self._agenda
         while agenda and not self.over:
             when, number, party, life, call, args = heapq.heappop(agenda)
-            if life != party.life:
+            if life != party.life or party.ended:
                 continue
             if party.stopped_until > when:
                 heapq.heappush(agenda, (party.stopped_until, number, party, life, call, args))
@@ -825,14 +831,10 @@ def same(a: Tensors, b: Tensors) -> bool:
 
 
 class Rehearsal:
-    """Schedules of one config. Under BSP, each must end with the parameters of the run without faults.
+    """Schedules of one config. Under BSP, each must end with the parameters of the run without faults."""
 
-    If a worker ``keeps`` no file, only exact pushes to one server end so.
-    """
-
-    def __init__(self, config: Config, keeps: bool = True) -> None:
-        self.config, self.keeps = config, keeps
-        self.undisturbed = World(config, 0, keeps=keeps).run()
+    def __init__(self, config: Config) -> None:
+        self.config, self.undisturbed = config, World(config, 0).run()
         self.in_rounds = config.consistency.quorum(config.workers) is not None
         require(not self.undisturbed.violations, f"Without a fault: {self.undisturbed}")
 
@@ -840,7 +842,7 @@ class Rehearsal:
         """Run a seed's schedule, with these faults instead of the drawn ones if they are given."""
         given = self.draw(seed) if faults is None else faults
         undisturbed = self.undisturbed if self.in_rounds else None
-        return World(self.config, seed, given, undisturbed=undisturbed, log=log, keeps=self.keeps).run()
+        return World(self.config, seed, given, undisturbed=undisturbed, log=log).run()
 
     def draw(self, seed: int) -> tuple[Fault, ...]:
         """Draw a seed's one to four faults."""
