@@ -24,7 +24,7 @@ from minips.core.limits import of_anything
 from minips.core.message import Message
 from minips.core.protocol import KeptPush, ServerProtocol
 from minips.core.tables import rows_pushed
-from minips.drivers.journal import Journal, size
+from minips.drivers.journal import HEAD, Journal, size
 from minips.results import saved
 from minips.results.checkpoints import Checkpoint, check_config, read_snapshot
 from minips.results.state import LinkState, ServerState, WorkerState, check_state
@@ -35,8 +35,8 @@ from minips.words import message_of
 
 JOURNAL_BYTES, ROUNDS = 2**26, 4
 """The least size of a journal's file, and the rounds of exact pushes for which it has room."""
-SLACK_BYTES = 2**16
-"""Room that every round leaves for hellos and goodbyes."""
+SLACK = 16
+"""Each round leaves this part of a file free for hellos, goodbyes and a longer round."""
 PUSH_BYTES, PUSHES = 2**20, 4
 """The least size of the files with a worker's last pushes, and the pushes for which each has room."""
 SNAPSHOT_S = 600.0
@@ -61,13 +61,13 @@ class ServerFiles(Closable):
             with saved.restoring(str(path)):
                 check_config(self._kept["config"], config.to_dict(), checkpoint.folder)
                 self._run = bytes.fromhex(self._kept["run"])
-        elif any(path.exists() for path in journal_paths(checkpoint.stem(self.who))):
-            raise ValueError(
-                f"The folder {checkpoint.folder} holds a journal of {self.who} without its snapshot. Restore the "
-                "snapshot from a backup, or choose another folder."
-            )
         else:
             self._run = secrets.token_bytes(16)
+            if not _drop_unused(checkpoint.stem(self.who)):
+                raise ValueError(
+                    f"The folder {checkpoint.folder} holds a journal of {self.who} without its snapshot. Restore the "
+                    "snapshot from a backup, or choose another folder."
+                )
         self._clock_offset = time.time() - time.monotonic()
         self._journal: Journal | None = None
         self._writer: threading.Thread | None = None
@@ -107,13 +107,15 @@ class ServerFiles(Closable):
         a file is damaged.
         """
         self._protocol, fresh = protocol, self._kept is None
-        if fresh:
-            self._write(*self._capture(0))
-        else:
-            self._restore()
         stem, sync = self.checkpoint.stem(self.who), self.checkpoint.sync
+        if not fresh:
+            self._restore()
+            if not any(path.exists() for path in journal_paths(stem)):
+                raise ValueError(f"{stem}.journal-a and -b are missing. Restore them, or choose another folder.")
         journal = Journal(stem, self._run, self._journal_bytes(), sync)
         try:
+            if fresh:
+                self._write(*self._capture(0))
             replayed = 0
             for _, frames in journal.read(self._covered):
                 record = from_frames(frames)
@@ -152,7 +154,7 @@ class ServerFiles(Closable):
         if journal is None:  # the server replays
             return
         clock = shard.made // shard.workers
-        needed, self._round_bytes = self._round_bytes + SLACK_BYTES, 0
+        needed, self._round_bytes = self._round_bytes + journal.nbytes // SLACK, 0
         due = clock // self.checkpoint.every > self._clock // self.checkpoint.every or self._first > self._covered
         writing = self._writer is not None and self._writer.is_alive()
         if writing and not journal.room(needed) and self._first > self._covered:
@@ -261,7 +263,7 @@ class WorkerFiles(Closable):
         if not any(path.exists() for path in paths):
             return None
         self._journal = Journal(self._stem, self._run, paths[0].stat().st_size, self._sync)
-        records = [frames for _, frames in self._journal.read(0)]
+        records = [frames for _, frames in self._journal.read(None)]
         return _from_frames(records[-1]) if records else None
 
     def take_over(self, client: Any) -> Any:
@@ -319,6 +321,25 @@ class WorkerFiles(Closable):
 def _with_inner(push: KeptPush, inner: Any) -> list[LinkState]:
     """The links' states after a push; the first also has the inner optimizer's."""
     return push.links if inner is None else [{**push.links[0], "inner": inner}, *push.links[1:]]
+
+
+def _drop_unused(stem: Path) -> bool:
+    """Delete the files of a journal in which there never was a record, as after a crash just before its first snapshot.
+    Returns False if there was one.
+    """
+    paths = [path for path in journal_paths(stem) if path.exists()]
+    if paths:
+        _, _, run = HEAD.unpack(paths[0].read_bytes()[: HEAD.size].ljust(HEAD.size))
+        try:
+            with Journal(stem, run, paths[0].stat().st_size) as journal:
+                journal.read(0)
+                if journal.number:
+                    return False
+        except ValueError:
+            return False
+        for path in journal_paths(stem):
+            path.unlink()
+    return True
 
 
 def journal_paths(stem: Path) -> list[Path]:

@@ -24,7 +24,6 @@ The files hold secrets, so only their owner may read them. A journal serves one 
 """
 
 import errno
-import io
 import mmap
 import os
 import struct
@@ -45,6 +44,8 @@ from minips.words import message_of
 KIND, FORMAT = b"minips-j", 1
 HEAD, MARK, RECORD_HEAD = struct.Struct("<8sI16s"), struct.Struct("<QI"), struct.Struct("<IQ20sQ")
 NUMBER, CRC_BYTES = struct.Struct("<Q"), 4
+OWNER = CRC_BYTES + NUMBER.size
+"""The offset of the run in a record."""
 START = ALIGNMENT
 """The offset of a file's first record."""
 
@@ -76,23 +77,27 @@ class Journal(Closable):
             self.close()
             raise
 
-    def read(self, first: int) -> Iterator[tuple[int, Frames]]:
+    def read(self, first: int | None) -> Iterator[tuple[int, Frames]]:
         """Return the records from number ``first`` on, with their numbers. The journal then appends behind the last.
 
         The call itself checks all records; their frames are copied one by one. ValueError if one from ``first`` on was
-        kept and is now damaged or missing. If all are older, the next one gets the number ``first``.
+        kept and is now damaged or missing. If all are older, the next one gets the number ``first``. With None, return
+        the last one and all before it, as far back as they are there without a gap.
         """
         kept = max(file.scan(self._identity) for file in self._files)
         older, newer = sorted(self._files, key=lambda file: file.first)
-        number, later = max(newer.next, first), max(older.later, newer.later)
         begin = older.first if older.next == newer.first else newer.first
-        if begin > first or max(kept, later) > number or older.next > newer.first:
-            wrong = max(first, older.next) if begin > first else newer.first if older.next > newer.first else number
+        first = max(begin, 0) if first is None else first
+        number, later = max(newer.next, first), max(older.later, newer.later)
+        gap, twice = begin > first, older.next > newer.first
+        if gap or twice or max(kept, later) > number:
+            behind = max(first, older.next) if older.first <= first else first
+            wrong = behind if gap else newer.first if twice else number
             raise ValueError(
                 f"Record {wrong} of the journal {older.path} and {newer.path.name} is damaged, missing or there twice. "
                 "Restore both files from a backup, or go on from the last snapshot, in another folder."
             )
-        self.torn = later == number
+        self.torn = number in (older.torn, newer.torn)
         self.number, self._using, self._at = number, self._files.index(newer), newer.end
         if newer.next < number:  # in a file, numbers have no gaps
             self.turn()
@@ -111,9 +116,7 @@ class Journal(Closable):
             words = f"A record of {nbytes} bytes does not fit into {file.path}, which has {self.nbytes} bytes"
             if START + nbytes <= self.nbytes:
                 raise OSError(f"{words} and uses {self._at}. Take a snapshot, then turn.")
-            raise OSError(
-                f"{words}. Use a Checkpoint(journal_bytes=…) of at least {START + nbytes}, in another folder."
-            )
+            raise OSError(f"{words}. Use a Checkpoint(journal_bytes=…) of {START + nbytes} or more, in another folder.")
         crc = 0
         for buffer in buffers:
             crc = zlib.crc32(buffer, crc)
@@ -126,9 +129,7 @@ class Journal(Closable):
             with suppress(OSError):
                 file.write([bytes(ALIGNMENT)], self._at)  # a refused record must not be read
             why = (error.strerror or message_of(error)).lower()
-            raise OSError(
-                f"{file.path} cannot be written: {why}. Make room on its disk, or use another one."
-            ) from error
+            raise OSError(f"{file.path} cannot be written: {why}. Make room on its disk, or use another.") from error
         self.number, self._at = self.number + 1, self._at + nbytes
 
     def room(self, nbytes: int) -> bool:
@@ -163,19 +164,24 @@ class _File:
 
     def scan(self, identity: bytes) -> int:
         """Find the records that follow each other from the file's start on. Return the mark."""
-        self.first = self.next = self.later = -1
-        """The number of the first record, the one behind the last, the largest that stands behind the last."""
+        self.first = self.next = self.later = self.torn = -1
+        """The numbers of the first record, behind the last one, of any later one, and of an incomplete one behind."""
         self.end, self._places = START, list[_Place]()
         with self._mapped() as (mapped, view):
             mark, _ = MARK.unpack_from(view, HEAD.size)
             if view[HEAD.size : HEAD.size + MARK.size] != _mark(mark):
                 raise ValueError(f"The head of {self.path} is damaged. Restore the journal's files from a backup.")
             while place := _place(view, self.end, identity, self.next):
+                if place.number > self.next >= 0:
+                    break
                 self._places.append(place)
                 self.next, self.end = place.number + 1, place.end
-            at = self.end
+            at = self.end + OWNER
             while (at := mapped.find(identity, at)) >= 0:
-                self.later = max(self.later, *NUMBER.unpack_from(view, at - NUMBER.size))
+                if at == self.end + OWNER:
+                    (self.torn,) = NUMBER.unpack_from(view, at - NUMBER.size)
+                if place := _place(view, at - OWNER, identity, self.next):
+                    self.later = max(self.later, place.number)
                 at += 1
         self.first = self._places[0].number if self._places else -1
         return int(mark)
@@ -193,7 +199,12 @@ class _File:
         """Write all of these buffers. OSError if the system takes only some of their bytes."""
         left = [memoryview(buffer) for buffer in buffers]
         while left:
-            if not (done := _write(self._file, left[:VECTORS], at)):
+            if hasattr(os, "pwritev"):
+                done = os.pwritev(self._file.fileno(), left[:VECTORS], at)
+            else:
+                self._file.seek(at)
+                done = self._file.write(b"".join(left[:VECTORS])) or 0
+            if not done:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             advance(left, done)
             at += done
@@ -220,19 +231,19 @@ class _Place(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def _place(view: memoryview, at: int, identity: bytes, number: int) -> _Place | None:
-    """The whole record of this number (-1: of any) at this offset, or None."""
+def _place(view: memoryview, at: int, identity: bytes, least: int) -> _Place | None:
+    """The whole record at this offset, or None if there is none with a number of at least ``least``."""
     if at + RECORD_HEAD.size > len(view):
         return None
-    crc, found, owner, count = RECORD_HEAD.unpack_from(view, at)
+    crc, number, owner, count = RECORD_HEAD.unpack_from(view, at)
     start = at + padded_size(RECORD_HEAD.size + 8 * count)
-    if owner != identity or found != number >= 0 or start > len(view):
+    if owner != identity or number < least or start > len(view):
         return None
     sizes = struct.unpack_from(f"<{count}Q", view, at + RECORD_HEAD.size)
     end = start + sum(map(padded_size, sizes))
-    if end > len(view) or zlib.crc32(view[at + CRC_BYTES : end]) != crc:
+    if zlib.crc32(view[at + CRC_BYTES : end]) != crc:
         return None
-    return _Place(found, start, end, sizes)
+    return _Place(number, start, end, sizes)
 
 
 def _make(path: Path, head: bytes, nbytes: int) -> None:
@@ -245,7 +256,7 @@ def _make(path: Path, head: bytes, nbytes: int) -> None:
                 file.truncate(nbytes)
             file.write(head)
     except OSError as error:
-        words = f"A journal needs two files of {nbytes} bytes: make room, or use a smaller Checkpoint(journal_bytes=…)."
+        words = f"A journal reserves two files of {nbytes} bytes: see Checkpoint(journal_bytes=…)."
         raise OSError(f"{message_of(error)} {words}") from error
 
 
@@ -255,9 +266,7 @@ def _check(path: Path, head: bytes, nbytes: int, run: bytes, expected: int) -> N
         raise ValueError(f"{path} is not a journal that minips wrote. Choose another folder.")
     _, form, found = HEAD.unpack_from(head)
     if form != FORMAT:
-        raise ValueError(
-            f"{path} has the format {form}, and this minips reads format {FORMAT}. Install a newer minips."
-        )
+        raise ValueError(f"{path} has the format {form}; this minips reads {FORMAT}. Install a newer minips.")
     if found != run:
         raise ValueError(f"{path} is the journal of another run. Choose another folder for this run.")
     if nbytes != expected:
@@ -275,11 +284,3 @@ def _flat(frame: Buffer) -> Buffer:
     """A frame as one dimension of bytes."""
     view = memoryview(frame)
     return view.cast("B") if view.nbytes else b""
-
-
-def _write(file: io.FileIO, buffers: Sequence[Buffer], at: int) -> int:
-    """Write buffers at an offset, and return the number of bytes written. A system without pwritev needs a copy."""
-    if hasattr(os, "pwritev"):
-        return os.pwritev(file.fileno(), buffers, at)
-    file.seek(at)
-    return file.write(b"".join(buffers)) or 0
