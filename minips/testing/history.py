@@ -17,9 +17,12 @@ from minips.testing.base import same_bits
 
 
 class History:
-    """What each server's journal has held, and what each worker was told. ``violations`` are sentences."""
+    """What each server's journal has held, and what each worker was told. ``violations`` are sentences.
 
-    def __init__(self, config: Config) -> None:
+    If lost workers ``leave``, others need not wait for them.
+    """
+
+    def __init__(self, config: Config, leave: bool) -> None:
         self.config = config
         self.records: list[list[Record]] = [[] for _ in range(config.servers)]
         """All records of each server, also those that were overwritten."""
@@ -31,6 +34,7 @@ class History:
         self.violations: list[str] = []
         self.in_rounds = config.consistency.quorum(config.workers) is not None
         self.lead = 0 if self.in_rounds else getattr(config.consistency, "staleness", math.inf)
+        self.lead = math.inf if leave else self.lead
         """The number of pushes by which a worker that pulls may be ahead of another one."""
 
     def keep(self, server: int, record: Record) -> None:

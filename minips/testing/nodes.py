@@ -291,7 +291,10 @@ class WorkerNode(Party):
         kept = max(filter(None, self.file), key=lambda push: push.clocks, default=None)
         yield Call(self.protocol.hello(again=kept is not None))
         if kept:
-            yield Call(self.protocol.finish_push(kept))
+            try:
+                yield Call(self.protocol.finish_push(kept))
+            except ValueError:  # the servers have gone on without this worker: both ends begin with new memories
+                yield Call(self.protocol.hello())
         self.protocol.keep = self.keep if keeps_worker(self.config) else None
         yield from train_served(self.protocol, overlap=False)
         self.leaving = True

@@ -89,7 +89,7 @@ class Rehearsal:
     def run(self, seed: int, faults: Sequence[Fault] | None = None, log: bool = False) -> Outcome:
         """Run a seed's schedule, with these faults or, for None, with the drawn ones."""
         faults = self.draw(seed) if faults is None else tuple(faults)
-        agenda, history = Agenda(seed, faults, log), History(self.config)
+        agenda, history = Agenda(seed, faults, log), History(self.config, self.rejoin_s < LONG_S)
         servers = [
             ServerNode(agenda, history, index, params, layout, self.rejoin_s)
             for index, (params, layout) in enumerate(zip(self.pieces, self.layouts, strict=True))
