@@ -366,11 +366,11 @@ def test_attempts_to_connect_again_outlast_the_time_for_which_a_rank_is_kept():
     for rejoin_s in (0.25, 1.0, 7.0, 1000.0):
         with serve(rejoin_s=rejoin_s) as server:
             with ps.connect(server.address, LOCAL, token=server.token) as client:
-                pauses = client._connections[0]._pauses_s
+                pauses = client._connections[0].resending.pauses_s
                 assert rejoin_s < sum(pauses) < 2 * rejoin_s + 1.5
                 assert tuple(pauses[:4]) == (0.0, 0.1, 0.3, 0.9)
             with ps.connect(server.address, LOCAL, token=server.token, pauses_s=(0.1,)) as client:
-                assert client._connections[0]._pauses_s == (0.1,)
+                assert client._connections[0].resending.pauses_s == (0.1,)
     for wrong in (0, -1.0, "1", float("nan")):
         with pytest.raises(ValueError, match="rejoin_s takes seconds above 0"):
             serve(rejoin_s=wrong)

@@ -1,4 +1,4 @@
-"""A push counts once, neither twice nor never, whatever a proxy does to the connections between workers and server."""
+"""A push counts once, neither twice nor never, whatever proxies do to the connections between workers and servers."""
 
 import dataclasses
 import os
@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +19,15 @@ import minips as ps
 from minips import seeds
 from minips.core.codec import Decoder, Encoder, unpack
 from minips.core.message import Message
+from minips.core.partition import cut
+from minips.drivers.client import Client
 from minips.stage import Frames, Tensors
-from minips.stages.transports import Connection, Service
+from minips.stages.transports import Connection, Service, futures
 
 WAIT_S = 30.0
 TOKEN = "once"
 WORKERS, PUSHES = 2, 8
+SECRETS = [f"{worker:032x}" for worker in range(WORKERS)]
 START = {"w": np.zeros(6), "b": np.zeros(2)}
 SOON = (0.0, 0.01, 0.02, 0.05, 0.4, 0.1, 0.4, 0.4)  # twice, the answer to hello may be lost, and the number held
 TRANSPORTS = {"tcp": ps.Tcp(), "shm": ps.SharedMemory(), "http": ps.Http()}
@@ -97,7 +100,7 @@ class _Passing(Connection):
 
 @contextmanager
 def proxied(server: ps.Server, config: ps.Config, seed: int) -> Iterator[str]:
-    proxy = Proxy(config.transport, server.address, seed)
+    proxy = Proxy(config.transport, server.address, seed + 10_000 * server.index)
     with proxy.endpoint:
         yield proxy.endpoint.address
 
@@ -109,90 +112,115 @@ def gradient(seed: int, worker: int, number: int) -> Tensors:
 
 
 class Trial:
-    """Two workers that push through a proxy; what they were told, and what the server applied."""
+    """Two workers that push through proxies; what they were told, and what each server applied.
+
+    With several servers, nothing but the protocol ends a wait: no heartbeat comes, no worker is given up, and a waiting
+    thread does not look again by itself. So a call that waits for longer than a break fails the trial.
+    """
 
     def __init__(self, config: ps.Config, seed: int) -> None:
         self.config, self.seed = config, seed
         self.acknowledged: list[dict[int, tuple[int, str]]] = [{} for _ in range(WORKERS)]
         """Of each worker, by the number of its gradient: the clock that it was pushed at, and its outcome."""
-        self.sent: list[list[tuple[int, int]]] = [[] for _ in range(WORKERS)]
-        """Of each worker: clock and number of all that its encoder was given, without what was taken back."""
-        self.updates: list[tuple[list[tuple[int, int]], float]] = []
+        self.sent: list[list[list[tuple[int, int]]]] = [[[] for _ in range(WORKERS)] for _ in range(config.servers)]
+        """Of each server and worker: clock and number of all that was encoded, without what was taken back."""
+        self.updates: list[list[tuple[list[tuple[int, int]], float]]] = [[] for _ in range(config.servers)]
         self.failures: list[BaseException] = []
 
-    def run(self) -> Tensors:
-        with ps.Server(START, self.config).serve(None, TOKEN) as server:
-            update = server.shard.parameters.update
-
-            def noted(contributions, scale, clock):
-                lost = update(contributions, scale, clock)
-                self.updates.append(([(one.worker, one.clock) for one in contributions], scale))
-                return lost
-
-            server.shard.parameters.update = noted
-            with proxied(server, self.config, self.seed) as address:
-                threads = [threading.Thread(target=self.work, args=(worker, address)) for worker in range(WORKERS)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join(WAIT_S)
-                assert not any(thread.is_alive() for thread in threads)
+    def run(self) -> list[ps.Server]:
+        patience = {"rank_secrets": SECRETS, "rejoin_s": WAIT_S, "silence_s": 1000.0} if self.config.servers > 1 else {}
+        with ExitStack() as stack:
+            if patience:
+                stack.enter_context(pytest.MonkeyPatch.context()).setattr(futures, "TICK_S", 2 * WAIT_S)
+            servers = [ps.Server(START, self.config, index=i, **patience) for i in range(self.config.servers)]
+            addresses = []
+            for server, updates in zip(servers, self.updates, strict=True):
+                stack.enter_context(server.serve(None, TOKEN))
+                self.note(server, updates)
+                addresses.append(stack.enter_context(proxied(server, self.config, self.seed)))
+            threads = [threading.Thread(target=self.work, args=(worker, addresses)) for worker in range(WORKERS)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(WAIT_S)
+            assert not any(thread.is_alive() for thread in threads)
             if self.failures:
                 raise self.failures[0]
-            return server.params
+            return servers
 
-    def work(self, worker: int, address: str) -> None:
+    def note(self, server: ps.Server, updates: list[tuple[list[tuple[int, int]], float]]) -> None:
+        update = server.shard.parameters.update
+
+        def noted(contributions, scale, clock):
+            lost = update(contributions, scale, clock)
+            updates.append(([(one.worker, one.clock) for one in contributions], scale))
+            return lost
+
+        server.shard.parameters.update = noted
+
+    def work(self, worker: int, addresses: list[str]) -> None:
+        secrets = [SECRETS[worker]] * len(addresses) if len(addresses) > 1 else []
         try:
-            with ps.connect(address, self.config, worker=worker, token=TOKEN, pauses_s=SOON) as client:
-                server = client._servers[0]
+            with Client(addresses, self.config, worker, TOKEN, pauses_s=SOON, secrets=secrets) as client:
                 for number in range(PUSHES):
                     while number not in self.acknowledged[worker]:
                         pulls = (number + worker) % 2 == 0
                         call = (client.push_pull if pulls else client.push)(gradient(self.seed, worker, number))
-                        clock = server.clock - 1
-                        while self.sent[worker] and self.sent[worker][-1][0] >= clock:
-                            self.sent[worker].pop()  # it was taken back
-                        self.sent[worker].append((clock, number))
+                        for server, of_workers in zip(client._servers, self.sent, strict=True):
+                            clock, sent = server.clock - 1, of_workers[worker]
+                            while sent and sent[-1][0] >= clock:
+                                sent.pop()  # it was taken back
+                            sent.append((clock, number))
                         outcome = "taken"
                         try:
                             result = call.result(WAIT_S)
                             outcome = outcome if pulls else str(result)
                         except TimeoutError as error:
+                            if len(addresses) > 1:
+                                raise
                             if "was taken" not in str(error):
                                 continue
                         self.acknowledged[worker][number] = clock, outcome
         except BaseException as error:
             self.failures.append(error)
 
-    def expected(self) -> Tensors:
-        """The serial loop of what was sent and applied."""
+    def expected(self, server: ps.Server) -> Tensors:
+        """The serial loop of what was sent to a server and applied there."""
         decoded: dict[tuple[int, int], Tensors] = {}
+        index = server.index
         for worker in range(WORKERS):
-            encoder = Encoder(self.config.push, seeds.push(self.config.seed, worker, 0), ps.Trace())
+            encoder = Encoder(self.config.push, seeds.push(self.config.seed, worker, index), ps.Trace())
             decoder = Decoder(ps.Trace())
-            for clock, number in self.sent[worker]:
-                frames = encoder.encode(Message({"kind": "push"}, gradient(self.seed, worker, number)))
+            for clock, number in self.sent[index][worker]:
+                part = cut(gradient(self.seed, worker, number), server.layout)
+                frames = encoder.encode(Message({"kind": "push"}, part))
                 decoded[worker, clock] = decoder.decode(unpack(frames, self.config.push, ps.Trace())[0]).tensors
-        params = {name: x.copy() for name, x in START.items()}
-        for pushes, scale in self.updates:
+        params = cut({name: x.copy() for name, x in START.items()}, server.layout)
+        for pushes, scale in self.updates[index]:
             for name in params:
                 params[name] -= sum(decoded[one][name] for one in pushes) / len(pushes) * scale
         return params
 
     def check_counts(self) -> None:
-        applied = [one for pushes, _ in self.updates for one in pushes]
-        assert len(applied) == len(set(applied)), "a push was applied twice"
-        for worker, told in enumerate(self.acknowledged):
-            for clock, outcome in told.values():
-                if outcome == "late":
-                    assert (worker, clock) not in applied
-                elif outcome != "taken":
-                    assert (worker, clock) in applied, f"worker {worker}'s push at {clock} was {outcome}, and is not"
-        if self.config.consistency != RULES["bsp"]:
-            assert len(applied) == WORKERS * PUSHES
+        for updates in self.updates:
+            applied = [one for pushes, _ in updates for one in pushes]
+            assert len(applied) == len(set(applied)), "a push was applied twice"
+            for worker, told in enumerate(self.acknowledged):
+                for clock, outcome in told.values():
+                    if outcome == "late":
+                        assert (worker, clock) not in applied
+                    elif outcome != "taken":
+                        assert (worker, clock) in applied, (
+                            f"worker {worker}'s push at {clock} was {outcome}, and is not"
+                        )
+            if self.config.consistency != RULES["bsp"]:
+                assert len(applied) == WORKERS * PUSHES
+            elif self.config.servers > 1:  # so the bits are those of an undisturbed run
+                rounds = [[(worker, clock) for worker in range(WORKERS)] for clock in range(PUSHES)]
+                assert [sorted(pushes) for pushes, _ in updates] == rounds
 
 
-def try_out(seed: int) -> None:
+def try_out(seed: int, servers: int = 1) -> None:
     transport = list(TRANSPORTS.values())[seed % 3]
     rule = list(RULES.values())[seed // 3 % 3]
     codec = list(MEMORIES.values())[seed // 9 % 4]
@@ -202,14 +230,15 @@ def try_out(seed: int) -> None:
         push=codec,
         pull=ps.Codec(memory=ps.Delta()) if seed % 2 else ps.Codec(),
         workers=WORKERS,
+        servers=servers,
         optimizer=ps.SGD(lr=1.0),
-        timeout_s=0.3 if seed % 5 == 0 else 20.0,
+        timeout_s=0.3 if seed % 5 == 0 and servers == 1 else 20.0,
     )
     trial = Trial(config, seed)
-    params = trial.run()
-    trial.check_counts()
-    for name, x in trial.expected().items():
-        np.testing.assert_array_equal(params[name], x, err_msg=f"seed {seed}: {config}")
+    for server in trial.run():
+        trial.check_counts()
+        for name, x in trial.expected(server).items():
+            np.testing.assert_array_equal(server.params[name], x, err_msg=f"seed {seed}: {config}")
 
 
 @pytest.mark.parametrize("seed", range(9))
@@ -217,17 +246,24 @@ def test_a_push_counts_once_through_a_proxy_that_cuts_delays_and_repeats(seed: i
     try_out(4 * seed)
 
 
+@pytest.mark.parametrize("seed", [0, 13, 29])
+def test_a_push_counts_once_at_each_of_two_servers(seed: int) -> None:
+    try_out(seed, servers=2)
+
+
 @pytest.mark.soak
+@pytest.mark.parametrize("servers", [1, 2])
 @pytest.mark.parametrize("seed", range(100, 141))
-def test_a_push_counts_once_in_more_runs(seed: int) -> None:
-    try_out(seed)
+def test_a_push_counts_once_in_more_runs(seed: int, servers: int) -> None:
+    try_out(seed, servers)
 
 
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
-def test_a_push_counts_once_in_hundreds_of_runs() -> None:
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_push_counts_once_in_hundreds_of_runs(servers: int) -> None:
     for seed in range(1000, 1450):
-        try_out(seed)
+        try_out(seed, servers)
 
 
 SERVER = """

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import minips as ps
-from minips.drivers.reconnecting import PAUSES_S, Reconnecting
+from minips.core.resending import PAUSES_S, Resending
+from minips.drivers.reconnecting import Reconnecting
 from minips.stages.transports import Channel, Connection, Service
 
 WAIT_S = 20.0
@@ -54,7 +55,7 @@ def scripted(*breaks, pauses_s=SOON):
             raise ConnectionError("Nobody answers.")
         return Scripted(turn, log)
 
-    return Reconnecting(connect, lambda channel: None, pauses_s), log
+    return Reconnecting(connect, Resending(lambda: iter(()), pauses_s), lambda channel: {}), log
 
 
 class Asked(Future):
@@ -64,13 +65,14 @@ class Asked(Future):
 
     def __init__(self, connection, frames, last):
         super().__init__()
-        self.connection, self.frames, self.last, self.number = connection, frames, last, next(self.numbers)
+        self.connection, self.frames, self.last = connection, frames, last
+        self.number, self.breaks = next(self.numbers), 0
 
-    arrived, lost = Future.set_result, Future.set_exception
+    arrived = Future.set_result
 
     def failed(self, error):
-        if not self.connection.retries(self, error):
-            self.lost(error)
+        if failure := self.connection.failed(self, error):
+            self.set_exception(failure)
 
 
 def ask(connection, frames, last=False):

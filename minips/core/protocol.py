@@ -383,11 +383,9 @@ class WorkerRecord:
             decoder["memory"] = self._before[1]
         return LinkState(decoder=decoder, encoder=self.encoder.state())
 
-    def begin_push(self, remembers: bool) -> Decoder:
-        """Return the decoder for a push, which `settle` ends. Keeps its memories' states if it ``remembers``."""
-        self.pushing = True
-        self._before = (self.decoder, self.decoder.mark()) if remembers else None
-        return self.decoder
+    def remember(self) -> None:
+        """Keep the decoder's memories as they are before a push, until `settle`."""
+        self._before = self.decoder, self.decoder.mark()
 
     def settle(self, taken: bool) -> None:
         """Undo the memories' changes by the push that is under way, unless it was taken."""
@@ -689,7 +687,9 @@ class ServerProtocol:
                 record.queued -= 1
         if not shard.is_new(worker, clock):
             return shard.repeated(worker, clock), waited
-        decoder, taken = record.begin_push(remembers=header.get("memory") != "none"), False
+        record.pushing, decoder, taken = True, record.decoder, False
+        if remembers := header.get("memory") != "none":
+            record.remember()
         try:
             if not shard.may_push(clock):
                 began = shard.now()
@@ -702,17 +702,19 @@ class ServerProtocol:
                 if "push" not in member.state.row:
                     raise ValueError(f"Worker {worker} has left while this push of it waited.")
                 member.state = member.state.after("push")
-            if not shard.run.final:
+            if self.journal and not shard.run.final:
                 self._keep("push", worker, frames, rows=rows)
             loss = math.nan if loss is None else float(loss)
             outcome = shard.take(Contribution(worker, clock, version, gradients, loss, rows=rows), checked=True)
             if outcome is None:
                 outcome = yield Do(UPDATE, self.values, shard.apply, alone=True)
             taken = outcome != "over"
-            record.settle(taken)  # before a snapshot of the new version is taken
+            if remembers:
+                record.settle(taken)  # before a snapshot of the new version is taken
             self.record_update(worker, clock)
         finally:
-            record.settle(taken)
+            if remembers:
+                record.settle(taken)
             record.pushing = False
             if record.queued:
                 self._changed()

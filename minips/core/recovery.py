@@ -66,9 +66,10 @@ def _push(protocol: ServerProtocol, record: Record) -> None:
     header, pushed = packet.header, protocol.records[worker]
     if header["worker"] != worker or not shard.is_new(worker, header["clock"]):
         raise ValueError(f"The journal has a push of worker {worker} at clock {header['clock']} twice.")
-    decoder, outcome = pushed.begin_push(remembers=header.get("memory") != "none"), None
+    outcome = None
+    pushed.remember()
     try:
-        gradients = protocol.decode(packet, decoder)
+        gradients = protocol.decode(packet, pushed.decoder)
         loss = math.nan if header.get("loss") is None else float(header["loss"])
         place = worker, header["clock"], header["version"]
         contribution = Contribution(*place, gradients, loss, rows=record.fields["rows"])
@@ -76,7 +77,6 @@ def _push(protocol: ServerProtocol, record: Record) -> None:
             outcome = shard.take(contribution, checked=True) or shard.apply()
     finally:
         pushed.settle(taken=outcome not in (None, "over"))
-        pushed.pushing = False
     protocol.record_update(worker, header["clock"])
 
 

@@ -17,14 +17,15 @@ from typing import Any, TypeVar
 
 from minips.core.codec import unpack
 from minips.core.config import Config
-from minips.core.limits import Expected, error_after_breaks
+from minips.core.limits import Expected
 from minips.core.message import ADVICE, AT_FIRST, Header, Message, NonFiniteError
 from minips.core.partition import cut_state, join_state
 from minips.core.protocol import ServerRecord, WorkerProtocol
+from minips.core.resending import Resending, hello_again
 from minips.core.sessions import Do, Receive, Send, Session, carry_out
 from minips.core.shard import check_gradients
 from minips.core.tables import Gradients, Wanted, check_rows, wanted_rows
-from minips.drivers.reconnecting import Reconnecting
+from minips.drivers.reconnecting import Meet, Reconnecting
 from minips.intake import as_number
 from minips.results import saved
 from minips.results.state import LinkState, WorkerState
@@ -102,7 +103,8 @@ class Client(Closable):
             for index, address in enumerate(addresses):
                 dial = partial(transport.connect, address, token, timeout)
                 self._dials.append(dial)
-                self._connections.append(Reconnecting(dial, partial(self._resume, index), pauses_s))
+                resending = Resending(partial(hello_again, self.protocol, index), pauses_s, config.transport)
+                self._connections.append(Reconnecting(dial, resending, self._meet, self._stepping))
             self._check_servers(
                 self.begin(self.protocol.hello(again=again), timed=False).result(timeout) if addresses else []
             )
@@ -262,7 +264,7 @@ class Client(Closable):
         self._refs = {name: Ref(name, part.shape, part.dtype, self) for name, part in layouts}
         self._beat_s = min(answer.header["silence_s"] for answer in answers) / 4
         for connection, answer in zip(self._connections, answers, strict=True):
-            connection.outlast(answer.header.get("rejoin_s", 0.0))
+            connection.resending.outlast(answer.header.get("rejoin_s", 0.0))
 
     def _push(
         self,
@@ -296,17 +298,12 @@ class Client(Closable):
             loss = as_number(loss, "The loss of a push")
         return self.begin(self.protocol.push(tensors, loss, whole, pulls, rows), finish)
 
-    def _resume(self, index: int, channel: Channel) -> None:
-        """Say hello again on a new connection."""
-        try:
-            self._carry_out(self.protocol.hello(index), channel)
-        except ValueError as error:
-            if self._servers[index].secret:
-                raise
-            raise ConnectionError(str(error)) from error  # the caller tries again: the first hello's answer was lost
-
     def _carry_out(self, session: Session[Any], channel: Channel) -> None:
         """Carry out a session of one message on this connection."""
+        carry_out(session, self._meet(channel), self._stepping)
+
+    def _meet(self, channel: Channel) -> Meet:
+        """The functions that send a session's one message on this connection, and receive its answer."""
         answers: list[Future[Frames]] = []
 
         def send(need: Send) -> None:
@@ -316,7 +313,7 @@ class Client(Closable):
         def receive(need: Receive) -> _Answer:
             return answers[0].result(self.config.timeout_s), None
 
-        carry_out(session, {Send: send, Receive: receive}, self._stepping)
+        return {Send: send, Receive: receive}
 
     def _beat(self) -> None:
         while not self._closing.wait(self._beat_s):
@@ -379,11 +376,8 @@ class _Request:
         self.call.answered(self.index, (frames, self.sent_at), None)
 
     def failed(self, error: Exception) -> None:
-        if isinstance(error, ConnectionError):
-            self.breaks += 1
-            error = error_after_breaks(error, self.frames, self.breaks, self.call.client.config.transport)
-        if not self.call.client._connections[self.index].retries(self, error):
-            self.call.answered(self.index, None, error)
+        if failure := self.call.client._connections[self.index].failed(self, error):
+            self.call.answered(self.index, None, failure)
 
 
 class _Call(CallFuture[Any]):
@@ -472,8 +466,8 @@ class _Call(CallFuture[Any]):
         try:
             client._connections[index].channel.ask(frames, request)
         except Exception as error:  # nothing was sent
-            if not (isinstance(error, ConnectionError) and client._connections[index].retries(request, error)):
+            if failure := client._connections[index].failed(request, error):
                 client._servers[index].outstanding -= 1
-                return error
+                return failure
         self._sent = True
         return None

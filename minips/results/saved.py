@@ -23,6 +23,7 @@ from minips.words import message_of, public_message
 
 FORMAT = 1
 _JSON = "minips"
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, KeyError)
 _LONGEST = 2**13
 """The most characters in an entry's name: an archive has room for 65,535 bytes."""
 
@@ -73,18 +74,21 @@ def write(path: str | Path, values: Mapping[str, Any]) -> None:
 def read(path: str | Path) -> dict[str, Any]:
     """Read a file's values. Raises ValueError for a torn, foreign or newer file, OSError if it cannot be opened."""
     with Path(path).open("rb") as file:
+        arrays: dict[str, Array] = {}
         try:
             with zipfile.ZipFile(file) as names:
-                if f"{_JSON}.npy" not in names.namelist():
-                    raise ValueError(f"{path} is not a file of minips: it has no entry {_JSON!r}.")
+                ours = f"{_JSON}.npy" in names.namelist()
             file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+            if ours:
+                with np.load(file, allow_pickle=False) as archive:
+                    arrays = {name: archive[name] for name in archive.files}
+        except _DAMAGED as error:
             raise ValueError(
                 f"{path} is not a complete file of a saved run: {message_of(error)}. Was its writing interrupted, or "
                 "is it another kind of file?"
             ) from error
+    if not ours:
+        raise ValueError(f"{path} is not a file of minips: it has no entry {_JSON!r}.")
     return from_arrays(arrays, path)
 
 
