@@ -120,8 +120,8 @@ def keep_no_frames(patch):
 
 
 def turn_too_early(patch):
-    """`ServerNode.turn`: it does not ask if a snapshot contains the records that are overwritten."""
-    patch.setattr(ServerNode, "turn", lambda self: self.disk.turn())
+    """`ServerNode.make_room`: it does not ask if a snapshot covers the records that are overwritten."""
+    patch.setattr(ServerNode, "make_room", lambda self: self.disk.turn())
 
 
 PLANTED = [

@@ -1,4 +1,4 @@
-"""What has happened in a schedule of faults, as seen from outside, and the check of what minips promises."""
+"""The history of a schedule of faults, as seen from outside, and the check of what minips promises."""
 
 import math
 from collections import Counter, defaultdict

@@ -136,8 +136,7 @@ class ServerNode(Party):
     def keep(self, record: Record) -> None:
         """Append a record to the journal."""
         if not self.disk.left:
-            self.write_snapshot()
-            self.turn()
+            self.make_room()
         self.step("appends a {} of worker {} to its journal", record.kind, record.worker)
         self.disk.append([bytes(frame) for frame in to_frames(record)])
         self.history.keep(self.index, record)
@@ -155,7 +154,7 @@ class ServerNode(Party):
             self.clock, self.taken = clock, (disk.number, content)
             self.later(SLOW * self.latency(), self.write_snapshot)
         if disk.left < self.config.workers:
-            self.turn()
+            self.make_room()
 
     def write_snapshot(self) -> None:
         """Write the snapshot that was taken, unless it is written already."""
@@ -164,8 +163,10 @@ class ServerNode(Party):
             self.disk.snapshot, self.taken = self.taken, None
             self.step("has renamed it")
 
-    def turn(self) -> None:
-        """Turn to the journal's other file, if the snapshot covers all its records."""
+    def make_room(self) -> None:
+        """Turn to the journal's other file, once a snapshot covers all its records."""
+        if self.disk.first > self.disk.covered:
+            self.write_snapshot()
         if self.disk.first <= self.disk.covered:
             self.step("turns to its journal's other file")
             self.disk.turn()
