@@ -17,7 +17,7 @@ from minips.testing.base import same_bits
 
 
 class History:
-    """What each server's journal has held, and what each worker was told. ``violations`` are sentences.
+    """The records of each server's journal, and the answers to each worker. ``violations`` are sentences.
 
     If lost workers ``leave``, others need not wait for them.
     """
