@@ -433,11 +433,11 @@ class Server(Closable):
             self._leave(worker, f"worker {worker} is gone: its connection closed without a goodbye", lost_at)
 
     def _await_return(self, lost_at: float) -> None:
-        """After a restart, stop counting the workers that do not come back within ``rejoin_s`` of the first one."""
+        """After a restart, stop counting the workers that do not come back within ``silence_s`` of the first one."""
         while not self._membership.connected:
             if self._closing.wait(LOOK_S):
                 return
-        if outlasts(self.rejoin_s, self._closing):
+        if outlasts(max(self.rejoin_s, self.silence_s), self._closing):
             for worker in range(self.config.workers):
                 self._leave(worker, f"worker {worker} did not come back after the server's restart", lost_at)
 

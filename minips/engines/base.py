@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 from minips.core.config import Config
+from minips.core.membership import REJOIN_S
 from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
 from minips.results.checkpoints import Checkpoint
@@ -13,6 +14,18 @@ from minips.stage import Stage, Tensors, names, stage_class
 
 REACHES = ("process", "machine", "network")
 """The possible reaches of a transport, nearest first."""
+
+
+class Restarts(NamedTuple):
+    """How often an engine starts each server and each worker again when its process dies, and for how many seconds the
+    others wait for it.
+    """
+
+    times: int
+    rejoin_s: float
+
+
+NEVER = Restarts(0, REJOIN_S)
 
 
 class TrainingJob(NamedTuple):

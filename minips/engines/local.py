@@ -7,17 +7,20 @@ import secrets
 import time
 from abc import abstractmethod
 from collections import Counter, defaultdict
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from minips.core.exchange import PS
 from minips.core.partition import join
 from minips.core.states import Supervision
 from minips.engines import roles
-from minips.engines.base import Engine, TrainingJob
+from minips.engines.base import NEVER, Engine, Restarts, TrainingJob
 from minips.engines.replica import check_replicas, requantization_error
 from minips.engines.supervisor import FAREWELL_S, Child, Start, Supervisor, send_all
 from minips.engines.worker import shards_of
+from minips.results.checkpoints import Checkpoint
 from minips.results.run import Progress, Rows, Run
 from minips.results.state import SavedState, WorkerState, state_of
 from minips.results.trace import Trace
@@ -33,17 +36,36 @@ GRACE_S = 2.0
 class LocalEngine(Engine):
     """An engine that runs servers and workers on this machine."""
 
+    @property
+    def restarts(self) -> Restarts:
+        """How often what dies is started again."""
+        return NEVER
+
     @abstractmethod
     def start(self, *names: str) -> list[Child]:
         """Start children that wait for their roles. If one cannot start, end all of them."""
 
     def run(self, job: TrainingJob) -> Run:
-        with RunSupervisor(self.start, job) as supervisor:
+        with kept_for(self.restarts, job) as kept, RunSupervisor(self.start, kept, self.restarts) as supervisor:
             return supervisor.run()
+
+
+@contextmanager
+def kept_for(restarts: Restarts, job: TrainingJob) -> Iterator[TrainingJob]:
+    """The job, kept in a folder of the run if it has no other, so that what dies can be started again."""
+    if job.checkpoint or not restarts.times:
+        yield job
+        return
+    with TemporaryDirectory(prefix="minips-run-") as folder:
+        yield job._replace(checkpoint=Checkpoint(folder))
 
 
 class _StoppedError(Exception):
     """The run was stopped before its updates were applied."""
+
+
+class _LostRankError(Exception):
+    """A rank of an all-reduce has died, and all of them start again."""
 
 
 class RunSupervisor(Supervisor):
@@ -51,9 +73,16 @@ class RunSupervisor(Supervisor):
     ``reporters`` among them count the updates.
     """
 
-    def __init__(self, start: Start, job: TrainingJob) -> None:
+    def __init__(self, start: Start, job: TrainingJob, restarts: Restarts = NEVER) -> None:
         super().__init__(start, self._check_end)
-        self.job, self.config, self.watch = job, job.config, job.watch
+        self.job, self.config, self.watch, self.restarts = job, job.config, job.watch, restarts
+        self._assigned: dict[Child, tuple[Callable[..., Any], dict[str, Any]]] = {}
+        """Each child's role and its arguments."""
+        self._restarted = Counter[str]()
+        self._told: list[str] = []
+        """The words that ended the run, for a server that is started again."""
+        self._evaluated = 0
+        """The clock of the last evaluation."""
         self.rows: defaultdict[Child, Rows] = defaultdict(list)
         self.made: dict[Child, tuple[int, int, int]] = {}
         """Maps each reporter to its applied pushes, those expected at the run's end, and the clocks of all workers."""
@@ -69,10 +98,15 @@ class RunSupervisor(Supervisor):
 
     def run(self) -> Run:
         """Start all children, send go, wait until all updates are applied, and collect the reports."""
-        self._assign_roles()
         try:
-            self._connect()
-            self.wait(lambda: all("finished" in holder.received for holder in self.holders))
+            while True:
+                self._assign_roles()
+                try:
+                    self._connect()
+                    self.wait(lambda: all("finished" in holder.received for holder in self.holders))
+                    break
+                except _LostRankError as lost:
+                    self._end_ranks(lost)
         except _StoppedError:
             self._end_at_a_clock()
         except Exception as error:  # from a child or a callback
@@ -89,7 +123,7 @@ class RunSupervisor(Supervisor):
         """Collect the reports of all children, and return the results."""
         limit = FAREWELL_S if self.servers or self.state is Supervision.ENDING else REPORT_S
         self._on("end")
-        send_all(self.servers, "end")  # so no worker waits for another; sent before a goodbye can complete a round
+        self._tell_servers("end")  # so no worker waits for another; sent before a goodbye can complete a round
         self.wait(lambda: all("finished" in server.received or server.gone for server in self.servers), limit)
         self._collect(self.workers, limit)
         self._collect(self.servers, REPORT_S)
@@ -129,14 +163,21 @@ class RunSupervisor(Supervisor):
         for index, child in enumerate(self.servers):
             parts = {**whole, "index": index, "address": child.address, "tables": self.job.problem.tables}
             parts |= {"checkpoint": folder, "rank_secrets": held, "state": state and state["servers"][index]}
-            child.assign(roles.serve, parts)
+            self._assign(child, roles.serve, {**parts, "rejoin_s": self.restarts.rejoin_s})
+        ranks = folder.ranks(config.workers) if folder and not self.servers else []
         for worker, child in enumerate(self.workers):
-            meeting = {**whole, "address": child.address}
+            meeting = {**whole, "address": child.address, "checkpoint": folder}
+            if ranks:
+                meeting |= {"params": ranks[worker]["params"], "losses": ranks[worker]["losses"]}
             known = {**common, "secrets": [held[worker]] * len(self.servers), "checkpoint": folder}
             role, parts = (roles.run_ps_worker, known) if self.servers else (roles.run_allreduce_worker, meeting)
-            kept = state and state["workers"][worker]
-            child.assign(role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
+            kept = ranks[worker]["state"] if ranks else state and state["workers"][worker]
+            self._assign(child, role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
         self._on("brief")
+
+    def _assign(self, child: Child, role: Callable[..., Any], parts: dict[str, Any]) -> None:
+        self._assigned[child] = role, parts
+        child.assign(role, parts)
 
     def _connect(self) -> None:
         """Connect the workers to the holders of parameters, and send go."""
@@ -155,8 +196,16 @@ class RunSupervisor(Supervisor):
         words = f"did not end their step within {limit:g} seconds after the run was stopped."
         self._all(self.workers, "finished", limit, words)
 
+    def _tell_servers(self, word: str) -> None:
+        """Send the servers a word that ends the run."""
+        self._told.append(word)
+        send_all(self.servers, word)
+
     def _collect(self, children: list[Child], limit: float) -> None:
-        send_all(children, "stop")
+        if children is self.servers:
+            self._tell_servers("stop")
+        else:
+            send_all(children, "stop")
         if not self.wait(lambda: all(child.done or child.gone for child in children), limit):
             late = [child.who for child in children if not (child.done or child.gone)]
             self._note(f"{', '.join(late)} sent no report within {limit:g} seconds after the end")
@@ -188,6 +237,8 @@ class RunSupervisor(Supervisor):
             self._note(f"{child.who}: {value}")
         elif word == "alone":
             self.lost_peer = self.lost_peer or (time.monotonic(), f"{child.who} failed: {value}")
+        elif word == "paused" and child in self.servers and value[-1] <= self._evaluated:
+            child.send("go on")  # it was started again, and did not get the word
         else:
             child.received[word] = value
             if word == "paused" and all("paused" in holder.received for holder in self.holders):
@@ -199,8 +250,8 @@ class RunSupervisor(Supervisor):
             return
         assert self.job.evaluation
         parts = [pause for pause in pauses if pause]  # among replicas, only the first sends its parameters
-        params = join([part for part, _ in parts], [layout for _, layout in parts])
-        step = self.made[self.reporters[0]][2]
+        params = join([part for part, _, _ in parts], [layout for _, layout, _ in parts])
+        step = self._evaluated = parts[0][-1]
         seconds = time.monotonic() - self.began
         self.stopped = self.stopped or self.job.evaluation.call(step, params, self.losses, seconds)
         send_all(self.holders, "end" if self.stopped else "go on")
@@ -212,13 +263,59 @@ class RunSupervisor(Supervisor):
         self._note(f"{child.who}, while it was ending: {text}")
 
     def lost(self, child: Child) -> None:
+        serves = child in self.servers
+        if self.state is Supervision.ENDING and not serves:
+            return
+        end = child.end(FAREWELL_S)
+        if self._restarted[child.who] < self.restarts.times and self._may_restart():
+            self._restarted[child.who] += 1
+            if not self.servers:
+                raise _LostRankError(f"{child.who} ended before its work was done: {end}")
+            self._restart(child, end)
+            return
         if self.state is Supervision.ENDING:
             return
-        how = f"{child.who} ended before its work was done: {child.end(FAREWELL_S)}."
+        how = f"{child.who} ended before its work was done: {end}."
         self._note(how)
+        if serves and (folder := self.job.checkpoint) and not self.restarts.times:
+            how += f" Go on from what it has acknowledged: resume={folder.folder!r}."
         if child in self.holders or "connected" not in child.received or all(worker.gone for worker in self.workers):
             self._on("lose a server" if child in self.servers else "fail")
             raise RuntimeError(how)
+
+    def _may_restart(self) -> bool:
+        """True if a child that has left can go on where it was: in a run or, with servers, at its end."""
+        return self.state is Supervision.RUNNING or (self.state is Supervision.ENDING and bool(self.servers))
+
+    def _end_ranks(self, lost: _LostRankError) -> None:
+        """End all ranks of an all-reduce, before they start again from the last snapshot that all of them have."""
+        self.stop()
+        for child in self.children:
+            child.end(FAREWELL_S)
+        self.children.clear()
+        self.rows.clear()
+        self.made.clear()
+        self.lost_peer = None
+        self._on("begin again")
+        self._note(f"all workers were started again, since {lost}")
+
+    def _restart(self, child: Child, end: str) -> None:
+        """Start a child again, which goes on where it was."""
+        addresses = [server.received["ready"] for server in self.servers]
+        self.start_again(child)
+        role, parts = self._assigned[child]
+        if child in self.servers:
+            child.received["ready"] = address = addresses[self.servers.index(child)]
+            child.assign(role, {**parts, "address": address})
+            self.rows[child].clear()  # it tells all of them again
+            for word in self._told:
+                child.send(word)
+        else:
+            child.assign(role, parts)
+            child.received["connected"] = None
+            child.send("connect", addresses)
+            child.send("go")
+        self._note(f"{child.who} was started again: {end}")
 
     def _progress(self, child: Child, applied: int, expected: int, clock: int, rows: Rows) -> None:
         self.made[child] = applied, expected, clock

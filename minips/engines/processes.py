@@ -25,10 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from minips.core.membership import REJOIN_S
+from minips.engines.base import Restarts
 from minips.engines.local import LocalEngine
 from minips.engines.shipping import ship, unship
 from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, multiprocess, run_role
-from minips.stage import register
+from minips.stage import option, register
 from minips.stages.transports.framing import memory
 from minips.words import message_of
 
@@ -55,10 +57,19 @@ class Processes(LocalEngine):
     among them those of ``logging`` and ``multiprocessing``, and flushes its open files. Then it ends immediately,
     because Python would often need longer to delete all objects than a short run takes. So it calls no ``__del__`` and
     closes no file: a gzip file that is still open lacks its end.
+
+    With ``restart``, a server or worker whose process dies is started again, up to so many times, and goes on where it
+    was. The run is then kept in the folder of `train`'s ``checkpoint`` or else in a temporary one.
     """
 
     name = "processes"
     apart = "machine"
+    restart: int = option(0, "how often each server and worker is started again after its process has died", minimum=0)
+    rejoin_s: float = option(10.0, "with restart: how long the others wait for a dead worker", above=0, unit="s")
+
+    @property
+    def restarts(self) -> Restarts:
+        return Restarts(self.restart, self.rejoin_s if self.restart else REJOIN_S)
 
     def start(self, *names: str) -> list[Child]:
         return start_children(names)

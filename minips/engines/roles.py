@@ -82,7 +82,7 @@ def serve(
                 shard = server.shard
                 control.send("progress", (shard.applied, expected(shard) or 0, shard.made // shard.workers, rows))
             if state is RunState.PAUSED and state is not told:
-                control.send("paused", (server.params, server.layout))
+                control.send("paused", (server.params, server.layout, server.shard.made // config.workers))
             if state.final and not told.final:
                 if server.diverged:
                     control.send("diverged", server.diverged)
@@ -155,6 +155,8 @@ def run_allreduce_worker(
     address: str | None = None,
     every: int | None = None,
     state: Any = None,
+    checkpoint: Checkpoint | None = None,
+    losses: Any = None,
 ) -> Report:
     """Run one worker of an all-reduce until the supervisor sends stop. Return its report.
 
@@ -175,9 +177,15 @@ def run_allreduce_worker(
         """Wait until the supervisor sends "go on" or "end". Return True for "end"."""
         resumed.clear()
         report_progress()
-        control.send("paused", (replica.shard.params, partition(params, 1)[0]) if worker == 0 else None)
+        control.send(
+            "paused", (replica.shard.params, partition(params, 1)[0], replica.shard.applied) if worker == 0 else None
+        )
         resumed.wait(MOST_S)
         return decision[0]
+
+    def stepped() -> None:
+        if checkpoint:
+            replica.write(checkpoint, config, peer.reduction)
 
     def decide(word: str) -> None:
         if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides for every rank
@@ -188,6 +196,8 @@ def run_allreduce_worker(
         computing = Trace(peer.trace.who)
         replica = Replica(params, config, worker, peer.trace, every)
         seen = replica.restore(state, peer.reduction) if state else None
+        if losses is not None:
+            replica.restore_losses(losses)
         control.send("ready", peer.address)
         word, addresses = control.wait("connect", "halt")
         try:
@@ -198,7 +208,8 @@ def run_allreduce_worker(
             if word == "go":
                 with _listening(control, worker, report_progress, decide) as halt:
                     try:
-                        seen = train_allreduce(problem, config, peer, replica, halt, computing, seen, pause)
+                        how = (config, peer, replica, halt, computing, seen, pause, stepped)
+                        seen = train_allreduce(problem, *how)
                     except DivergedError as error:
                         control.send("diverged", str(error))
                 report_progress()

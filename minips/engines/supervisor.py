@@ -92,6 +92,10 @@ class Child(ABC):
         with suppress(OSError):
             self.pipe.send((word, value))
 
+    def replace(self, fresh: "Child") -> None:
+        """Let a ``fresh`` child take this one's place."""
+        vars(self).update(vars(fresh))
+
     @abstractmethod
     def end(self, timeout: float) -> str:
         """Wait for the child's end, force it after ``timeout`` seconds, free its resources. Return how it ended."""
@@ -118,6 +122,7 @@ class Supervisor:
         self._start, self._check = start, check
         self.children: list[Child] = []
         self.farewell_s = FAREWELL_S
+        self._pipes: _Pipes | None = None
 
     def start(self, *names: str) -> list[Child]:
         """Start children that wait for their roles."""
@@ -125,6 +130,13 @@ class Supervisor:
             started = self._start(*names)
             self.children += started
         return started
+
+    def start_again(self, child: Child) -> None:
+        """Start a child in the place of this one, which has left."""
+        with ctrl_c_later():
+            child.replace(*self._start(child.who))
+        if self._pipes:
+            self._pipes.add(child)
 
     def receive(self, child: Child, wanted: str, limit: float, progress: Callable[[Any], None] = lambda _: None) -> Any:
         """Return the value of the child's word ``wanted``. Until then, call ``progress`` with progress values.
@@ -143,7 +155,8 @@ class Supervisor:
     def wait(self, until: Callable[[], bool], limit: float = float("inf")) -> bool:
         """Read the children's words until ``until()`` holds. Return False after a `Limit` of ``limit`` seconds."""
         left = Limit(limit)
-        with closing(_Pipes(child for child in self.children if not child.gone)) as pipes:
+        with closing(_Pipes(child for child in self.children if not child.gone)) as self._pipes:
+            pipes = self._pipes
             while not until():
                 self._check()
                 for child in pipes.ready(min(left.tick, TICK_S)):
@@ -157,6 +170,8 @@ class Supervisor:
             word, value = child.pipe.recv()
         except (EOFError, OSError):
             child.gone = True
+            if self._pipes:
+                self._pipes.drop(child)
             if not child.done:
                 self.lost(child)
             return
@@ -205,11 +220,22 @@ class _Pipes:
     """The pipes of children, registered once for many waits, since many children send many words."""
 
     def __init__(self, children: Iterable[Child]) -> None:
-        self._children = {child.pipe.fileno(): child for child in children}
+        self._children = dict[int, Child]()
         self._selector = None if sys.platform == "win32" else selectors.DefaultSelector()
+        for child in children:
+            self.add(child)
+
+    def add(self, child: Child) -> None:
+        """Read a child's pipe from now on."""
+        number = child.pipe.fileno()
+        self._children[number] = child
         if self._selector:
-            for number in self._children:
-                self._selector.register(number, selectors.EVENT_READ)
+            self._selector.register(number, selectors.EVENT_READ)
+
+    def drop(self, child: Child) -> None:
+        """Read a child's pipe no longer."""
+        if self._selector:
+            self._selector.unregister(child.pipe.fileno())
 
     def ready(self, timeout: float) -> Iterator[Child]:
         """Yield the children that have sent a word or are gone; none after ``timeout`` seconds."""
@@ -219,8 +245,6 @@ class _Pipes:
             return
         for key, _ in self._selector.select(timeout):
             yield self._children[key.fd]
-            if self._children[key.fd].gone:
-                self._selector.unregister(key.fd)
 
     def close(self) -> None:
         if self._selector:
