@@ -11,7 +11,7 @@ from typing import Any
 
 from minips.core.journal import Record
 from minips.core.protocol import ServerProtocol
-from minips.core.states import Resumption
+from minips.core.states import MemberState, Resumption
 from minips.results.state import ServerState
 from minips.stages.aggregators import Contribution
 
@@ -82,7 +82,7 @@ def _push(protocol: ServerProtocol, record: Record) -> None:
 
 def _bye(protocol: ServerProtocol, record: Record) -> None:
     member = protocol.membership.members[record.worker]
-    member.state = member.state.after("bye")
+    member.state = MemberState.PARTED  # a snapshot may have it as lost, and a return leaves no record
     if diverged := record.fields["diverged"]:
         protocol.shard.diverge(str(diverged))
     _leave(protocol, record)
