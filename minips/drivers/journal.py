@@ -65,6 +65,8 @@ class Journal(Closable):
     def __init__(self, stem: Path, run: bytes, nbytes: int, sync: bool = False) -> None:
         self.number = -1
         """The number of the next record; -1 until `read` has found it."""
+        self.first = -1
+        """All records in the file that is not in use have smaller numbers."""
         self.torn = False
         """True if `read` left out an incomplete record, of which at least the number was written."""
         self.nbytes, self._sync, self._identity = nbytes, sync, b"MPSr" + run
@@ -99,6 +101,7 @@ class Journal(Closable):
             )
         self.torn = number in (older.torn, newer.torn)
         self.number, self._using, self._at = number, self._files.index(newer), newer.end
+        self.first = max(newer.first, 0)
         if newer.next < number:  # in a file, numbers have no gaps
             self.turn()
         return chain(older.read(first), newer.read(first))
@@ -141,7 +144,7 @@ class Journal(Closable):
 
         Nothing is written. So if the process dies before the next append, `read` finds the end where it was.
         """
-        self._using, self._at = 1 - self._using, START
+        self._using, self._at, self.first = 1 - self._using, START, self.number
 
     def close(self) -> None:
         for file in self._files:

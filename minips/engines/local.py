@@ -38,7 +38,7 @@ class LocalEngine(Engine):
 
     @property
     def restarts(self) -> Restarts:
-        """How often what dies is started again."""
+        """The restarts of processes that have died."""
         return NEVER
 
     @abstractmethod

@@ -7,7 +7,7 @@ from typing import Any
 
 from minips.core.codec import Decoder, unpack
 from minips.core.config import Config
-from minips.core.journal import Record
+from minips.core.journal import JournalRecord
 from minips.core.message import Header
 from minips.core.protocol import PUSHES
 from minips.results.trace import UNTIMED
@@ -24,7 +24,7 @@ class History:
 
     def __init__(self, config: Config, leave: bool) -> None:
         self.config = config
-        self.records: list[list[Record]] = [[] for _ in range(config.servers)]
+        self.records: list[list[JournalRecord]] = [[] for _ in range(config.servers)]
         """All records of each server, also those that were overwritten."""
         self.pushes: list[Counter[int]] = [Counter() for _ in range(config.servers)]
         """At each server, the number of pushes of each worker."""
@@ -37,7 +37,7 @@ class History:
         self.lead = math.inf if leave else self.lead
         """The number of pushes by which a worker that pulls may be ahead of another one."""
 
-    def keep(self, server: int, record: Record) -> None:
+    def keep(self, server: int, record: JournalRecord) -> None:
         """Note a record that a server has kept."""
         self.records[server].append(record)
         self.pushes[server][record.worker] += record.kind == "push"
@@ -74,7 +74,9 @@ class History:
             self.violations.append(f"server {server}'s parameters are not those of a loop over its journal")
 
 
-def replayed(config: Config, start: Tensors, records: Iterable[Record], pushed: Counter[tuple[int, int]]) -> Tensors:
+def replayed(
+    config: Config, start: Tensors, records: Iterable[JournalRecord], pushed: Counter[tuple[int, int]]
+) -> Tensors:
     """The parameters after a plain loop over a journal, without a shard. Counts the pushes by worker and clock."""
     params, state, made = {name: x.copy() for name, x in start.items()}, dict[str, Any](), 0
     decoders = [Decoder(UNTIMED) for _ in range(config.workers)]

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from minips.core import recovery
-from minips.core.journal import Record, from_frames, to_frames
+from minips.core.journal import JournalRecord, from_frames, to_frames
 from minips.core.loop import Call, Compute, train_served
 from minips.core.message import Header
 from minips.core.partition import Layouts
@@ -133,7 +133,7 @@ class ServerNode(Party):
             if member.lost_at is not None:
                 self.later(self.rejoin_s, self.leave, worker, lost_at)
 
-    def keep(self, record: Record) -> None:
+    def keep(self, record: JournalRecord) -> None:
         """Append a record to the journal."""
         if not self.disk.left:
             self.make_room()
