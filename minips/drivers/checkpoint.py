@@ -248,7 +248,7 @@ class ServerFiles(Closable):
 
 
 class WorkerFiles(Closable):
-    """The files of what only a worker knows: its last pushes, each kept before it is sent, in two files whose paths begin with
+    """The files of a worker: its last pushes, each kept before it is sent, in two files whose paths begin with
     ``stem``. The ``secret`` of the worker's session identifies them. ``inner`` returns its inner optimizer's state, if
     it makes local steps. In the folder of a ``checkpoint``, the worker's snapshots have the clocks of the servers'.
     """
