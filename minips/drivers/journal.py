@@ -46,6 +46,8 @@ HEAD, MARK, RECORD_HEAD = struct.Struct("<8sI16s"), struct.Struct("<QI"), struct
 NUMBER, CRC_BYTES = struct.Struct("<Q"), 4
 OWNER = CRC_BYTES + NUMBER.size
 """The offset of the run in a record."""
+SMALL = 2**14
+"""The bytes of frames up to which a record is written as one buffer."""
 START = ALIGNMENT
 """The offset of a file's first record."""
 
@@ -114,6 +116,8 @@ class Journal(Closable):
         views: Frames = [_flat(frame) for frame in frames]
         head = RECORD_HEAD.pack(0, self.number, self._identity, len(views)) + lengths_of(views)
         buffers = [head[CRC_BYTES:] + bytes(-len(head) % ALIGNMENT), *padded(views)]
+        if sum(map(len, frames)) <= SMALL:
+            buffers = [b"".join(buffers)]  # one copy costs less than several calls
         nbytes = CRC_BYTES + sum(map(len, buffers))
         if not self.room(nbytes):
             words = f"A record of {nbytes} bytes does not fit into {file.path}, which has {self.nbytes} bytes"
@@ -159,6 +163,7 @@ class _File:
             _make(path, HEAD.pack(KIND, FORMAT, run) + _mark(0), nbytes)
         files.check(path)
         self.path, self._file = path, path.open("r+b", buffering=0)
+        self._number = self._file.fileno()
         try:
             _check(path, self._file.read(START), os.fstat(self._file.fileno()).st_size, run, nbytes)
         except BaseException:
@@ -200,17 +205,25 @@ class _File:
 
     def write(self, buffers: Sequence[Buffer], at: int) -> None:
         """Write all of these buffers. OSError if the system takes only some of their bytes."""
+        done = self._write(buffers[:VECTORS], at)
+        if done == sum(map(len, buffers)):
+            return
         left = [memoryview(buffer) for buffer in buffers]
+        advance(left, done)
+        at += done
         while left:
-            if hasattr(os, "pwritev"):
-                done = os.pwritev(self._file.fileno(), left[:VECTORS], at)
-            else:
-                self._file.seek(at)
-                done = self._file.write(b"".join(left[:VECTORS])) or 0
+            done = self._write(left[:VECTORS], at)
             if not done:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             advance(left, done)
             at += done
+
+    def _write(self, buffers: Sequence[Buffer], at: int) -> int:
+        """Write some of these buffers' bytes. Return how many."""
+        if hasattr(os, "pwritev"):
+            return os.pwritev(self._number, buffers, at)
+        self._file.seek(at)
+        return self._file.write(b"".join(buffers)) or 0
 
     def sync(self) -> None:
         """Return once the disk has what was written."""
