@@ -1,7 +1,6 @@
-"""The rules under "Semantics, exactly" that the shard decides, driven without a thread, a socket or a clock."""
+"""What the shard decides, as far as `test_state_machine` does not see it: stages, arrays, grants and refusals."""
 
 import itertools
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -86,25 +85,6 @@ def test_a_round_is_one_aggregate_in_worker_order(order):
     assert (shard.version, shard.rounds, shard.applied) == (1, 1, 4)
 
 
-def test_parameters_change_only_between_rounds():
-    shard = make(BSP())
-    for worker in (2, 0):
-        push(shard, worker)
-        assert_same(shard.params, START)
-    push(shard, 1)
-    assert not np.array_equal(shard.params["w"], START["w"])
-
-
-def test_a_pull_under_bsp_waits_for_the_round():
-    shard = make(BSP())
-    assert all(shard.may_pull(worker) for worker in range(3))
-    push(shard, 0)
-    assert [shard.may_pull(worker) for worker in range(3)] == [False, True, True]
-    push(shard, 1)
-    push(shard, 2)
-    assert all(shard.may_pull(worker) for worker in range(3))
-
-
 def test_a_push_of_the_next_round_waits_for_this_one():
     shard = make(BSP())
     push(shard, 0)
@@ -114,43 +94,6 @@ def test_a_push_of_the_next_round_waits_for_this_one():
     push(shard, 1)
     push(shard, 2)
     assert shard.may_push(1)
-
-
-# Backup workers
-
-
-def test_a_round_with_backup_workers_is_complete_without_them():
-    shard = make(BSP(backup=1))
-    assert [push(shard, 2), push(shard, 0)] == ["held", "applied"]
-    expected = Mean().combine([Contribution(worker, 0, 0, gradients(worker, 0)) for worker in (0, 2)])
-    assert_same(shard.params, {name: START[name] - expected[name] for name in START})
-    assert (shard.rounds, shard.applied) == (1, 2)
-
-
-def test_a_late_push_is_counted_and_dropped_and_its_worker_goes_on_with_the_round_under_way():
-    shard = make(BSP(backup=1))
-    for _ in range(3):
-        push(shard, 0)
-        push(shard, 2)
-    before = shard.params
-    assert push(shard, 1, 0) == "late"
-    assert_same(shard.params, before)
-    assert (shard.late, shard.applied, shard.rounds, shard.clocks[1]) == (1, 6, 3, 3)
-    assert shard.may_pull(1)
-    assert push(shard, 1) == "held"
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=60))
-def test_every_round_of_backup_workers_has_exactly_its_quorum(schedule):
-    shard = make(BSP(backup=2), 5)
-    sent = 0
-    for worker in schedule:
-        if shard.may_push(shard.clocks[worker]):
-            push(shard, worker)
-            sent += 1
-            assert shard.applied == 3 * shard.rounds
-            assert shard.applied + shard.late + len(shard._held) == sent
 
 
 def test_more_backup_workers_than_workers_are_refused():
@@ -181,22 +124,6 @@ def test_ssp_grants_exactly_the_pulls_within_its_bound(staleness, schedule):
     assert shard.clocks == clocks
 
 
-def test_asp_grants_every_pull():
-    shard = make(ASP())
-    for _ in range(50):
-        assert shard.may_pull(0)
-        push(shard, 0)
-    assert shard.clocks == [50, 0, 0]
-
-
-@pytest.mark.parametrize("consistency", [SSP(staleness=2), ASP()])
-def test_without_rounds_each_push_is_applied_at_once_and_scaled_by_the_workers(consistency):
-    shard = make(consistency, 4, params={"w": np.zeros(3)})
-    assert push(shard, 2, grads={"w": np.array([4.0, 8.0, -4.0])}) == "applied"
-    np.testing.assert_array_equal(shard.params["w"], [-1.0, -2.0, 1.0])
-    assert (shard.version, shard.applied) == (1, 1)
-
-
 @pytest.mark.parametrize("consistency", [SSP(staleness=1), ASP()])
 @given(order=st.permutations(range(5)))
 @settings(deadline=None, max_examples=10)
@@ -225,40 +152,7 @@ def test_a_retry_is_a_duplicate_and_is_not_applied_again(consistency):
     assert (again.duplicates, again.applied, again.rounds) == (3, once.applied, once.rounds)
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40))
-def test_retries_anywhere_change_nothing(schedule):
-    plain, retried = make(ASP()), make(ASP())
-    for worker, retry in schedule:
-        clock = plain.clocks[worker]
-        push(plain, worker, clock)
-        push(retried, worker, clock)
-        if retry:
-            assert push(retried, worker, max(clock - 1, 0)) == "duplicate"
-    assert_same(plain.params, retried.params)
-    assert retried.applied == plain.applied == len(schedule)
-
-
-@pytest.mark.parametrize("consistency", [BSP(), SSP(), ASP()], ids=repr)
-def test_a_gap_in_the_clocks_is_refused(consistency):
-    shard = make(consistency)
-    before = state_of(shard)
-    with pytest.raises(ValueError, match="pushes are missing between"):
-        push(shard, 1, 2)
-    assert state_of(shard) == before
-
-
 # The end of a run
-
-
-@pytest.mark.parametrize("consistency", [BSP(), SSP(), ASP()], ids=repr)
-def test_a_run_ends_when_all_its_updates_are_applied(consistency):
-    shard = make(consistency, updates=6)
-    for count in range(6):
-        assert not shard.done
-        push(shard, count % 3)
-    assert shard.done
-    assert shard.applied == 6
 
 
 @pytest.mark.parametrize("consistency", [BSP(), BSP(backup=1), SSP(staleness=0), ASP()], ids=repr)
@@ -276,13 +170,6 @@ def test_after_the_end_all_may_pull_and_pushes_are_over(consistency):
     assert_same(shard.pull(0), last)
 
 
-def test_a_shard_without_a_number_of_updates_never_ends():
-    shard = make(ASP(), 1)
-    for _ in range(100):
-        push(shard, 0)
-    assert not shard.done
-
-
 def test_pulls_after_the_end_are_not_grants():
     shard = make(BSP(), 1, updates=1)
     shard.pull(0)
@@ -292,86 +179,6 @@ def test_pulls_after_the_end_are_not_grants():
 
 
 # Leaving and joining
-
-
-def test_a_round_completes_when_the_one_that_it_waits_for_leaves():
-    shard = make(BSP())
-    push(shard, 0)
-    push(shard, 2)
-    shard.leave(1)
-    assert (shard.rounds, shard.applied) == (1, 2)
-    expected = Mean().combine([Contribution(worker, 0, 0, gradients(worker, 0)) for worker in (0, 2)])
-    assert_same(shard.params, {name: START[name] - expected[name] for name in START})
-    assert [push(shard, 0), push(shard, 2)] == ["held", "applied"]
-
-
-def test_what_a_worker_pushed_before_it_left_counts():
-    shard = make(BSP())
-    push(shard, 1)
-    shard.leave(1)
-    push(shard, 0)
-    assert push(shard, 2) == "applied"
-    assert shard.applied == 3
-
-
-def test_leaving_an_empty_round_completes_nothing():
-    shard = make(BSP())
-    for worker in range(3):
-        shard.leave(worker)
-    assert (shard.rounds, shard.version) == (0, 0)
-    assert_same(shard.params, START)
-
-
-def test_ssp_no_longer_waits_for_a_worker_that_left():
-    shard = make(SSP(staleness=1))
-    for worker in (0, 0, 1, 1):
-        push(shard, worker)
-    assert not shard.may_pull(0)
-    shard.leave(2)
-    assert shard.may_pull(0)
-    assert shard.slowest() == 2
-
-
-@pytest.mark.parametrize("consistency", [BSP(), SSP(staleness=1)], ids=repr)
-def test_a_worker_that_joins_again_goes_on_where_the_slowest_of_the_others_is(consistency):
-    shard = make(consistency)
-    shard.leave(2)
-    for _ in range(4):
-        push(shard, 0)
-        push(shard, 1)
-    assert shard.join(2) == 4
-    assert shard.may_pull(0)
-    assert push(shard, 2) in ("held", "applied")
-
-
-def test_a_worker_that_never_left_keeps_its_clock_when_it_joins():
-    shard = make(SSP(staleness=3))
-    for _ in range(3):
-        push(shard, 0)
-    assert shard.join(1) == 0
-
-
-def test_a_worker_that_falls_silent_and_then_pushes_again_is_late_under_bsp():
-    shard = make(BSP())
-    shard.leave(2)
-    for worker in (0, 1, 0, 1):
-        push(shard, worker)
-    assert push(shard, 2, 0) == "late"
-    assert 2 in shard.live
-    assert shard.clocks[2] == shard.rounds == 2
-
-
-def test_nobody_waits_for_what_a_worker_missed_while_it_was_silent_under_ssp():
-    shard = make(SSP(staleness=1))
-    push(shard, 2)
-    shard.leave(2)
-    for _ in range(10):
-        push(shard, 0)
-        push(shard, 1)
-    assert push(shard, 2, 1) == "applied"
-    assert 2 in shard.live
-    assert shard.may_pull(0)
-    assert shard.may_pull(2)
 
 
 def test_unknown_workers_are_refused():
@@ -427,26 +234,6 @@ def test_the_given_parameters_are_copied():
     shard = make(ASP(), params=mine)
     push(shard, 0, grads={"w": np.ones(2)})
     np.testing.assert_array_equal(mine["w"], 0)
-
-
-def test_staleness_is_how_many_versions_have_passed_since_the_gradient_was_read():
-    shard = make(ASP())
-    for version in (0, 0, 0, 3, 2):
-        push(shard, 0, version=version)
-    assert shard.staleness == Counter({0: 2, 1: 1, 2: 2})
-
-
-def test_a_bsp_round_is_never_stale():
-    shard = make(BSP())
-    drive_rounds(shard, [2, 0, 1, 1], 5)
-    assert shard.staleness == Counter({0: 15})
-
-
-def test_losses_are_the_mean_over_one_clock_of_all_the_workers():
-    shard = make(ASP(), 2)
-    for worker, loss in ((0, 4.0), (1, 2.0), (0, 1.0), (0, 0.0), (1, 9.0)):
-        push(shard, worker, loss=loss)
-    assert shard.losses == [(1, 3.0), (2, 0.5)]
 
 
 @pytest.mark.parametrize("aggregator", [Mean(), Median()], ids=repr)
@@ -591,18 +378,6 @@ def test_parameters_that_are_not_finite_are_refused():
         make(BSP(), params={"w": np.array([1, np.inf])})
 
 
-def test_a_push_that_never_counted_is_new_after_two_absences():
-    shard = make(ASP(), workers=2)
-    for _ in range(2):
-        shard.leave(1)
-        push(shard, 0)
-        push(shard, 0)
-        shard.join(1)
-    assert shard.clocks[1] == 4
-    assert [push(shard, 1, clock) for clock in (0, 3, 0)] == ["applied", "applied", "duplicate"]
-    assert shard.applied == 6
-
-
 def test_a_worker_that_leaves_a_failed_run_brings_no_update_about():
     class Raises(Mean):
         def combine(self, contributions):
@@ -617,31 +392,6 @@ def test_a_worker_that_leaves_a_failed_run_brings_no_update_about():
     shard.leave(1)
     assert shard.version == 0
     assert_same(shard.params, START)
-
-
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_push_that_was_acknowledged_as_held_counts_after_a_restore(ended):
-    shard, undisturbed = make(BSP(), workers=2), make(BSP(), workers=2)
-    push(shard, 0), push(shard, 1), push(shard, 0)
-    if ended:
-        shard.end()
-        assert push(shard, 1) == "over"  # which nobody is told was taken
-        shard.leave(0), shard.leave(1)
-    again = make(BSP(), workers=2, params=shard.params)
-    again.restore(shard.state())
-    assert again.clocks == [2, 1]
-    assert [push(again, 0, 1), push(again, 1)] == ["duplicate", "applied"]
-    for worker in (0, 1, 0, 1):
-        push(undisturbed, worker)
-    assert_same(again.params, undisturbed.params)
-
-
-def test_a_push_that_was_held_is_applied_where_the_run_goes_on_without_rounds():
-    shard = make(BSP(), workers=2)
-    push(shard, 0)
-    again = make(ASP(), workers=2, params=shard.params)
-    again.restore(shard.state())
-    assert (again.applied, again.clocks) == (1, [1, 0])
 
 
 def test_pauses_are_counted_in_rounds_also_where_a_worker_is_lost_between_two_servers():

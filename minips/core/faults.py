@@ -37,8 +37,8 @@ class Faults(Value):
             if clock < 0:
                 raise ValueError(f"Faults.kill takes a party and its clock, at least 0; got {who!r}: {clock}.")
         for who, (clock, seconds) in self.pause.items():
-            if clock < 0 or not 0 <= seconds < float("inf"):
-                words = f"Faults.pause takes a party, its clock and the seconds, both at least 0; got {who!r}:"
+            if clock < 0 or not 0 < seconds < float("inf"):
+                words = f"Faults.pause takes a party, its clock and the seconds, 0 or more and above 0; got {who!r}:"
                 raise ValueError(f"{words} ({clock}, {seconds}).")
 
     @property
@@ -47,10 +47,12 @@ class Faults(Value):
         return [name for name in ("kill", "cut", "delay_s", "pause") if getattr(self, name)]
 
     def check(self, config: Config) -> None:
-        """ValueError if a fault is for a party that a run of ``config`` lacks."""
+        """ValueError if a fault is for a party that a run of ``config`` lacks, or if nothing would connect again."""
         servers = config.servers if isinstance(config.exchange, PS) else 0
         parties = [f"worker {rank}" for rank in range(config.workers)] + [f"server {i}" for i in range(servers)]
         for name in ("kill", "pause"):
             for who in getattr(self, name):
                 if who not in parties:
                     raise ValueError(f"Faults.{name} names {who!r}, which this run lacks. {suggestion(who, parties)}")
+        if self.cut and not servers:
+            raise ValueError(f"Faults.cut needs servers: {config.exchange!r} ends when a connection breaks. Use kill.")

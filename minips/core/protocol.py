@@ -591,8 +591,7 @@ class ServerProtocol:
     def _hello(self, worker: int, header: Header, reply: Message) -> None:
         """Count the worker, and prepare its codec. The reply contains the layout and the session's secret."""
         member, again = self.membership.members[worker], bool(header.get("again"))
-        if not again or worker not in self.shard.live:
-            self._keep("hello", worker, again=again, secret=member.secret, rows=member.rows)
+        self._keep("hello", worker, again=again, secret=member.secret, rows=member.rows)
         self.shard.join(worker)
         self.records[worker].accept_hello(again)
         rank = {"worker": worker} if header["worker"] == -1 else {}

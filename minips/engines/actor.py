@@ -4,16 +4,19 @@ Ray creates the actor in its own process on a node, where minips must be install
 """
 
 import gc
+import json
 import os
 import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from minips.arithmetic import one_blas_thread
 from minips.engines.processes import run_assignment
 from minips.engines.supervisor import ControlPipe, multiprocess
+from minips.files import write
 from minips.stages.transports.certificates import files, issue_certificate
 
 
@@ -25,14 +28,28 @@ class ActorInfo(NamedTuple):
     certificate: str
 
 
-class Actor:
-    """The methods that the supervisor calls through Ray. The certificate's private key stays in this process."""
+def _certificate(host: str, file: str) -> tuple[str, str]:
+    """A certificate and its key: those in a file, which is written if it is missing, or fresh ones."""
+    if file and Path(file).exists():
+        certificate, key = json.loads(Path(file).read_text())
+        return certificate, key
+    fresh = issue_certificate(host)
+    if file:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        write(file, json.dumps(fresh), 0o600)
+    return fresh
 
-    def __init__(self, serves: bool) -> None:
+
+class Actor:
+    """The methods that the supervisor calls through Ray. The certificate's private key stays in this process or, for
+    the process that takes its place, in ``file``.
+    """
+
+    def __init__(self, serves: bool, file: str = "") -> None:
         import ray
 
         self._host = ray.util.get_node_ip_address()
-        self._certificate, self._key = issue_certificate(self._host) if serves else ("", "")
+        self._certificate, self._key = _certificate(self._host, file) if serves else ("", "")
         self._here, self._there = multiprocess().Pipe()
 
     def info(self) -> ActorInfo:

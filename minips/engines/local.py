@@ -64,6 +64,10 @@ class _StoppedError(Exception):
     """The run was stopped before its updates were applied."""
 
 
+class _LostRankError(Exception):
+    """A rank of an all-reduce has died, and all of them start again."""
+
+
 class RunSupervisor(Supervisor):
     """The supervisor of a run. ``holders`` are the children that hold parameters and know when the run has ended; the
     ``reporters`` among them count the updates.
@@ -94,10 +98,15 @@ class RunSupervisor(Supervisor):
 
     def run(self) -> Run:
         """Start all children, send go, wait until all updates are applied, and collect the reports."""
-        self._assign_roles()
         try:
-            self._connect()
-            self.wait(lambda: all("finished" in holder.received for holder in self.holders))
+            while True:
+                self._assign_roles()
+                try:
+                    self._connect()
+                    self.wait(lambda: all("finished" in holder.received for holder in self.holders))
+                    break
+                except _LostRankError as lost:
+                    self._end_ranks(lost)
         except _StoppedError:
             self._end_at_a_clock()
         except Exception as error:  # from a child or a callback
@@ -155,18 +164,22 @@ class RunSupervisor(Supervisor):
             parts = {**whole, "index": index, "address": child.address, "tables": self.job.problem.tables}
             parts |= {"checkpoint": folder, "rank_secrets": held, "state": state and state["servers"][index]}
             self._assign(child, roles.serve, {**parts, "rejoin_s": self.restarts.rejoin_s})
+        ranks = folder.ranks(config.workers) if folder and not self.servers else []
         for worker, child in enumerate(self.workers):
-            meeting = {**whole, "address": child.address}
+            meeting = {**whole, "address": child.address, "checkpoint": folder}
+            if ranks:
+                meeting |= {"params": ranks[worker]["params"], "losses": ranks[worker]["losses"]}
             known = {**common, "secrets": [held[worker]] * len(self.servers), "checkpoint": folder}
             role, parts = (roles.run_ps_worker, known) if self.servers else (roles.run_allreduce_worker, meeting)
-            kept = state and state["workers"][worker]
+            kept = ranks[worker]["state"] if ranks else state and state["workers"][worker]
             self._assign(child, role, {**parts, "problem": shards[worker], "worker": worker, "state": kept})
         self._on("brief")
 
     def _assign(self, child: Child, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         self._assigned[child] = role, parts
         kill = self.job.faults.kill if self.job.faults else {}
-        dies = {"kill_at": kill[child.who]} if child.who in kill else {}  # in its first life
+        first = not self._restarted[child.who]
+        dies = {"kill_at": kill[child.who]} if first and child.who in kill else {}
         child.assign(role, {**parts, **dies})
 
     def _connect(self) -> None:
@@ -257,7 +270,10 @@ class RunSupervisor(Supervisor):
         if self.state is Supervision.ENDING and not serves:
             return
         end = child.end(FAREWELL_S)
-        if self._restarted[child.who] < self.restarts.times and self._may_restart(child):
+        if self._restarted[child.who] < self.restarts.times and self._may_restart():
+            self._restarted[child.who] += 1
+            if not self.servers:
+                raise _LostRankError(f"{child.who} ended before its work was done: {end}")
             self._restart(child, end)
             return
         if self.state is Supervision.ENDING:
@@ -270,13 +286,24 @@ class RunSupervisor(Supervisor):
             self._on("lose a server" if child in self.servers else "fail")
             raise RuntimeError(how)
 
-    def _may_restart(self, child: Child) -> bool:
-        """True if a child that has left can go on where it was: a server, or a worker with servers, in a run."""
-        return bool(self.servers) and self.state in (Supervision.RUNNING, Supervision.ENDING)
+    def _may_restart(self) -> bool:
+        """True if a child that has left can go on where it was: in a run or, with servers, at its end."""
+        return self.state is Supervision.RUNNING or (self.state is Supervision.ENDING and bool(self.servers))
+
+    def _end_ranks(self, lost: _LostRankError) -> None:
+        """End all ranks of an all-reduce, before they start again from the last snapshot that all of them have."""
+        self.stop()
+        for child in self.children:
+            child.end(FAREWELL_S)
+        self.children.clear()
+        self.rows.clear()
+        self.made.clear()
+        self.lost_peer = None
+        self._on("begin again")
+        self._note(f"all workers were started again, since {lost}")
 
     def _restart(self, child: Child, end: str) -> None:
         """Start a child again, which goes on where it was."""
-        self._restarted[child.who] += 1
         addresses = [server.received["ready"] for server in self.servers]
         self.start_again(child)
         role, parts = self._assigned[child]

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self, cast
 from minips.core.config import Config
 from minips.core.exchange import PS
 from minips.engines.actor import Actor, ActorInfo
-from minips.engines.base import Engine, TrainingJob
+from minips.engines.base import NEVER, Engine, Restarts, TrainingJob
 from minips.engines.local import RunSupervisor
 from minips.engines.shipping import ship
 from minips.engines.supervisor import FAREWELL_S, Child, handling, multiprocess
@@ -65,7 +65,9 @@ class Ray(Engine):
     ``Config.transport`` names certificate files, each server makes a certificate for the run; the certificate's key
     never leaves it. The run's token travels over Ray, and is as secret as Ray's connections.
 
-    The death of a worker or its node is an event; a server's death ends the run with RuntimeError. The times of spans
+    The death of a worker or its node is an event; a server's death ends the run with RuntimeError. With ``restart``, an
+    actor that dies is started again in its place, and goes on: the folder of `train`'s ``checkpoint``, which its node
+    needs to reach, then also keeps the servers' certificates and keys. The times of spans
     and losses follow this machine's clock: the offsets of other machines' clocks are measured once, with an error of at
     most half a short round trip. The messages of the run correct those of spans: ``Run.clock_error_s`` is what is left.
     """
@@ -78,6 +80,8 @@ class Ray(Engine):
     address: str | None = option(None, "the Ray cluster to join; None: an existing one, if any; local: a new one")
     tls: bool = option(True, "encrypt what workers and servers exchange")
     cpus: float = option(1.0, "CPUs that Ray sets aside for each server and each worker", above=0)
+    restart: int = option(0, "how often each actor that has died is started again", minimum=0, step=1)
+    rejoin_s: float = option(10.0, "with restart: how long the others wait for a dead worker", above=0, unit="s")
 
     def check(self, config: Config) -> None:
         if not isinstance(config.transport, Tcp):
@@ -87,12 +91,16 @@ class Ray(Engine):
             )
 
     def run(self, job: TrainingJob) -> Run:
-        config = job.config
+        config, restarts = job.config, Restarts(self.restart, self.rejoin_s) if self.restart else NEVER
+        if self.restart and not job.checkpoint:
+            raise ValueError(
+                f"Ray(restart={self.restart}) keeps the run in a folder that all nodes reach. Name it: checkpoint=…"
+            )
         servers = config.servers if isinstance(config.exchange, PS) else 0
         with (
             connected(self.address, servers + config.workers, self.cpus) as ray,
             _Placement(ray, self, job, servers) as placement,
-            RunSupervisor(placement.start, job) as supervisor,
+            RunSupervisor(placement.start, job, restarts) as supervisor,
         ):
             run = supervisor.run()
             run.events[:0] = placement.events
@@ -221,6 +229,10 @@ class _Placement:
         self._count = servers + job.config.workers
         self._group: Any = None
         self.events: list[tuple[float, str]] = []
+        self._keep = str(job.checkpoint.path.resolve()) if job.checkpoint and engine.restart else ""
+        self._places: dict[str, tuple[int, str]] = {}
+        """Each party's bundle and node."""
+        self._authorities, self._offsets = "", dict[str, float]()
         self.nodes = {node["NodeID"]: (node["NodeManagerAddress"], node["NodeManagerPort"]) for node in ray.nodes()}
 
     def __enter__(self) -> Self:
@@ -259,38 +271,52 @@ class _Placement:
         return True
 
     def start(self, *names: str) -> "list[Child]":
-        """Start an actor for each name, servers first. Raise RuntimeError if one cannot start."""
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-        ray, config, transport = self.ray, self._config, self._config.transport
-        assert isinstance(transport, Tcp)
-        encrypts = self._engine.tls and not (transport.certificate or transport.authority)
-        make = ray.remote(concurrency_groups={"receive": 1, "send": 1})(Actor)
-        bundles = self._bundles()
+        """Start an actor for each name: at first all of them, servers first; later one, in its place. Raise
+        RuntimeError if one cannot start.
+        """
+        if self._places:
+            return self._children(names, *self._actors(names))
+        config, bundles = self._config, self._bundles()
         if config.link and len({node for _, node in bundles}) > 1:
             raise ValueError(
                 f"{config.link!r} delays messages by the clock that one machine's processes share, and these are on "
                 "several machines. Use link=None."
             )
-        actors = []
-        for place, (bundle, _) in enumerate(bundles):
-            where = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
-            options = {"num_cpus": self._engine.cpus, "scheduling_strategy": where, "max_restarts": 0}
-            serves = encrypts and place < (self._servers or self._count)
-            actors.append(make.options(**options).remote(serves))
-        self.machines = {who: node for who, (_, node) in zip(names, bundles, strict=True)}
-        infos: list[ActorInfo] = self._started(names, [actor.info.remote() for actor in actors])
-        offsets = self._clock_offsets({node: actor for actor, (_, node) in zip(actors, bundles, strict=True)})
-        authorities = "".join(info.certificate for info in infos)
+        self._places = dict(zip(names, bundles, strict=True))
+        actors, infos = self._actors(names)
+        self.machines = {who: node for who, (_, node) in self._places.items()}
+        self._offsets = self._clock_offsets({node: actor for actor, (_, node) in zip(actors, bundles, strict=True)})
+        self._authorities = "".join(info.certificate for info in infos)
         names_on = defaultdict(list)
         for who, info in zip(names, infos, strict=True):
             names_on[info.host].append(who)
         if len(names_on) > 1:
             places = "; ".join(f"{host}: {', '.join(placed)}" for host, placed in names_on.items())
             self.events.append((0.0, f"placed on {places}"))
+        return self._children(names, actors, infos)
+
+    def _actors(self, names: Sequence[str]) -> tuple[list[Any], list[ActorInfo]]:
+        """Start an actor for each name in its place."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        transport = self._config.transport
+        assert isinstance(transport, Tcp)
+        encrypts = self._engine.tls and not (transport.certificate or transport.authority)
+        make = self.ray.remote(concurrency_groups={"receive": 1, "send": 1})(Actor)
+        actors = []
+        for who in names:
+            where = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=self._places[who][0])
+            options = {"num_cpus": self._engine.cpus, "scheduling_strategy": where, "max_restarts": 0}
+            serves = encrypts and (who.startswith("server") or not self._servers)
+            file = os.path.join(self._keep, f"{who.replace(' ', '-')}.tls") if self._keep else ""
+            actors.append(make.options(**options).remote(serves, file))
+        return actors, self._started(names, [actor.info.remote() for actor in actors])
+
+    def _children(self, names: Sequence[str], actors: Sequence[Any], infos: Sequence[ActorInfo]) -> "list[Child]":
         return [
-            _ActorChild(self, who, actor, info, node, (authorities, offsets[node]))
-            for who, actor, info, (_, node) in zip(names, actors, infos, bundles, strict=True)
+            _ActorChild(self, who, actor, info, node, (self._authorities, self._offsets[node]))
+            for who, actor, info in zip(names, actors, infos, strict=True)
+            for node in [self._places[who][1]]
         ]
 
     def _bundles(self) -> list[tuple[int, str]]:

@@ -21,10 +21,11 @@ from minips.drivers.peer import Peer
 from minips.engines.inner import Inner
 from minips.engines.worker import at_step, before_updates, compute, has_moved
 from minips.problems import Problem
+from minips.results.checkpoints import Checkpoint
 from minips.results.run import Rows
 from minips.results.state import WorkerState
 from minips.results.trace import UPDATE, Trace
-from minips.stage import Tensors
+from minips.stage import Array, Tensors
 from minips.stages.aggregators import Contribution
 
 SAMPLES = 8
@@ -98,6 +99,21 @@ class Replica:
         kept = WorkerState(hops=reduction.state(), seen=[*seen] if seen and self._overlap else None)
         return {**kept, "inner": self.inner.state()} if self.inner else kept
 
+    def write(self, checkpoint: Checkpoint, config: Config, reduction: AllReduceState) -> None:
+        """Write a snapshot if one is due, after a step."""
+        clock = self.shard.version
+        if clock % checkpoint.every == 0:
+            state = {**self.state(reduction, None), "replica": self.shard.state()}
+            values = {"config": config.to_dict(), "params": self.shard.params, "state": state}
+            ahead = time.time() - time.monotonic()
+            losses = [(at + ahead, step, loss) for at, step, loss in self.losses]
+            checkpoint.write_rank(self.rank, clock, {**values, "losses": np.array(losses, float).reshape(-1, 3)})
+
+    def restore_losses(self, losses: Array) -> None:
+        """Restore the losses of a snapshot, with times of this machine's clock."""
+        ahead = time.time() - time.monotonic()
+        self.losses += [(at - ahead, int(step), loss) for at, step, loss in losses.tolist()]
+
     def restore(self, state: WorkerState, reduction: AllReduceState) -> tuple[Tensors, int] | None:
         """Let the rank resume from its part of a run's state. Return what `train_allreduce` takes as ``seen``."""
         self.shard.restore(state["replica"])
@@ -129,6 +145,7 @@ def train_allreduce(
     trace: Trace,
     seen: tuple[Tensors, int] | None = None,
     pause: Callable[[], bool] = lambda: False,
+    stepped: Callable[[], None] = nothing,
     computed: Callable[[int], object] = lambda clock: None,
 ) -> tuple[Tensors, int]:
     """Train on ``problem``, this worker's shard of the rows, by `train_together`, until the config's steps are done. If
@@ -151,7 +168,7 @@ def train_allreduce(
         return bool((yield Do((), 0, pause)))
 
     def exchange(clock: int, computed: tuple[Contribution, str]) -> Session[bool]:
-        return replica.exchange(peer.reduction, *computed, stop.is_set(), pause_session)
+        return replica.exchange(peer.reduction, *computed, stop.is_set(), pause_session, stepped)
 
     clocks = range(replica.shard.version, config.clocks)
     loop = train_together(replica.copy, exchange, clocks, config.overlap, seen)

@@ -167,6 +167,8 @@ def run_allreduce_worker(
     address: str | None = None,
     every: int | None = None,
     state: Any = None,
+    checkpoint: Checkpoint | None = None,
+    losses: Any = None,
     kill_at: int | None = None,
 ) -> Report:
     """Run one worker of an all-reduce until the supervisor sends stop. Return its report. The worker kills its process
@@ -195,6 +197,10 @@ def run_allreduce_worker(
         resumed.wait(MOST_S)
         return decision[0]
 
+    def stepped() -> None:
+        if checkpoint:
+            replica.write(checkpoint, config, peer.reduction)
+
     def decide(word: str) -> None:
         if word in ("go on", "end", "halt", "stop") and not resumed.is_set():  # the first word decides for every rank
             decision[0] = word != "go on"
@@ -204,6 +210,8 @@ def run_allreduce_worker(
         computing = Trace(peer.trace.who)
         replica = Replica(params, config, worker, peer.trace, every)
         seen = replica.restore(state, peer.reduction) if state else None
+        if losses is not None:
+            replica.restore_losses(losses)
         control.send("ready", peer.address)
         word, addresses = control.wait("connect", "halt")
         try:
@@ -214,8 +222,8 @@ def run_allreduce_worker(
             if word == "go":
                 with _listening(control, worker, report_progress, decide) as halt:
                     try:
-                        computed = partial(die_at, kill_at)
-                        seen = train_allreduce(problem, config, peer, replica, halt, computing, seen, pause, computed)
+                        how = (config, peer, replica, halt, computing, seen, pause, stepped)
+                        seen = train_allreduce(problem, *how, partial(die_at, kill_at))
                     except DivergedError as error:
                         control.send("diverged", str(error))
                 report_progress()

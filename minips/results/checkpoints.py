@@ -94,10 +94,22 @@ class Checkpoint(Value):
         """The clocks of a party's snapshots, in order."""
         return sorted(clock for name, clock in _snapshots(self.path) if name == who)
 
-    def prune(self, who: str) -> None:
-        """Delete a party's oldest snapshots: those before the last ``keep``."""
-        for clock in self.clocks(who)[: -self.keep]:
+    def prune(self, who: str, least: int = 1) -> None:
+        """Delete a party's oldest snapshots: those before the last ``keep``, or the last ``least``."""
+        for clock in self.clocks(who)[: -max(self.keep, least)]:
             self.snapshot(who, clock).unlink(missing_ok=True)
+
+    def write_rank(self, rank: int, clock: int, values: Mapping[str, Any]) -> None:
+        """Write a rank's snapshot in an all-reduce. The one before stays, since other ranks may not have this one."""
+        who = f"worker {rank}"
+        saved.write(self.snapshot(who, clock), {"who": who, "clock": clock, **values})
+        self.prune(who, least=2)
+
+    def ranks(self, count: int) -> list[dict[str, Any]]:
+        """The snapshots of all ranks of an all-reduce at the last clock that all of them have; empty without one."""
+        whose = [f"worker {rank}" for rank in range(count)]
+        common = set.intersection(*({*self.clocks(who)} for who in whose))
+        return [read_snapshot(self.snapshot(who, max(common)), who) for who in whose] if common else []
 
     @property
     def run(self) -> Path:
@@ -163,10 +175,12 @@ class Checkpoint(Value):
 
     def config(self) -> Config:
         """The config of the run in the folder. ValueError if it holds none."""
-        clocks = self.clocks("server 0")
-        if not clocks:
-            raise ValueError(f"The folder {self.folder} holds no snapshot of server 0, so its run cannot go on here.")
-        return Config.from_dict(read_snapshot(self.snapshot("server 0", clocks[-1]), "server 0")["config"])
+        for who in ("server 0", "worker 0"):
+            for clock in self.clocks(who)[-1:]:
+                snapshot = read_snapshot(self.snapshot(who, clock), who)
+                if "config" in snapshot:
+                    return Config.from_dict(snapshot["config"])
+        raise ValueError(f"The folder {self.folder} holds no snapshot of server 0 or rank 0, so it cannot go on here.")
 
     def holds_run(self) -> bool:
         """True if the folder holds a part of a run."""
