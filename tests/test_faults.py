@@ -86,7 +86,7 @@ def test_a_worker_that_does_not_come_back_leaves():
     assert (run.updates, run.missing) == (27, 13)
 
 
-@pytest.mark.parametrize("exchange, who", [("ps", "server 0"), ("ring", "worker 1"), ("ps", "worker 1")])
+@pytest.mark.parametrize(("exchange", "who"), [("ps", "server 0"), ("ring", "worker 1"), ("ps", "worker 1")])
 def test_a_death_that_ends_the_run(exchange, who):
     kill = {"worker 0": 3, who: 7} if (exchange, who) == ("ps", "worker 1") else {who: 7}
     with pytest.raises(RuntimeError, match=f"{who} ended before its work was done: its process was killed by SIGKILL"):
@@ -159,7 +159,7 @@ def test_empty_faults_change_nothing():
 
 
 @pytest.mark.parametrize(
-    "engine, faults, words",
+    ("engine", "faults", "words"),
     [
         ("processes", ps.Faults(cut=0.1), "Processes() cannot make the faults cut. Use engine=Simulated."),
         ("threads", ps.Faults(kill={"worker 0": 1}), "a thread cannot be killed. Use engine="),
@@ -174,7 +174,7 @@ def test_faults_that_cannot_be_made_are_refused(engine, faults, words):
 
 def test_an_all_reduce_has_no_server_and_does_not_reconnect():
     ring = replace(CONFIG, exchange="ring")
-    with pytest.raises(ValueError, match="Faults.cut needs servers"):
+    with pytest.raises(ValueError, match=r"Faults\.cut needs servers"):
         train(ring, ps.Faults(cut=0.1))
     with pytest.raises(ValueError, match="Known: worker 0, worker 1"):
         train(ring, ps.Faults(kill={"server 0": 1}))
@@ -190,7 +190,7 @@ def test_a_gradient_that_was_given_up_is_in_no_journal():
 
 
 @pytest.mark.parametrize(
-    "fields, words",
+    ("fields", "words"),
     [
         ({"kill": {"worker 0": -1}}, "at least 0; got 'worker 0': -1"),
         ({"pause": {"worker 0": (1, 0.0)}}, "above 0; got 'worker 0': (1, 0.0)"),
