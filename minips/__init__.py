@@ -15,6 +15,7 @@ from minips import stages as stages
 from minips.click_model import ClickModel
 from minips.core.codec import Codec
 from minips.core.config import Config
+from minips.core.faults import Faults
 from minips.core.local import Delays, LocalSteps
 from minips.core.rows import Rows
 from minips.core.shard import Shard
@@ -83,7 +84,7 @@ from minips.training.sweep import RunTable, sensitivity, sweep
 from minips.training.train import train
 
 # The public names, in the groups of docs/reference.md.
-__all__ = ["Checkpoint", "Codec", "Config", "Delays", "LocalSteps", "sensitivity", "sweep", "train"]
+__all__ = ["Checkpoint", "Codec", "Config", "Delays", "Faults", "LocalSteps", "sensitivity", "sweep", "train"]
 __all__ += ["CsvLog", "EarlyStopping", "Eval", "Progress", "Run", "RunTable", "Trace"]
 __all__ += ["Client", "Ref", "Rows", "Server", "Shard", "connect", "status", "work"]
 __all__ += ["MLP", "ClickModel", "LinearRegression", "Problem", "SoftmaxRegression", "datasets"]

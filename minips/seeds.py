@@ -52,6 +52,10 @@ shards = _stream(16)
 """The assignment of rows to workers (`Config.shards`), by (seed)."""
 wake = _stream(17)
 """The wake-up order of a server's threads, in predictions for the engine `Hosts`, by (seed, server)."""
+cut = _stream(18)
+"""The messages behind which a connection breaks (`Faults.cut`), by (seed, worker, server, life, 0 or 1: answers)."""
+late = _stream(19)
+"""How late messages are (`Faults.delay_s`), by (seed, sender, receiver), which count workers first, then servers."""
 
 
 def split(seed: int) -> np.random.Generator:

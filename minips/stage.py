@@ -403,7 +403,10 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if origin is dict and isinstance(value, Mapping):
         return {_coerce(of[0], key, where): _coerce(of[1], item, where) for key, item in value.items()}
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_coerce(of[0], item, where) for item in value)
+        kinds = of[:1] * len(value) if of[-1] is ... else of
+        if len(kinds) != len(value):
+            raise ValueError(f"{where} takes {len(kinds)} values, got {value!r}.")
+        return tuple(_coerce(kind, item, where) for kind, item in zip(kinds, value, strict=True))
     if origin in (dict, tuple):
         raise ValueError(f"{where} takes a {origin.__name__}, got {value!r}.")
     if isinstance(hint, type):

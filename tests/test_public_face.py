@@ -39,6 +39,7 @@ VALUES = [
     ps.Config,
     ps.Codec,
     ps.Delays,
+    ps.Faults,
     ps.Link,
     ps.LocalSteps,
     ps.cost.Cluster,

@@ -452,7 +452,7 @@ class ServerProtocol:
         self.journal = journal
         """Keeps a record of each change before it is applied; None: a crash loses the run."""
         self.shard, self.config, self.index, self.layout, self.trace = shard, config, index, layout, trace
-        self._changed, self._updated, self._each = changed, updated, config.local_steps
+        self._changed, self.updated, self._each = changed, updated, config.local_steps
         self.tables = tables_of(layout)
         self.values: float = sum(part.values for part in layout.values())
         """The number of this server's values; the time of each `Do` depends on it."""
@@ -809,8 +809,8 @@ class ServerProtocol:
         for clock, loss in shard.losses:
             self.losses.append((self.changed_at, clock * self._each, loss))
         shard.losses.clear()
-        if self._updated:
-            self._updated()
+        if self.updated:
+            self.updated()
 
     def _forget(self) -> None:
         """Drop the oldest rows of the records, at a server whose run has no end."""

@@ -152,6 +152,17 @@ class Server(Closable):
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
+    def after_updates(self, call: Callable[[], None]) -> None:
+        """Also call this after each update, with the server's lock held."""
+        protocol, before = self._protocol, self._protocol.updated
+
+        def updated() -> None:
+            if before:
+                before()
+            call()
+
+        protocol.updated = updated
+
     def serve(
         self, address: str | None = None, token: str | None = None, *, private: bool = False, plaintext: bool = False
     ) -> Self:

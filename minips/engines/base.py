@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 from minips.core.config import Config
+from minips.core.faults import Faults
 from minips.core.membership import REJOIN_S
 from minips.engines.evaluation import Evaluation
 from minips.problems import Problem
@@ -11,6 +12,7 @@ from minips.results.checkpoints import Checkpoint
 from minips.results.run import Run, Stop, Watch
 from minips.results.state import SavedState
 from minips.stage import Stage, Tensors, names, stage_class
+from minips.words import join_names
 
 REACHES = ("process", "machine", "network")
 """The possible reaches of a transport, nearest first."""
@@ -45,6 +47,8 @@ class TrainingJob(NamedTuple):
     """A saved run's state, for the same numbers of workers and servers; its updates count too. None for a fresh run."""
     checkpoint: Checkpoint | None = None
     """The folder in which the run is kept. If it holds the run already, the run goes on."""
+    faults: Faults | None = None
+    """The faults to make; None: none."""
 
 
 class Engine(Stage):
@@ -53,6 +57,8 @@ class Engine(Stage):
     kind: ClassVar[str] = "engine"
     apart: ClassVar[str] = "process"
     """The distance between its servers and workers, in the terms of `Transport.reach`."""
+    faults: ClassVar[tuple[str, ...]] = ()
+    """The kinds of `Faults` that it can make."""
 
     def check(self, config: Config) -> None:
         """Raise ValueError if this engine cannot run ``config``. It is called before anything is started."""
@@ -64,6 +70,18 @@ class Engine(Stage):
                 f"{self.as_code()} cannot use {config.transport.as_code()}, which does not reach beyond one {reach}. "
                 f"Use one of the transports {', '.join(fitting)}; or engine='threads', which takes every transport."
             )
+
+    def check_faults(self, faults: Faults, config: Config) -> None:
+        """Raise ValueError if this engine cannot make these faults in a run of ``config``."""
+        lacking = [name for name in faults.kinds if name not in self.faults]
+        if lacking:
+            classes: dict[str, Any] = {name: stage_class("engine", name) for name in names("engine")}
+            able = [cls.__name__ for cls in classes.values() if {*faults.kinds} <= {*cls.faults}]
+            why = ": a thread cannot be killed" if lacking == ["kill"] else ""
+            raise ValueError(
+                f"{self.as_code()} cannot make the faults {join_names(lacking)}{why}. Use engine={' or '.join(able)}."
+            )
+        faults.check(config)
 
     @abstractmethod
     def run(self, job: TrainingJob) -> Run:

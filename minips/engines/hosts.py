@@ -70,6 +70,7 @@ class Hosts(Engine):
 
     name = "hosts"
     apart = "network"
+    faults: ClassVar[tuple[str, ...]] = ("kill",)
     requires: ClassVar[tuple[str, ...]] = ("pyroute2", "networkx")
     extra = "hosts"
     topology: StageField[Topology | None] = option(None, "the network; None: a star of 100 Mbit/s")

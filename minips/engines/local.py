@@ -177,7 +177,10 @@ class RunSupervisor(Supervisor):
 
     def _assign(self, child: Child, role: Callable[..., Any], parts: dict[str, Any]) -> None:
         self._assigned[child] = role, parts
-        child.assign(role, parts)
+        kill = self.job.faults.kill if self.job.faults else {}
+        first = not self._restarted[child.who]
+        dies = {"kill_at": kill[child.who]} if first and child.who in kill else {}
+        child.assign(role, {**parts, **dies})
 
     def _connect(self) -> None:
         """Connect the workers to the holders of parameters, and send go."""

@@ -74,6 +74,7 @@ class Ray(Engine):
 
     name = "ray"
     apart = "network"
+    faults: ClassVar[tuple[str, ...]] = ("kill",)
     requires: ClassVar[tuple[str, ...]] = ("ray", "cryptography")
     extra = "ray"
     address: str | None = option(None, "the Ray cluster to join; None: an existing one, if any; local: a new one")

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,6 +64,7 @@ class Processes(LocalEngine):
 
     name = "processes"
     apart = "machine"
+    faults: ClassVar[tuple[str, ...]] = ("kill",)
     restart: int = option(0, "how often each server and worker is started again after its process has died", minimum=0)
     rejoin_s: float = option(10.0, "with restart: how long the others wait for a dead worker", above=0, unit="s")
 

@@ -146,10 +146,12 @@ def train_allreduce(
     seen: tuple[Tensors, int] | None = None,
     pause: Callable[[], bool] = lambda: False,
     stepped: Callable[[], None] = nothing,
+    computed: Callable[[int], object] = lambda clock: None,
 ) -> tuple[Tensors, int]:
     """Train on ``problem``, this worker's shard of the rows, by `train_together`, until the config's steps are done. If
     ``stop`` is set at any worker, all workers end after the same step. ``trace`` records the computing. After a step at
     which the replica pauses, it calls ``pause()``, which returns True at every worker or at none; True ends the run.
+    ``computed`` is called with the clock of each gradient, before its exchange.
     Return the parameters for the next gradient, and their version; ``seen`` holds those of a saved run.
 
     DivergedError, at all the workers, if a worker's gradient, or the parameters after the mean, are not finite.
@@ -158,7 +160,9 @@ def train_allreduce(
     def compute_timed(need: Compute) -> tuple[Contribution, str]:
         trace.step = need.clock
         with trace.span("compute"):
-            return contribute(problem, config, replica, need.clock, need.seen, stop)
+            contribution = contribute(problem, config, replica, need.clock, need.seen, stop)
+        computed(need.clock)
+        return contribution
 
     def pause_session() -> Session[bool]:
         return bool((yield Do((), 0, pause)))

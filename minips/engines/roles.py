@@ -12,9 +12,12 @@ supervisor asks each server for the count of pushes at which it could pause, and
 ``state`` is the value of that name in the same role's report of a saved run.
 """
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from minips.core.config import MOST_S, Config
@@ -55,12 +58,17 @@ def serve(
     index: int,
     token: str,
     address: str | None = None,
+    kill_at: int | None = None,
     **more: Any,
 ) -> Report:
-    """Run one server on the engine's network until the supervisor sends stop. Return the server's report."""
+    """Run one server on the engine's network until the supervisor sends stop. Return the server's report. The server
+    kills its process once it has applied ``kill_at`` clocks of all the workers.
+    """
     rows_sent, ticks, told, ending = 0, 0, RunState.RUNNING, False
     updates, tick_s = config.workers * config.clocks, TICK_S * max(1.0, config.servers / CROWD)
     server = Server(params, config, index=index, updates=updates, **more)
+    if kill_at is not None:
+        server.after_updates(lambda: die_at(kill_at, server.shard.made // config.workers))
     with server.serve(address, token, private=True):
         control.send("ready", server.address)
         while (message := control.receive(tick_s))[0] != "stop":
@@ -101,9 +109,12 @@ def run_ps_worker(
     state: Any,
     secrets: list[str],
     checkpoint: Checkpoint | None,
+    kill_at: int | None = None,
     **known: Any,
 ) -> Report:
-    """Run one worker until the run is done or the supervisor sends stop. Return its report."""
+    """Run one worker until the run is done or the supervisor sends stop. Return its report. The worker kills its
+    process before it pushes the gradient of the clock ``kill_at``.
+    """
     word, addresses = control.wait("connect")
     if word != "connect":
         return {"bytes_sent": 0, "bytes_received": 0, "trace": Trace(), "state": state}
@@ -129,7 +140,8 @@ def run_ps_worker(
                 try:
                     if own:
                         own.finish(config.timeout_s)
-                    seen = train_ps(problem, config, client, halt, restored, MOST_S if every else 0.0, inner)
+                    patience_s, computed = MOST_S if every else 0.0, partial(die_at, kill_at)
+                    seen = train_ps(problem, config, client, halt, restored, patience_s, inner, computed)
                 except SystemExit:
                     raise
                 except BaseException as error:
@@ -159,8 +171,10 @@ def run_allreduce_worker(
     state: Any = None,
     checkpoint: Checkpoint | None = None,
     losses: Any = None,
+    kill_at: int | None = None,
 ) -> Report:
-    """Run one worker of an all-reduce until the supervisor sends stop. Return its report.
+    """Run one worker of an all-reduce until the supervisor sends stop. Return its report. The worker kills its process
+    before the exchange of the clock ``kill_at``.
 
     The worker stays reachable until then, so that no rank finds it gone in the middle of a hop. If another rank is
     gone, the worker sends ``alone``, and the supervisor finds the cause.
@@ -211,7 +225,7 @@ def run_allreduce_worker(
                 with _listening(control, worker, report_progress, decide) as halt:
                     try:
                         how = (config, peer, replica, halt, computing, seen, pause, stepped)
-                        seen = train_allreduce(problem, *how)
+                        seen = train_allreduce(problem, *how, partial(die_at, kill_at))
                     except DivergedError as error:
                         control.send("diverged", str(error))
                 report_progress()
@@ -222,6 +236,12 @@ def run_allreduce_worker(
     counts = {"bytes_sent": peer.bytes_sent, "bytes_received": peer.bytes_received}
     state = replica.state(peer.reduction, seen)
     return {**replica.report(), **counts, "trace": peer.trace + computing, "state": state}
+
+
+def die_at(kill_at: int | None, clock: int) -> None:
+    """Kill this process if the clock has come."""
+    if kill_at is not None and clock >= kill_at:
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has only one way to end a process
 
 
 @contextmanager

@@ -60,20 +60,23 @@ def train_ps(
     seen: Seen | None = None,
     patience_s: float = 0.0,
     inner: Any = None,
+    computed: Callable[[int], object] = lambda clock: None,
 ) -> Seen:
     """Train on ``problem``, this worker's shard of the rows, by `train_served`, until the servers end the run or
     ``stop`` is set.
 
     NonFiniteError if a loss or a gradient is not finite. An answer may take twice ``config.timeout_s``, or
-    ``patience_s`` if that is longer. ``inner`` is the `Inner` of a config with local steps.
+    ``patience_s`` if that is longer. ``inner`` is the `Inner` of a config with local steps. ``computed`` is called with
+    the clock of each gradient, before it is pushed.
     """
     timeout, trace, gradient = max(2 * config.timeout_s, patience_s), client.trace, inner or compute
 
     def compute_timed(need: Compute) -> tuple[float, Tensors]:
         trace.step = need.clock
         with trace.span("compute"):
-            computed: tuple[float, Tensors] = gradient(problem, config, need.seen, client.worker, need.clock, stop)
-            return computed
+            pushed: tuple[float, Tensors] = gradient(problem, config, need.seen, client.worker, need.clock, stop)
+        computed(need.clock)
+        return pushed
 
     loop = train_served(by_rows(client.protocol, problem, config), config.overlap, stop.is_set, seen)
     meet = {

@@ -11,6 +11,7 @@ from minips import seeds
 from minips.arithmetic import one_blas_thread
 from minips.core.config import Config
 from minips.core.exchange import PS
+from minips.core.faults import Faults
 from minips.core.limits import check_run
 from minips.core.local import warn_of_outer
 from minips.engines import Engine, Processes
@@ -23,6 +24,7 @@ from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import build
 from minips.training.progress import Wait, showing
+from minips.words import check_type
 
 CHILDREN = {"processes": "processes", "threads": "threads", "hosts": "hosts", "ray": "actors"}
 """The children that each engine starts, in words."""
@@ -40,6 +42,7 @@ def train(
     on_eval: OnEval | Sequence[OnEval] = (),
     resume: Run | str | Path | None = None,
     checkpoint: Checkpoint | str | Path | None = None,
+    faults: Faults | None = None,
 ) -> Run:
     """Train ``problem`` with ``config`` on ``engine`` (None: `Processes`).
 
@@ -64,6 +67,9 @@ def train(
     ``checkpoint``, a `Checkpoint` or the path of a folder, keeps the run in that folder while it trains. If everything
     dies, ``resume`` with this folder goes on with the same run: no acknowledged push is lost, and under BSP the result
     is that of an undisturbed run, to the bit. ValueError if the folder holds a run and ``resume`` does not name it.
+
+    ``faults`` are made on purpose, to see what the run does about them: see `Faults`. ValueError if the engine cannot
+    make them.
     """
     check_problem("train", problem)
     if not isinstance(config, Config | None):
@@ -72,10 +78,13 @@ def train(
         raise TypeError(f"progress takes True, False, or a function of a ps.Progress; got {progress!r}.")
     if not (stop is None or isinstance(stop, threading.Event) or callable(stop)):
         raise TypeError(f"stop takes a threading.Event, or a function that returns True to end the run; got {stop!r}.")
+    check_type("faults", faults, Faults | None, "a ps.Faults, such as ps.Faults(kill={'worker 1': 20})")
     kept, before, given = _kept_and_before(Checkpoint.of(checkpoint), resume)
     config = (config or given).for_rows(problem.rows)
     warn_of_outer(config.local, config.optimizer)
     chosen = engine_for(engine, [config])
+    if faults:
+        chosen.check_faults(faults, config)
     params = check_run(config, problem.init(seeds.init(config.seed)), problem.tables)
     origin = origin_of(problem, params)
     if kept:
@@ -94,6 +103,7 @@ def train(
                     TrainingJob(
                         *(problem, config, params, watch, lambda: bool(interrupts) or stopped(), pauses, state),
                         checkpoint=kept,
+                        faults=faults,
                     )
                 )
             if pauses and not interrupts:

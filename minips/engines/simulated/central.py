@@ -9,13 +9,14 @@ from collections import deque
 from typing import Any
 
 from minips.core.loop import Begin, Call, Compute, Seen, train_served
+from minips.core.membership import ClientConnection
 from minips.core.message import NonFiniteError
 from minips.core.partition import cut, join, native, partition
 from minips.core.protocol import ServerProtocol, ServerRecord, WorkerProtocol
 from minips.core.sessions import Receive, Send, Session, carry_out
 from minips.core.shard import Shard
 from minips.core.tables import rows_pushed
-from minips.drivers.events import Task
+from minips.drivers.events import Signal, Task
 from minips.drivers.virtual import ServedNode
 from minips.engines.inner import Inner
 from minips.engines.simulated.simulation import SimNode, Simulation, Trainer
@@ -35,21 +36,35 @@ class ServerTeam:
     def __init__(self, simulation: Simulation) -> None:
         config, state = simulation.config, simulation.job.state
         whole = {name: native(x, f"The parameter {name!r}") for name, x in simulation.job.params.items()}
-        self.simulation = simulation
+        self.simulation, self.whole = simulation, whole
         self.servers: list[SimServer] = []
-        self.workers = [SimWorker(simulation, rank, self.servers) for rank in range(config.workers)]
-        self.servers += [SimServer(self, index, whole) for index in range(config.servers)]
+        self.workers = [self.worker(rank) for rank in range(config.workers)]
+        self.servers += [self.server(index) for index in range(config.servers)]
+        self.dead: list[SimWorker] = []
+        """The earlier lives of workers that have died and were started again."""
         for server in self.servers:
             server.begin(state and state["servers"][server.index])
         for worker in self.workers:
             worker.at_once(worker.protocol.hello())
             worker.resume(state and state["workers"][worker.rank])
 
+    def worker(self, rank: int) -> "SimWorker":
+        """Create a worker."""
+        return SimWorker(self.simulation, rank, self.servers)
+
+    def server(self, index: int) -> "SimServer":
+        """Create a server, with the initial parameters."""
+        return SimServer(self, index, self.whole)
+
+    def begin(self) -> list[Signal]:
+        """Start the workers. Returns the signals of their ends."""
+        return [worker.start(worker.train()) for worker in self.workers]
+
     def result(self) -> Run:
         """Return the results at the run's end."""
         simulation, servers, workers = self.simulation, self.servers, self.workers
         for worker in workers if not simulation.failure else ():
-            if not worker.gone and servers[0].protocol.membership.members[worker.rank].connections:
+            if not worker.gone and worker.connected:
                 worker.at_once(worker.protocol.ask_all("bye"))
         shard, losses, states = servers[0].shard, servers[0].losses, [worker.state() for worker in workers]
         simulation.report(shard.applied, expected(shard) or 0, losses, last=True)
@@ -64,13 +79,18 @@ class ServerTeam:
             state=None if simulation.failure else state_of([one.protocol.state() for one in servers], states),
             stopped=simulation.ended or not all(server.shard.done for server in servers),
             diverged=next((server.shard.diverged for server in servers if server.shard.diverged), None),
-            bytes_sent=sum(worker.bytes_sent for worker in workers),
-            bytes_received=sum(worker.bytes_received for worker in workers),
+            bytes_sent=sum(worker.bytes_sent for worker in [*workers, *self.dead]),
+            bytes_received=sum(worker.bytes_received for worker in [*workers, *self.dead]),
             staleness=shard.staleness,
             grants=shard.grants,
             trace=simulation.trace,
             server_rows=[n for server in servers if (n := rows_pushed(server.shard)) is not None],
-            events=sorted((at, f"server {one.index}: {text}") for one in servers for at, text in one.protocol.events),
+            events=sorted(
+                [
+                    *simulation.happened,
+                    *((at, f"server {one.index}: {text}") for one in servers for at, text in one.protocol.events),
+                ]
+            ),
         )
 
 
@@ -118,9 +138,13 @@ class SimServer(SimNode):
         return worker.gone and worker.rank in self.shard.live and bool(connections)
 
     def updated(self) -> None:
-        """Handle the end of an update: report, pause, or let stragglers abandon their gradients."""
-        shard = self.shard
+        """Handle the end of an update."""
         self.protocol.keep()
+        self.decide()
+
+    def decide(self) -> None:
+        """Report, pause, or let stragglers abandon their gradients."""
+        shard = self.shard
         if self.simulation.engine.abandon and shard.quorum is not None and shard.quorum < shard.workers:
             for worker in self._workers:
                 worker.left_behind()
@@ -130,17 +154,19 @@ class SimServer(SimNode):
             at = max(server.shard.pause() for server in self._servers)
             for server in self._servers:
                 server.shard.pause(at)
-        if shard.paused and all(server.shard.paused for server in self._servers):
+        if shard.paused and all(server.paused for server in self._servers):
             parts, layouts = [server.shard.params for server in self._servers], [one.layout for one in self._servers]
             ended = self.simulation.evaluate(
                 self._servers[0].shard.made // shard.workers, join(parts, layouts), self._servers[0].losses
             )
             for server in self._servers:
-                if ended:
-                    server.shard.end()
-                else:
-                    server.shard.go_on()
+                server.protocol.go_on(ended)
                 server._look()
+
+    @property
+    def paused(self) -> bool:
+        """True while the shard pauses, and its parameters can be evaluated."""
+        return self.shard.paused
 
     def changed(self) -> None:
         """Handle a change of the shard."""
@@ -151,7 +177,7 @@ class SimServer(SimNode):
     def diverge(self, reason: str) -> None:
         """End the run at every server."""
         for server in self._servers:
-            server.shard.diverge(reason)
+            server.protocol.diverge(reason)
             server._look()
 
     def _look(self) -> None:
@@ -170,7 +196,9 @@ class _Protocol(ServerProtocol):
         calls = server.changed, server.updated
         held = [f"{rank:032x}" for rank in range(server.config.workers)]
         super().__init__(
-            server.shard, server.config, server.index, server.layout, server.trace, *calls, rank_secrets=held
+            *(server.shard, server.config, server.index, server.layout, server.trace, *calls),
+            rejoin_s=server.simulation.engine.patience_s,
+            rank_secrets=held,
         )
         self._versions = deque[tuple[int, Tensors]](maxlen=server.simulation.engine.delay_versions + 1)
 
@@ -223,11 +251,20 @@ class SimWorker(ServedNode, Trainer):
         def receive(wanted: Receive) -> Frames:
             frames = requests.pop(0).parcel
             protocol = self.servers[wanted.source].protocol
-            answer: Frames = carry_out(protocol.answer(frames, self.connection, self.events.now), {})
+            answer: Frames = carry_out(protocol.answer(frames, self.connection_to(wanted.source), self.events.now), {})
             self.bytes_sent, self.bytes_received = self.bytes_sent + size(frames), self.bytes_received + size(answer)
             return answer
 
         carry_out(session, {Send: requests.append, Receive: receive})
+
+    def connection_to(self, index: int) -> ClientConnection:
+        """The connection to a server."""
+        return self.connection
+
+    @property
+    def connected(self) -> bool:
+        """True if a goodbye would reach the servers."""
+        return bool(self.servers[0].protocol.membership.members[self.rank].connections)
 
     def left_behind(self) -> None:
         """Abandon the current gradient if its round has ended at every server."""

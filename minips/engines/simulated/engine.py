@@ -8,11 +8,13 @@ the bit, including the trace, and under BSP the parameters equal those of a real
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from minips import seeds
 from minips.core.config import Config
 from minips.core.exchange import AllReduce
+from minips.core.faults import Faults
+from minips.core.membership import REJOIN_S
 from minips.engines.base import Engine, TrainingJob
 from minips.machines.calibration import Calibration
 from minips.machines.topology import Machines, Own, Star, Topology, Traffic, check_one_network
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from minips.engines.simulated.mutual import Team
 
 
+PATIENT_S = 10.0
+"""By default, the seconds for which others wait for a dead worker that will be started again."""
+
+
 @register
 @dataclass(frozen=True)
 class Simulated(Engine):
@@ -33,7 +39,10 @@ class Simulated(Engine):
     the config has none; a ``networkx.Graph`` also works. Messages share links max-min fairly; in a real run, shaped
     links pass them one after the other. A batch takes ``compute_s``, or a time drawn for each step with that mean
     (``exponential``); the config's delays are added as in a real run. With a ``calibration``, stages, updates and the
-    transport also take time, one after the other at each node. Waits have no limit, and all nodes live forever.
+    transport also take time, one after the other at each node. Waits have no limit.
+
+    All nodes live on unless `Faults` kill them. With ``restart``, a dead server comes back from its journal, and a dead
+    worker goes on where it was; with an all-reduce, a death ends the run. Journals are in memory.
 
     On a ``cluster`` of machines, servers and workers are placed in rotation, as by the engine `Ray`. Those on one
     machine share its link and its cores, and messages between them use no link. Without a cluster each has a core.
@@ -53,6 +62,7 @@ class Simulated(Engine):
     """
 
     name = "simulated"
+    faults: ClassVar[tuple[str, ...]] = ("kill", "cut", "delay_s", "pause")
     topology: StageField[Topology | None] = option(None, "the network; None: a star of the config's links")
     compute_s: float | None = option(
         None, "seconds that a batch takes; None: as in the calibration, or none", minimum=0, unit="s"
@@ -63,6 +73,14 @@ class Simulated(Engine):
     abandon: bool = option(True, "stragglers give up a gradient whose round has ended")
     traffic: tuple[Traffic, ...] = option((), "competing flows on the network")
     cluster: ValueField[Machines | None] = option(None, "machines with several processes each; None: one process each")
+    restart: int = option(0, "how often each server and worker is started again after it has died", minimum=0, step=1)
+    restart_s: float = option(0.5, "seconds from a death to the new start", minimum=0, unit="s")
+    rejoin_s: float | None = option(
+        None,
+        f"how long the others wait for a dead worker; None: {REJOIN_S} s, or {PATIENT_S:g} s with restart",
+        above=0,
+        unit="s",
+    )
 
     def __post_init__(self) -> None:
         if hasattr(self.topology, "edges"):
@@ -70,6 +88,20 @@ class Simulated(Engine):
         super().__post_init__()
         if self.cluster and self.topology:
             raise ValueError("Simulated takes a topology or a cluster, which has its own topology; got both.")
+
+    @property
+    def patience_s(self) -> float:
+        """The seconds for which a worker still counts after its last connection broke."""
+        return self.rejoin_s or (PATIENT_S if self.restart else REJOIN_S)
+
+    def check_faults(self, faults: Faults, config: Config) -> None:
+        super().check_faults(faults, config)
+        backups = config.consistency.quorum(config.workers) not in (None, config.workers)
+        if self.restart and self.abandon and backups and any(who.startswith("server") for who in faults.kill):
+            raise ValueError(
+                "A gradient that a straggler gives up is not in a server's journal, so the server could not be started "
+                "again. Use Simulated(abandon=False)."
+            )
 
     def run(self, job: TrainingJob) -> Run:
         team = self.prepare(job)
@@ -104,8 +136,15 @@ class Simulated(Engine):
                 f"{config.exchange!r} has no server to answer with old parameters; "
                 "use exchange=PS(), or delay_versions=0."
             )
-        team = (Team if isinstance(config.exchange, AllReduce) else ServerTeam)(simulation)
-        simulation.begin([worker.start(worker.train()) for worker in team.workers])
+        kind: Any = Team if isinstance(config.exchange, AllReduce) else ServerTeam
+        if job.faults:
+            from minips.engines.simulated import faults
+
+            kind = faults.Ranks if kind is Team else faults.Served
+            if job.faults.delay_s:
+                simulation.network = faults.Late(simulation)
+        team: ServerTeam | Team = kind(simulation)
+        simulation.begin(team.begin())
         return team
 
     def network(self, config: Config) -> Any:

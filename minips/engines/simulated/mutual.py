@@ -36,13 +36,21 @@ class Team:
         self.simulation, self.changed_at = simulation, 0.0
         self.losses: Rows = []
         self.workers: list[SimRank] = []
-        self.workers += [SimRank(self, rank, kept[rank]) for rank in range(count)]
+        self.workers += [self.rank(rank, kept[rank]) for rank in range(count)]
         for worker in self.workers:
             worker.greet()
         self.applied = sum(worker.replica.shard.applied for worker in self.workers)
         self._began, self.updates = self.applied // count, simulation.config.clocks * count
         self.decided = Signal()
         """Signals the end of the next pause."""
+
+    def rank(self, number: int, state: WorkerState | None) -> "SimRank":
+        """Create a worker."""
+        return SimRank(self, number, state)
+
+    def begin(self) -> list[Signal]:
+        """Start the workers. Returns the signals of their ends."""
+        return [worker.start(worker.train()) for worker in self.workers]
 
     def result(self) -> Run:
         """Return the results at the run's end."""
@@ -68,6 +76,7 @@ class Team:
             trace=simulation.trace,
             requantization_error=requantization_error([report["samples"] for report in reports]),
             replicas=digests,
+            events=simulation.happened,
         )
 
     def stepped(self) -> None:

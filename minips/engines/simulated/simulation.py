@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from minips import seeds
+from minips.core.faults import Faults
 from minips.core.message import DivergedError
 from minips.drivers.events import EventLoop, Signal, Task, seldom_collected
 from minips.drivers.virtual import Interconnect, Node, TrainingNode, VirtualCluster
@@ -48,6 +49,11 @@ class Simulation(VirtualCluster):
         """True once the run was stopped from outside."""
         self._over = Signal()
         """Signals the run's end: all tasks have ended, the run has diverged, or a node has failed."""
+        self.faults = job.faults or Faults()
+        self.happened: list[tuple[float, str]] = []
+        """What faults did: each time, and a sentence."""
+        self.never = Signal()
+        """Never happens: the tasks of a party that has died wait for it."""
         self.failure: RuntimeError | None = None
         """The error of a failed node."""
         self.diverged: str | None = None
@@ -86,6 +92,16 @@ class Simulation(VirtualCluster):
             self.failure = RuntimeError(f"{who} failed: {type(error).__name__}: {message_of(error)}")
             self.failure.__cause__ = error
             self._over.succeed()
+
+    def lose(self, who: str) -> None:
+        """End the run because the party ``who``, which others need, was killed."""
+        if not self._over.triggered:
+            self.failure = RuntimeError(f"{who} ended before its work was done: its process was killed by SIGKILL.")
+            self._over.succeed()
+
+    def note(self, text: str) -> None:
+        """Keep what a fault did just now, for the events of the run."""
+        self.happened.append((self.events.now, text))
 
     def evaluate(self, step: int, params: Tensors, losses: Rows) -> bool:
         """Evaluate the parameters in a pause. Return True if an evaluation, its error, or a stop ends the run."""

@@ -15,6 +15,8 @@ from minips.results.run import Run
 from minips.stage import Value
 from minips.words import check_type, join_names
 
+MOST_EVENTS = 5
+"""The most events of a run that the replay's words tell."""
 A_RUN = "a Run, such as the result of ps.train; that of a prediction is trained on ps.Simulated(calibration=…)"
 
 
@@ -139,6 +141,10 @@ def sentences_of(recording: Recording, origin: float) -> Iterator[str]:
         yield "No worker waits."
     if lost := sum(message.start is None or message.end is None for message in messages):
         yield f"Of {lost:,} messages only one end is known: their lines break off."
+    for at, text in run.events[:MOST_EVENTS]:
+        yield f"At {format_seconds(at - origin)}, {text.rstrip('.')}."
+    if len(run.events) > MOST_EVENTS:
+        yield f"{len(run.events) - MOST_EVENTS:,} more events are in Run.events."
     if run.clock_error_s:
         yield f"Its machines' clocks agree to ± {format_seconds(run.clock_error_s)}."
     if recording.folded:
