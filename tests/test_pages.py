@@ -59,6 +59,10 @@ HELD = {
         "minips work --problem mine:make",
         "minips status",
     ),
+    "test_durability.py::test_everything_killed_in_turn_and_together_goes_on_by_the_same_commands": (
+        "minips serve --checkpoint",
+        "minips work --connect tcp://127.0.0.1:7071 --token-file token --rank",
+    ),
     "test_teachers.py::test_it_runs_to_its_end_where_pip_installs_it": ("pip install -e .",),
     "test_teachers.py::test_a_learner_opens_it_predicts_answers_and_reports": ("minips lab --course mine",),
     "test_grading.py::test_grading_marks_nobodys_progress_and_takes_several_files": ("minips check",),
@@ -81,6 +85,7 @@ QUESTIONS = {
     "How do I train from the shell?": ("docs/training.md#describe-a-run", "minips train"),
     "How do I stop early, and keep a log?": ("docs/training.md#watch-a-run", "EarlyStopping"),
     "How do I resume a run?": ("docs/training.md#save-resume-and-predict", "resume="),
+    "What is lost if a server dies?": ("docs/durability.md#the-promises", "its journal"),
     "How do I predict new rows with a saved model?": ("docs/training.md#save-resume-and-predict", ".predict("),
     "How do I train with FedAvg or DiLoCo?": ("docs/training.md#take-local-steps", "DiLoCo"),
     "How do I train a large embedding table?": ("docs/training.md#push-rows-of-a-table", "rows_needed"),

@@ -351,7 +351,8 @@ class Family(RunSupervisor):
 
     def __init__(self):
         self.asked = []
-        job = types.SimpleNamespace(config=ps.Config(workers=2), watch=None, stop=lambda: bool(self.asked.append(1)))
+        stop = lambda: bool(self.asked.append(1))  # noqa: E731
+        job = types.SimpleNamespace(config=ps.Config(workers=2), watch=None, stop=stop, checkpoint=None)
         super().__init__(lambda *names: [], job)
         self.children = [self.child(who) for who in ("server 0", "worker 0", "worker 1")]
         self.servers, self.workers = self.children[:1], self.children[1:]
@@ -378,6 +379,7 @@ SUPERVISIONS = {
     "end": Family._end_at_a_clock,
     "fail": lambda family: family.failed(family.workers[0], "worn out", ""),
     "lose a server": lambda family: family.failed(family.servers[0], "worn out", ""),
+    "begin again": lambda family: family._end_ranks("worker 1 has died"),
     "report": Family._ended,
 }
 

@@ -18,7 +18,7 @@ KINDS = ("hello", "resume", "push", "bye", "leave", "diverge", "end", "go on")
 """The kinds of records: of a worker up to ``leave``, and of the run."""
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """One change: its kind, its worker (-1: the run), the time, plain values, and a push's or a goodbye's frames."""
 
     kind: str
@@ -29,16 +29,16 @@ class Record(NamedTuple):
     frames: Frames
 
 
-Keep = Callable[[Record], None]
+Keep = Callable[[JournalRecord], None]
 """A function that keeps a record. When it returns, the record is kept; if it raises OSError, nothing is kept."""
 
 
-def to_frames(record: Record) -> Frames:
+def to_frames(record: JournalRecord) -> Frames:
     """Convert a record into frames, of which the first describes it."""
     return [msgpack.packb([*record[:4]]), *record.frames]
 
 
-def from_frames(frames: Frames) -> Record:
+def from_frames(frames: Frames) -> JournalRecord:
     """The record that `to_frames` converted. ValueError for other frames."""
     try:
         kind, worker, at, fields = msgpack.unpackb(frames[0])
@@ -47,4 +47,4 @@ def from_frames(frames: Frames) -> Record:
         raise ValueError("The first frame of this record does not describe it.") from error
     if not fits:
         raise ValueError(f"A record is one of {', '.join(KINDS)}; got {kind!r:.99}.")
-    return Record(kind, worker, at, fields, [*frames[1:]])
+    return JournalRecord(kind, worker, at, fields, [*frames[1:]])

@@ -26,7 +26,7 @@ from minips import seeds
 from minips.core.codec import Codec, Decoder, Encoder, Mark, encode_plainly, unpack, wrap
 from minips.core.config import Config
 from minips.core.fields import ANSWERS, NEEDED, REQUESTS, check_fields, check_request
-from minips.core.journal import Keep, Record
+from minips.core.journal import JournalRecord, Keep
 from minips.core.limits import Expected, Limits, check_plain, of_answers, of_anything
 from minips.core.membership import REJOIN_S, SILENCE_S, ClientConnection, Member, Membership
 from minips.core.message import Header, Message
@@ -775,7 +775,7 @@ class ServerProtocol:
         if self.journal is None:
             return
         try:
-            self.journal(Record(kind, worker, self.shard.now(), fields, [*frames]))
+            self.journal(JournalRecord(kind, worker, self.shard.now(), fields, [*frames]))
         except OSError as error:
             words = f"This {kind} was refused, and nothing was changed, since it cannot be written to the journal"
             raise RuntimeError(f"{words}: {message_of(error)}") from error

@@ -9,9 +9,9 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from minips.core.journal import Record
+from minips.core.journal import JournalRecord
 from minips.core.protocol import ServerProtocol
-from minips.core.states import Resumption
+from minips.core.states import MemberState, Resumption
 from minips.results.state import ServerState
 from minips.stages.aggregators import Contribution
 
@@ -35,7 +35,7 @@ def restore(protocol: ServerProtocol, state: ServerState) -> None:
         record.resumption, record.kept = Resumption[word.upper()], kept
 
 
-def replay(protocol: ServerProtocol, record: Record) -> None:
+def replay(protocol: ServerProtocol, record: JournalRecord) -> None:
     """Apply a record of the journal again. ValueError if it does not follow what was applied before."""
     shard, now = protocol.shard, protocol.shard.now
     shard.now = lambda: record.at
@@ -47,20 +47,20 @@ def replay(protocol: ServerProtocol, record: Record) -> None:
         shard.now = now
 
 
-def _hello(protocol: ServerProtocol, record: Record) -> None:
+def _hello(protocol: ServerProtocol, record: JournalRecord) -> None:
     member, fields = protocol.membership.members[record.worker], record.fields
     member.state, member.secret, member.rows = member.state.after("hello"), fields["secret"], fields["rows"]
     protocol.shard.join(record.worker)
     protocol.records[record.worker].accept_hello(fields["again"])
 
 
-def _resume(protocol: ServerProtocol, record: Record) -> None:
+def _resume(protocol: ServerProtocol, record: JournalRecord) -> None:
     resumed = protocol.records[record.worker]
     resumed.resumption = Resumption[record.fields["state"].upper()]
     resumed.resume()
 
 
-def _push(protocol: ServerProtocol, record: Record) -> None:
+def _push(protocol: ServerProtocol, record: JournalRecord) -> None:
     shard, worker = protocol.shard, record.worker
     packet, *_ = protocol.unpack(record.frames)
     header, pushed = packet.header, protocol.records[worker]
@@ -80,9 +80,9 @@ def _push(protocol: ServerProtocol, record: Record) -> None:
     protocol.record_update(worker, header["clock"])
 
 
-def _bye(protocol: ServerProtocol, record: Record) -> None:
+def _bye(protocol: ServerProtocol, record: JournalRecord) -> None:
     member = protocol.membership.members[record.worker]
-    member.state = member.state.after("bye")
+    member.state = MemberState.PARTED  # a snapshot may have it as lost, and a return leaves no record
     if diverged := record.fields["diverged"]:
         protocol.shard.diverge(str(diverged))
     _leave(protocol, record)
@@ -92,7 +92,7 @@ def _bye(protocol: ServerProtocol, record: Record) -> None:
             protocol.records[record.worker].kept = protocol.read_part(packet)
 
 
-def _leave(protocol: ServerProtocol, record: Record) -> None:
+def _leave(protocol: ServerProtocol, record: JournalRecord) -> None:
     protocol.shard.leave(record.worker)
     protocol.record_update(record.worker, protocol.shard.rounds - 1)
 

@@ -58,7 +58,7 @@ class Resend:
 
 
 class Resending:
-    """What one connection of a worker does when it breaks: its state, and the session that connects again.
+    """A connection of a worker, and what it does when it breaks: its state, and the session that connects again.
 
     ``hello()`` is the session for a new connection, such as `hello_again`. ``transport`` is asked only for the largest
     message that it sends. A driver with threads holds one lock for each call and each step of `reconnect`.

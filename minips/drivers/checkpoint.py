@@ -1,4 +1,4 @@
-"""What servers and workers keep in the folder of a checkpoint, so that new processes go on after they have died.
+"""The files that servers and workers keep in the folder of a checkpoint, so that new processes go on after a crash.
 
 A server appends each record to its journal before it applies it (`minips.core.journal`). Snapshots bound the journal:
 one is taken between two updates when it is due, and written in a thread of its own while the run goes on. Once it is
@@ -7,6 +7,7 @@ written, the journal's file that it covers may be overwritten.
 A worker keeps its last push, with its codec's state, before it sends it (`minips.core.protocol.KeptPush`).
 """
 
+import logging
 import secrets
 import threading
 import time
@@ -19,7 +20,7 @@ import numpy as np
 from minips.core import recovery
 from minips.core.codec import Codec, Decoder, encode_plainly, unpack
 from minips.core.config import Config
-from minips.core.journal import Record, from_frames, to_frames
+from minips.core.journal import JournalRecord, from_frames, to_frames
 from minips.core.limits import of_anything
 from minips.core.message import Message
 from minips.core.protocol import KeptPush, ServerProtocol
@@ -31,6 +32,7 @@ from minips.results.state import LinkState, ServerState, WorkerState, check_stat
 from minips.results.trace import UNTIMED
 from minips.stage import Frames, Tensors
 from minips.stages.transports.base import Closable
+from minips.stages.transports.futures import CallFuture
 from minips.words import message_of
 
 JOURNAL_BYTES, ROUNDS = 2**26, 4
@@ -73,15 +75,13 @@ class ServerFiles(Closable):
         self._writer: threading.Thread | None = None
         self._covered = 0
         """All records with smaller numbers are in a snapshot."""
-        self._first = 0
-        """All records in the journal's other file have smaller numbers."""
         self._clock = 0
         """The clock of the last snapshot."""
         self._round_bytes = 0
         self.lost_at: float | None = None
         """After a restart, the time since which all workers count as lost."""
         self.failed = ""
-        """Why the last snapshot could not be written."""
+        """The reason why the last snapshot could not be written."""
 
     @property
     def goes_on(self) -> bool:
@@ -124,27 +124,25 @@ class ServerFiles(Closable):
         except BaseException:
             journal.close()
             raise
-        self._journal, self._first = journal, journal.number
+        self._journal = journal
         protocol.trace.forget()
         self._kept = self._kept and {}
         words = f"the run is kept in {self.checkpoint.folder}, with up to {self._most_bytes() / 1e6:.0f} MB"
         if not fresh:
             words = f"the run goes on from {self.checkpoint.folder}, with {replayed} pushes from its journal"
         protocol.events.append((protocol.shard.now(), words))
+        if replayed and protocol.shard.at_border:
+            self._write(*self._capture(protocol.shard.made // protocol.shard.workers))
         protocol.journal = self.append
         self.lost_at = None if fresh else protocol.membership.restarted()
 
-    def append(self, record: Record) -> None:
+    def append(self, record: JournalRecord) -> None:
         """Append a record to the journal. OSError if there is no room for it; then nothing has changed."""
         frames = to_frames(record._replace(at=record.at + self._clock_offset))
         nbytes, journal = size(frames), self._journal
         assert journal
         if not journal.room(nbytes):
-            if self._first > self._covered:
-                self._finish_snapshot()
-            if self._first <= self._covered:
-                journal.turn()
-                self._first = journal.number
+            self._turn(journal)
         journal.append(frames)
         self._round_bytes += nbytes
 
@@ -155,19 +153,24 @@ class ServerFiles(Closable):
             return
         clock = shard.made // shard.workers
         needed, self._round_bytes = self._round_bytes + journal.nbytes // SLACK, 0
-        due = clock // self.checkpoint.every > self._clock // self.checkpoint.every or self._first > self._covered
-        writing = self._writer is not None and self._writer.is_alive()
-        if writing and not journal.room(needed) and self._first > self._covered:
+        due = clock // self.checkpoint.every > self._clock // self.checkpoint.every or journal.first > self._covered
+        full = not journal.room(needed)
+        if full:
             self._finish_snapshot()
-            writing = False
-        if due and not writing and shard.at_border:
+        if due and shard.at_border and not (self._writer and self._writer.is_alive()):
             self._clock = clock
             captured = self._capture(clock)
             self._writer = threading.Thread(target=self._write, args=captured, name="minips-snapshot", daemon=True)
             self._writer.start()
-        if not journal.room(needed) and self._first <= self._covered:
+        if full:  # a round that has begun needs room even after a crash
+            self._turn(journal)
+
+    def _turn(self, journal: Journal) -> None:
+        """Go on in the journal's other file, once a snapshot covers its records."""
+        if journal.first > self._covered:
+            self._finish_snapshot()
+        if journal.first <= self._covered:
             journal.turn()
-            self._first = journal.number
 
     def close(self) -> None:
         """Write a last snapshot, unless a push waits for its round, and close the journal."""
@@ -180,7 +183,7 @@ class ServerFiles(Closable):
             self._journal = None
 
     def _capture(self, clock: int) -> tuple[int, int, dict[str, Any]]:
-        """What a snapshot holds, as values that later updates do not change."""
+        """The content of a snapshot, as values that later updates do not change."""
         protocol = self._protocol
         state = recovery.snapshot(protocol)
         state["shard"]["optimizer"] = _copied(state["shard"]["optimizer"])
@@ -245,7 +248,7 @@ class ServerFiles(Closable):
 
 
 class WorkerFiles(Closable):
-    """What only a worker knows: its last pushes, each kept before it is sent, in two files whose paths begin with
+    """The files of a worker: its last pushes, each kept before it is sent, in two files whose paths begin with
     ``stem``. The ``secret`` of the worker's session identifies them. ``inner`` returns its inner optimizer's state, if
     it makes local steps. In the folder of a ``checkpoint``, the worker's snapshots have the clocks of the servers'.
     """
@@ -255,6 +258,7 @@ class WorkerFiles(Closable):
         self._sync, self._before = checkpoint is not None and checkpoint.sync, list[LinkState]()
         self.inner: Callable[[], Any] = lambda: None
         self._journal: Journal | None = None
+        self._finishing: CallFuture[None] | None = None
         self.last = self._read()
         """The push that was kept last, with the inner optimizer's state; None if there is none."""
 
@@ -267,20 +271,31 @@ class WorkerFiles(Closable):
         return _from_frames(records[-1]) if records else None
 
     def take_over(self, client: Any) -> Any:
-        """Finish the last push, in the place of the process that kept it; from then on, keep the client's pushes. Call
-        it once the client has said hello. Returns the inner optimizer's state. ValueError if the push is not of the
-        run that the servers have.
+        """Begin to finish the last push, in the place of the process that kept it; from then on, keep the client's
+        pushes. Call it once the client has said hello, and `finish` before its first own push. Returns the inner
+        optimizer's state. If the servers are at other clocks, the memories begin anew at both ends.
         """
         push, inner = self.last or (None, None)
         protocol = client.protocol
-        if push and any(push.clocks) and not any(server.clock for server in protocol.servers):
-            client.begin(protocol.hello(), timed=False).result(client.config.timeout_s)  # another run: begin anew
+        clocks = [server.clock for server in protocol.servers]
+        if push and not {now - then for now, then in zip(clocks, push.clocks, strict=True)} <= {0, 1}:
+            logging.getLogger("minips").warning(
+                f"Worker {client.worker} has kept its push at clock {push.clocks[0]}, and its servers are at {clocks}: "
+                "it was left out meanwhile, or this is another run. Its memories begin anew."
+            )
+            client.begin(protocol.hello(), timed=False).result(client.config.timeout_s)
             self.last = push = inner = None
         if push:
             self._before = _with_inner(push, inner)
-            client.begin(client.protocol.finish_push(push), timed=False).result(client.config.timeout_s)
-        client.protocol.keep = self.keep
+            self._finishing = client.begin(protocol.finish_push(push), timed=False)
+        protocol.keep = self.keep
         return inner
+
+    def finish(self, timeout: float) -> None:
+        """Wait until the last push has its answer, which may need the pushes of others."""
+        if self._finishing:
+            self._finishing.result(timeout)
+            self._finishing = None
 
     def keep(self, push: KeptPush) -> None:
         """Keep a push that is about to be sent. OSError if there is no room."""

@@ -46,6 +46,8 @@ HEAD, MARK, RECORD_HEAD = struct.Struct("<8sI16s"), struct.Struct("<QI"), struct
 NUMBER, CRC_BYTES = struct.Struct("<Q"), 4
 OWNER = CRC_BYTES + NUMBER.size
 """The offset of the run in a record."""
+SMALL = 2**14
+"""The bytes of frames up to which a record is written as one buffer."""
 START = ALIGNMENT
 """The offset of a file's first record."""
 
@@ -65,6 +67,8 @@ class Journal(Closable):
     def __init__(self, stem: Path, run: bytes, nbytes: int, sync: bool = False) -> None:
         self.number = -1
         """The number of the next record; -1 until `read` has found it."""
+        self.first = -1
+        """All records in the file that is not in use have smaller numbers."""
         self.torn = False
         """True if `read` left out an incomplete record, of which at least the number was written."""
         self.nbytes, self._sync, self._identity = nbytes, sync, b"MPSr" + run
@@ -99,6 +103,7 @@ class Journal(Closable):
             )
         self.torn = number in (older.torn, newer.torn)
         self.number, self._using, self._at = number, self._files.index(newer), newer.end
+        self.first = max(newer.first, 0)
         if newer.next < number:  # in a file, numbers have no gaps
             self.turn()
         return chain(older.read(first), newer.read(first))
@@ -111,6 +116,8 @@ class Journal(Closable):
         views: Frames = [_flat(frame) for frame in frames]
         head = RECORD_HEAD.pack(0, self.number, self._identity, len(views)) + lengths_of(views)
         buffers = [head[CRC_BYTES:] + bytes(-len(head) % ALIGNMENT), *padded(views)]
+        if sum(map(len, frames)) <= SMALL:
+            buffers = [b"".join(buffers)]  # one copy costs less than several calls
         nbytes = CRC_BYTES + sum(map(len, buffers))
         if not self.room(nbytes):
             words = f"A record of {nbytes} bytes does not fit into {file.path}, which has {self.nbytes} bytes"
@@ -141,7 +148,7 @@ class Journal(Closable):
 
         Nothing is written. So if the process dies before the next append, `read` finds the end where it was.
         """
-        self._using, self._at = 1 - self._using, START
+        self._using, self._at, self.first = 1 - self._using, START, self.number
 
     def close(self) -> None:
         for file in self._files:
@@ -156,6 +163,7 @@ class _File:
             _make(path, HEAD.pack(KIND, FORMAT, run) + _mark(0), nbytes)
         files.check(path)
         self.path, self._file = path, path.open("r+b", buffering=0)
+        self._number = self._file.fileno()
         try:
             _check(path, self._file.read(START), os.fstat(self._file.fileno()).st_size, run, nbytes)
         except BaseException:
@@ -197,17 +205,25 @@ class _File:
 
     def write(self, buffers: Sequence[Buffer], at: int) -> None:
         """Write all of these buffers. OSError if the system takes only some of their bytes."""
+        done = self._write(buffers[:VECTORS], at)
+        if done == sum(map(len, buffers)):
+            return
         left = [memoryview(buffer) for buffer in buffers]
+        advance(left, done)
+        at += done
         while left:
-            if hasattr(os, "pwritev"):
-                done = os.pwritev(self._file.fileno(), left[:VECTORS], at)
-            else:
-                self._file.seek(at)
-                done = self._file.write(b"".join(left[:VECTORS])) or 0
+            done = self._write(left[:VECTORS], at)
             if not done:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             advance(left, done)
             at += done
+
+    def _write(self, buffers: Sequence[Buffer], at: int) -> int:
+        """Write some of these buffers' bytes. Return how many."""
+        if hasattr(os, "pwritev"):
+            return os.pwritev(self._number, buffers, at)
+        self._file.seek(at)
+        return self._file.write(b"".join(buffers)) or 0
 
     def sync(self) -> None:
         """Return once the disk has what was written."""

@@ -19,8 +19,8 @@ REACHES = ("process", "machine", "network")
 
 
 class Restarts(NamedTuple):
-    """How often an engine starts each server and each worker again when its process dies, and for how many seconds the
-    others wait for it.
+    """The number of times that an engine starts each server and each worker again whose process has died, and the
+    seconds for which the others wait for it.
     """
 
     times: int

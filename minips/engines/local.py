@@ -38,7 +38,7 @@ class LocalEngine(Engine):
 
     @property
     def restarts(self) -> Restarts:
-        """How often what dies is started again."""
+        """The restarts of processes that have died."""
         return NEVER
 
     @abstractmethod
@@ -241,7 +241,7 @@ class RunSupervisor(Supervisor):
         elif word == "alone":
             self.lost_peer = self.lost_peer or (time.monotonic(), f"{child.who} failed: {value}")
         elif word == "paused" and child in self.servers and value[-1] <= self._evaluated:
-            child.send("go on")  # it was started again, and did not get the word
+            child.send("end" if self.stopped else "go on")  # it was started again, and did not get the word
         else:
             child.received[word] = value
             if word == "paused" and all("paused" in holder.received for holder in self.holders):

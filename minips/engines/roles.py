@@ -138,6 +138,8 @@ def run_ps_worker(
             with _listening(control, worker) as halt:
                 restored, seen = seen, None  # after an error, the next gradient is computed from a fresh pull
                 try:
+                    if own:
+                        own.finish(config.timeout_s)
                     patience_s, computed = MOST_S if every else 0.0, partial(die_at, kill_at)
                     seen = train_ps(problem, config, client, halt, restored, patience_s, inner, computed)
                 except SystemExit:

@@ -149,6 +149,8 @@ def work(
                 inner = Inner(client.files.last[1]) if client.files.last else inner
                 client.files.inner = inner.state
             _await_others(client, token, timeout, halt, start_timeout_s)
+            if client.files:
+                client.files.finish(client.config.timeout_s)
             before = Seen(*kept["seen"]) if kept and kept["seen"] else None
             seen = train_ps(shard, client.config, client, halt, before, inner=inner)
             params = seen.params if seen.next_params is None else seen.next_params

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from minips import seeds
-from minips.core.journal import Record, from_frames, to_frames
+from minips.core.journal import JournalRecord, from_frames, to_frames
 from minips.core.loop import Compute
 from minips.core.membership import ClientConnection
 from minips.core.protocol import KeptPush
@@ -442,7 +442,7 @@ class FaultyServer(SimServer):
         if self.up:
             super()._look()
 
-    def _append(self, record: Record) -> None:
+    def _append(self, record: JournalRecord) -> None:
         self._journal.append([bytes(frame) for frame in to_frames(record)])
 
 
