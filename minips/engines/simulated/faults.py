@@ -1,8 +1,8 @@
 """Faults in virtual time: nodes that die, pause and come back, over connections that break and are made again.
 
 A dead node's tasks wait for a signal that never happens. What it has sent still arrives. A server comes back as a new
-`FaultyServer` that replays the old one's journal, and a worker as a new `FaultyWorker`. `Wire` is a worker's connection
-to a server: it carries out the session of `minips.core.resending`, as a real run does.
+`FaultyServer` that replays the old one's journal, and a worker as a new `FaultyWorker`. `SimWire` is a worker's
+connection to a server: it carries out the session of `minips.core.resending`, as a real run does.
 """
 
 import copy
@@ -64,8 +64,8 @@ class Late(Interconnect):
         return int(number) + self._workers * (role == "server")
 
 
-class Request:
-    """A message to a server over a `Wire`. ``done`` signals its end: the answer, or the exception to raise."""
+class SimRequest:
+    """A message to a server over a `SimWire`. ``done`` signals its end: the answer, or the exception to raise."""
 
     last = False
 
@@ -82,12 +82,12 @@ class Request:
         self.done.succeed(error)
 
 
-class Connection(ClientConnection):
+class SimConnection(ClientConnection):
     """A connection to one life of a server, and the requests that are not answered yet."""
 
     def __init__(self, server: "FaultyServer") -> None:
         self.server = server
-        self.unanswered: list[Request] = []
+        self.unanswered: list[SimRequest] = []
         self.broken = self.abandoned = self.closed = False
         """``broken``: nothing arrives any more. ``abandoned``: the worker has died, but what it sent still arrives.
         ``closed``: the server knows.
@@ -96,7 +96,7 @@ class Connection(ClientConnection):
         """The number of requests that the server answers now. It notices the end of a connection after them."""
 
 
-class Wire:
+class SimWire:
     """A worker's way to one server: a connection at a time, and what happens when it breaks."""
 
     def __init__(self, worker: "FaultyWorker", index: int, life: int) -> None:
@@ -105,11 +105,11 @@ class Wire:
         self._draws = [seeds.cut(self._faults.seed, worker.rank, index, life, way) for way in (0, 1)]
         self._resending = Resending(partial(hello_again, worker.protocol, index), None, worker.config.transport)
         self._resending.outlast(engine.patience_s)
-        self.connection = Connection(worker.team.servers[index])
+        self.connection = SimConnection(worker.team.servers[index])
 
     def ask(self, message: Send, step: Any) -> Signal:
         """Send a request, now or once the connection works again. Returns the signal of its end."""
-        request, self._numbers = Request(self._numbers, message, step), self._numbers + 1
+        request, self._numbers = SimRequest(self._numbers, message, step), self._numbers + 1
         try:
             if self._resending.ask(request):
                 self._send(request)
@@ -122,7 +122,7 @@ class Wire:
         self.connection.abandoned = True
         self._close(self.connection)
 
-    def break_(self, connection: Connection) -> None:
+    def break_(self, connection: SimConnection) -> None:
         """Break a connection: nothing more arrives over it, and the worker notices if it waits for an answer."""
         if connection.broken:
             return
@@ -132,7 +132,7 @@ class Wire:
             requests, connection.unanswered = connection.unanswered, []
             self._fail(requests)
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: SimRequest) -> None:
         connection = self.connection
         if connection.broken or not connection.server.up:
             self._fail([request])
@@ -140,7 +140,7 @@ class Wire:
             connection.unanswered.append(request)
             self.worker.start(self._trip(request, connection))
 
-    def _fail(self, requests: Iterable[Request]) -> None:
+    def _fail(self, requests: Iterable[SimRequest]) -> None:
         connected = not self._resending.broken
         for request in requests:
             error = ConnectionError(f"The connection to server {self.index} broke.")
@@ -149,7 +149,7 @@ class Wire:
         if connected and self._resending.broken:
             self.worker.start(self._reconnect())
 
-    def _trip(self, request: Request, connection: Connection) -> Task[None]:
+    def _trip(self, request: SimRequest, connection: SimConnection) -> Task[None]:
         """Carry a request to the server, let the server carry out its session, and bring the answer."""
         worker, server, network = self.worker, connection.server, self.worker.simulation.network
         least_s, step = worker.idle.at(request.values), request.step
@@ -182,14 +182,14 @@ class Wire:
         request.arrived(answer)
         self._perhaps_cut(connection, "answer", 1)
 
-    def _perhaps_cut(self, connection: Connection, what: str, way: int) -> None:
+    def _perhaps_cut(self, connection: SimConnection, what: str, way: int) -> None:
         if self._faults.cut and self._draws[way].random() < self._faults.cut and not connection.broken:
             clock = self.worker.protocol.servers[self.index].clock
             ends = f"between {self.worker.who} and {connection.server.who} broke behind"
             self.worker.simulation.note(f"the connection {ends} the {what} at clock {clock}")
             self.break_(connection)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: SimConnection) -> None:
         """Tell the server of the connection's end, if it has ended and the server has nothing left to do for it."""
         travelling = any(not request.reached for request in connection.unanswered)
         ended = connection.broken or (connection.abandoned and not travelling)
@@ -206,7 +206,7 @@ class Wire:
         session, worker = self._resending.reconnect(), self.worker
         answer: Any = None
         error: Exception | None = None
-        greeting: Request | None = None
+        greeting: SimRequest | None = None
         while worker.alive:
             try:
                 need = session.send(answer) if error is None else session.throw(error)
@@ -219,7 +219,7 @@ class Wire:
                 case Pause(seconds=seconds):
                     yield seconds
                 case Dial():
-                    self.connection = Connection(worker.team.servers[self.index])
+                    self.connection = SimConnection(worker.team.servers[self.index])
                     if not self.connection.server.up:
                         error = ConnectionRefusedError(f"Server {self.index} is not up.")
                 case Resend(request=request):
@@ -227,7 +227,7 @@ class Wire:
                 case Do(call=call):
                     answer = call()
                 case Send():
-                    greeting = Request(-1, need, worker.clock, greets=True)
+                    greeting = SimRequest(-1, need, worker.clock, greets=True)
                     self._send(greeting)
                 case Receive():
                     assert greeting
@@ -278,7 +278,7 @@ class FaultyWorker(_Mortal, SimWorker):
         self.team = team
         self.life: int = earlier.life + 1 if earlier else 0
         self.doom(first=earlier is None)
-        self.wires: list[Wire] = []
+        self.wires: list[SimWire] = []
         self.kept: tuple[KeptPush, Any] | None = earlier.kept if earlier else None
         """The last push, and the inner optimizer's state after it, where nothing else can restore them."""
         if not earlier and keeps_worker(self.config):
@@ -286,7 +286,7 @@ class FaultyWorker(_Mortal, SimWorker):
 
     def connect(self) -> None:
         """Connect to all the servers."""
-        self.wires = [Wire(self, index, self.life) for index in range(self.config.servers)]
+        self.wires = [SimWire(self, index, self.life) for index in range(self.config.servers)]
 
     def connection_to(self, index: int) -> ClientConnection:
         if not self.wires:
