@@ -279,3 +279,24 @@ def test_a_snapshot_resumes_like_a_saved_run_in_another_folder(tmp_path):
     run = ps.train(problem, config, engine="threads", resume=before, checkpoint=tmp_path / "other")
     same(run.params, ps.train(problem, config, engine="threads").params)
     assert before.predict(problem.X[:3]).shape == (3,)
+
+
+def test_a_snapshot_that_cannot_be_written_is_an_event_and_the_journal_goes_on(tmp_path):
+    with serve(tmp_path) as server, ps.connect(server.address, ONE, token=server.token) as client:
+        (tmp_path / "server-0-10.npz").mkdir()
+        for clock in range(15):
+            client.push_pull(gradients(clock)).result(10)
+        server._files._writer.join(10)
+        assert any("a snapshot could not be written: " in text for _, text in server.events)
+        assert server.shard.clocks == [15]
+        (tmp_path / "server-0-10.npz").rmdir()
+    again, shard = recovered(tmp_path)
+    assert shard.clocks == [15]
+    same(again, server.params)
+
+
+def test_a_journal_has_room_for_a_round_of_a_wordy_serializer(tmp_path):
+    params = {"w": np.zeros(500_000, np.float32)}
+    config = dataclasses.replace(ONE, push=ps.Codec(serializer=ps.Json()), workers=4)
+    with ps.Server(params, config, checkpoint=ps.Checkpoint(tmp_path)) as server:
+        assert server._files._journal.nbytes > 4 * 4 * 3 * params["w"].nbytes

@@ -8,6 +8,7 @@ A worker keeps its last push, with its codec's state, before it sends it (`minip
 """
 
 import logging
+import math
 import secrets
 import threading
 import time
@@ -46,7 +47,7 @@ SNAPSHOT_S = 600.0
 
 
 class ServerFiles(Closable):
-    """A server's files in a checkpoint's folder. ``clock_offset`` turns the shard's times into those of the world.
+    """A server's files in a checkpoint's folder. Times in them are those of the wall clock, which outlive a process.
 
     `params` and `attach` come first, in this order; then the server calls `append` for each record and `updated` after
     each update, with its lock held, and `close` at its end.
@@ -71,6 +72,7 @@ class ServerFiles(Closable):
                     "snapshot from a backup, or choose another folder."
                 )
         self._clock_offset = time.time() - time.monotonic()
+        """The wall clock's lead over the shard's clock, in seconds."""
         self._journal: Journal | None = None
         self._writer: threading.Thread | None = None
         self._covered = 0
@@ -80,8 +82,8 @@ class ServerFiles(Closable):
         self._round_bytes = 0
         self.lost_at: float | None = None
         """After a restart, the time since which all workers count as lost."""
-        self.failed = ""
-        """The reason why the last snapshot could not be written."""
+        self._failed = ""
+        """The event of the last snapshot that could not be written."""
 
     @property
     def goes_on(self) -> bool:
@@ -132,7 +134,8 @@ class ServerFiles(Closable):
             words = f"the run goes on from {self.checkpoint.folder}, with {replayed} pushes from its journal"
         protocol.events.append((protocol.shard.now(), words))
         if replayed and protocol.shard.at_border:
-            self._write(*self._capture(protocol.shard.made // protocol.shard.workers))
+            self._clock = protocol.shard.made // protocol.shard.workers
+            self._write(*self._capture(self._clock))
         protocol.journal = self.append
         self.lost_at = None if fresh else protocol.membership.restarted()
 
@@ -216,9 +219,12 @@ class ServerFiles(Closable):
         except (OSError, TypeError) as error:
             if number == 0:  # nothing has begun
                 raise
-            self.failed = message_of(error)
+            words = f"a snapshot could not be written: {message_of(error)}"
+            if words != self._failed:
+                self._protocol.events.append((self._protocol.shard.now(), words))
+            self._failed = words
             return
-        self._covered, self.failed = number, ""
+        self._covered, self._failed = number, ""
 
     def _finish_snapshot(self) -> None:
         if self._writer:
@@ -238,9 +244,13 @@ class ServerFiles(Closable):
             self._covered, self._clock = kept["next"], kept["clock"]
 
     def _journal_bytes(self) -> int:
-        push = sum(x.nbytes for x in self._protocol.shard.params.values()) + 2**12
-        given = self.checkpoint.journal_bytes
-        return given or max(JOURNAL_BYTES, ROUNDS * self.config.workers * push)
+        if self.checkpoint.journal_bytes:
+            return self.checkpoint.journal_bytes
+        sample = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+        codec = Codec(serializer=self.config.push.serializer)
+        grown = size(encode_plainly(Message({"kind": "push"}, {"w": sample}), codec)) / sample.nbytes
+        push = math.ceil(sum(x.nbytes for x in self._protocol.shard.params.values()) * grown) + 2**12
+        return max(JOURNAL_BYTES, ROUNDS * self.config.workers * push)
 
     def _most_bytes(self) -> int:
         held = sum(x.nbytes for x in self._protocol.shard.params.values())
