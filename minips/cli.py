@@ -270,7 +270,8 @@ def train(options: argparse.Namespace) -> int:
     check_files(options.save, options.json, options.trace)
     before, kept = _run_to_resume(options), _checkpoint(options)
     goes_on = Path(options.resume) if options.resume and Path(options.resume).is_dir() else None
-    given = before.config if before else Checkpoint(str(goes_on)).config() if goes_on else None
+    with wrong_values():
+        given = before.config if before else Checkpoint(str(goes_on)).config() if goes_on else None
     config, problem = _config(options, given), _problem(options)
     with wrong_values("engine"):
         engine = engine_for(options.engine, [config])

@@ -27,6 +27,8 @@ from minips.words import check_type, join_names, suggestion
 
 LEAST = 5
 """The least number of learning rates: with fewer, one cannot see that the best of them is a scheme's best rate."""
+RESTARTS = ("restart", "restart_s", "rejoin_s")
+"""The fields of an engine that change nothing, since no party of a sweep's runs dies."""
 WIDER = 6
 """The most rates by which a sweep is widened if its best rate is its first or its last."""
 METRICS = {
@@ -343,7 +345,8 @@ def best_of(
         raise ValueError(f"best_of takes at least {LEAST} different learning rates above 0; got {rates!r}.")
     chosen: Engine = Simulated() if engine is None else build("engine", engine)
     plan = [(name, config) for name, several in _named(configs).items() for config in several]
-    given = {"metric": measured._asdict(), "rates": tried, "seeds": seeds, "engine": chosen.to_dict()}
+    engine_fields = {name: value for name, value in chosen.to_dict().items() if name not in RESTARTS}
+    given = {"metric": measured._asdict(), "rates": tried, "seeds": seeds, "engine": engine_fields}
     given |= {"problems": [*map(sweeps.digest, problems)]}
     found = dict[str, list[Sweep]]()
     with showing(progress) as show:
