@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -234,6 +235,20 @@ def on_one_machine():
     finally:
         ray.shutdown()
         cluster.shutdown()
+    return found
+
+
+def restarted():
+    """Three runs whose server, worker, and both of these are killed by SIGKILL and started again: the same bits?"""
+    push = ps.Codec(quantizer=ps.TopK(fraction=0.1), memory=ps.Delta())
+    config = ps.Config(workers=2, servers=2, steps=60, push=push, optimizer="adam")
+    undisturbed, found = ps.train(DIGITS, config, engine="threads"), {"same": [], "events": []}
+    for kill in ({"server 1": 20}, {"worker 0": 25}, {"server 0": 30, "worker 1": 40}):
+        with tempfile.TemporaryDirectory() as folder:
+            how = {"checkpoint": Path(folder, "run"), "faults": ps.Faults(kill=kill)}
+            run = ps.train(DIGITS, config, engine=ps.Ray("local", restart=3), **how)
+        found["same"].append(same(run, undisturbed))
+        found["events"].append(sum("was started again" in text for _, text in run.events))
     return found
 
 

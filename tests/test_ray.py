@@ -131,6 +131,15 @@ def test_a_cluster_on_one_machine():
     assert found["groups"] == ["REMOVED"]
 
 
+@pytest.mark.soak
+@needs_ray
+@needs_hosts
+def test_an_actor_that_is_killed_is_started_again_and_the_run_ends_at_the_undisturbed_bits():
+    printed = hosts.on_loopback(str(PROGRAM), "restarted", timeout=280)
+    found = json.loads(printed.splitlines()[-1])  # Ray tells of each death before
+    assert found == {"same": [True, True, True], "events": [1, 1, 2]}
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """Two hosts, and a Ray cluster of both."""
