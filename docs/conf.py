@@ -35,6 +35,7 @@ CONTENTS = f"""
 docs/training
 docs/server
 docs/clusters
+docs/durability
 docs/cost
 docs/stages
 docs/examples
