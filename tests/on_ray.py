@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 import minips as ps
-from minips.engines.on_ray import connected
 
 DIGITS = ps.SoftmaxRegression(*ps.datasets.digits())
 CONFIG = ps.Config(workers=4, servers=2, steps=20)
@@ -244,13 +243,12 @@ def restarted():
     push = ps.Codec(quantizer=ps.TopK(fraction=0.1), memory=ps.Delta())
     config = ps.Config(workers=2, servers=2, steps=60, push=push, optimizer="adam")
     undisturbed, found = ps.train(DIGITS, config, engine="threads"), {"same": [], "events": []}
-    with connected("local", 4, 1.0):
-        for kill in ({"server 1": 20}, {"worker 0": 25}, {"server 0": 30, "worker 1": 40}):
-            with tempfile.TemporaryDirectory() as folder:
-                how = {"checkpoint": Path(folder, "run"), "faults": ps.Faults(kill=kill)}
-                run = ps.train(DIGITS, config, engine=ps.Ray(restart=3), **how)
-            found["same"].append(same(run, undisturbed))
-            found["events"].append(sum("was started again" in text for _, text in run.events))
+    for kill in ({"server 1": 20}, {"worker 0": 25}, {"server 0": 30, "worker 1": 40}):
+        with tempfile.TemporaryDirectory() as folder:
+            how = {"checkpoint": Path(folder, "run"), "faults": ps.Faults(kill=kill)}
+            run = ps.train(DIGITS, config, engine=ps.Ray("local", restart=3), **how)
+        found["same"].append(same(run, undisturbed))
+        found["events"].append(sum("was started again" in text for _, text in run.events))
     return found
 
 

@@ -58,6 +58,8 @@ class Reference:
 
     def is_new(self, worker, clock):
         if clock > self.clocks[worker]:
+            if self.end:  # no journal has the pushes between
+                return True
             raise ValueError("pushes are missing between")
         return clock == self.clocks[worker] or clock in self.missed[worker]
 
@@ -73,7 +75,8 @@ class Reference:
         else:
             self.held[worker] = clock, version, gradient, loss
             outcome = self.update_round() or "held"
-        self.over[worker] += outcome == "over"
+        if outcome == "over":
+            self.over[worker] += max(clock + 1 - self.clocks[worker], 0)
         if clock in self.missed[worker]:
             self.missed[worker] = {c for c in self.missed[worker] if c > clock}
         self.clocks[worker] = max(self.clocks[worker], clock + 1, self.rounds if outcome == "late" else 0)

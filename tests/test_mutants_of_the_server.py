@@ -66,7 +66,7 @@ MUTANTS = [
     ),
     (SHARD, "self.live.discard(self.validate_worker(worker))", "self.validate_worker(worker)"),
     (SHARD, "min(live, default=max(self.clocks))", "min(live, default=0)"),
-    (SHARD, "            self._over[worker] += max(clock + 1 - self.clocks[worker], 1)\n", "            pass\n"),
+    (SHARD, "            self._over[worker] += max(clock + 1 - self.clocks[worker], 0)\n", "            pass\n"),
     (
         SHARD,
         "        if self.run.final or (self.quorum is not None and self.run is _PAUSED):",

@@ -126,7 +126,7 @@ class Shard:
         self._dropped = [deque[int](maxlen=OUTSTANDING) for _ in range(workers)]
         """The clocks of each worker's last late pushes, to recognize repetitions."""
         self._over = [0] * workers
-        """For each worker, the number of pushes with the outcome ``over``."""
+        """For each worker, the clocks by which pushes with the outcome ``over`` have advanced it."""
         self.live = set(range(workers))
         self._slowest: int | None = None
         self.staleness: Counter[int] = Counter()
@@ -392,7 +392,7 @@ class Shard:
         """Record a push's outcome, and advance its worker's clock."""
         worker, clock = contribution.worker, contribution.clock
         if outcome == "over":
-            self._over[worker] += max(clock + 1 - self.clocks[worker], 1)
+            self._over[worker] += max(clock + 1 - self.clocks[worker], 0)
         if clock in self._missed[worker]:
             self._missed[worker] = range(clock + 1, self._missed[worker].stop)
         self.clocks[worker] = max(self.clocks[worker], clock + 1, self.rounds if outcome == "late" else 0)
