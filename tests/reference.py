@@ -75,6 +75,8 @@ class Reference:
         else:
             self.held[worker] = clock, version, gradient, loss
             outcome = self.update_round() or "held"
+            if outcome == "over":
+                del self.held[worker]
         if outcome == "over":
             self.over[worker] += max(clock + 1 - self.clocks[worker], 0)
         if clock in self.missed[worker]:

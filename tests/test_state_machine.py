@@ -432,6 +432,6 @@ def test_whatever_happens_the_server_decides_as_the_reference():
     run(200, 50)
 
 
-@pytest.mark.campaign
+@pytest.mark.soak
 def test_whatever_happens_in_more_and_longer_runs():
     run(400, 60)

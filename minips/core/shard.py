@@ -361,6 +361,8 @@ class Shard:
                 f"Update {self.version + 1} would make the parameter {lost!r} NaN or infinite, so it was not "
                 f"applied. {ADVICE}"
             )
+            if in_rounds and last:  # it will not be applied, so a saved run does not hold it
+                del self._held[last.worker]
             return self._record(last, "over") if last else "over"
         for contribution in aged:
             self.staleness[contribution.staleness] += 1
