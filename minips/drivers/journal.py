@@ -116,7 +116,7 @@ class Journal(Closable):
         views: Frames = [_flat(frame) for frame in frames]
         head = RECORD_HEAD.pack(0, self.number, self._identity, len(views)) + lengths_of(views)
         buffers = [head[CRC_BYTES:] + bytes(-len(head) % ALIGNMENT), *padded(views)]
-        if sum(map(len, frames)) <= SMALL:
+        if sum(map(len, views)) <= SMALL:
             buffers = [b"".join(buffers)]  # one copy costs less than several calls
         nbytes = CRC_BYTES + sum(map(len, buffers))
         if not self.room(nbytes):
