@@ -710,7 +710,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--sync": {
         "action": "store_true",
-        "help": "with --checkpoint: each push waits for the disk, for power losses",
+        "help": "with --checkpoint: acknowledge a push only once it is on the disk, so that it survives a power loss",
     },
     "--authority": {"metavar": "FILE.pem", "help": "use TLS, and trust servers that this authority has signed"},
     "--token-file": {"metavar": "FILE", "help": "the secret that all parties of a run share (default: MINIPS_TOKEN)"},

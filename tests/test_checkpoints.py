@@ -15,6 +15,7 @@ import pytest
 
 import minips as ps
 from minips.results import saved
+from minips.results.origin import origin_of
 
 SMALL = 2**16
 """The size of a journal's file that a few pushes fill."""
@@ -80,6 +81,31 @@ def test_a_folder_keeps_the_last_snapshots_of_bounded_size(tmp_path):
     run = ps.Run.load(folder)
     assert run.updates == max(int(name.split("-")[2][:-4]) for name in names)
     assert (run.stopped, run.diverged) == (True, None)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no modes")
+def test_only_their_owner_reads_the_files_that_hold_secrets(tmp_path):
+    folder, _ = crashed(tmp_path, 25)
+    files = [*folder.glob("server-0-*.npz"), *folder.glob("*.journal-?")]
+    assert len(files) == 4
+    assert {path.stat().st_mode & 0o077 for path in files} == {0}
+
+
+def test_a_server_whose_address_is_taken_leaves_no_file_open(tmp_path):
+    tcp = dataclasses.replace(ONE, transport="tcp")
+    with kept(tmp_path / "a", tcp).serve() as one, pytest.raises(OSError, match="in use"):
+        kept(tmp_path / "b", tcp).serve(one.address)
+    for path in (tmp_path / "b").iterdir():  # `nothing_is_left` has looked at the descriptors; the folder goes on
+        assert path.exists()
+    with kept(tmp_path / "b", tcp) as again:
+        assert again.shard.clocks == [0]
+
+
+def test_each_server_of_a_run_may_have_a_folder_of_its_own(tmp_path):
+    config = dataclasses.replace(ONE, servers=2)
+    with ps.Server(PARAMS, config, index=1, checkpoint=tmp_path / "one"):
+        pass
+    assert ps.Checkpoint(tmp_path / "one").config() == config
 
 
 def test_the_losses_and_the_counts_of_the_time_before_are_there(tmp_path):
@@ -258,6 +284,9 @@ def test_train_refuses_a_folder_that_holds_a_run_unless_it_resumes(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="holds no run to go on with"):
         ps.train(problem, config, engine="threads", resume=tmp_path / "empty")
+    with pytest.raises(ValueError, match="differ in their class"):
+        ps.train(ps.LinearRegression(problem.X, problem.y * 1.0), config, engine="threads", resume=tmp_path / "run")
+    same(ps.Run.load(tmp_path / "run").params, run.params)  # what is refused loses nothing
     longer = dataclasses.replace(config, steps=20)
     more = ps.train(problem, longer, engine="threads", resume=tmp_path / "run")
     same(more.params, ps.train(problem, longer, engine="threads").params)
@@ -300,3 +329,11 @@ def test_a_journal_has_room_for_a_round_of_a_wordy_serializer(tmp_path):
     config = dataclasses.replace(ONE, push=ps.Codec(serializer=ps.Json()), workers=4)
     with ps.Server(params, config, checkpoint=ps.Checkpoint(tmp_path)) as server:
         assert server._files._journal.nbytes > 4 * 4 * 3 * params["w"].nbytes
+
+
+def test_a_folder_that_holds_no_run_yet_takes_another_problem_and_other_workers(tmp_path):
+    checkpoint = ps.Checkpoint(tmp_path)
+    for classes, workers in ((2, 2), (3, 4)):
+        problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=32, classes=classes))
+        checkpoint.keep_origin(origin_of(problem, problem.init(np.random.default_rng(0))))
+        assert len(checkpoint.secrets(workers)) == workers

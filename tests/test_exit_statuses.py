@@ -98,7 +98,7 @@ def test_help_lists_them(capsys):
             "train --resume nope.npz",
             "minips: nope.npz cannot be read: no such file or directory. Name a file that --save",
         ),
-        ("train --resume folder", "minips: The folder folder holds no snapshot of server 0 or rank 0"),
+        ("train --resume folder", "minips: The folder folder holds no snapshot of a server or a rank"),
         ("train --resume c.json", "minips: c.json is not a complete file of a saved run"),
         ("check 0.3 nope.ipynb", "minips: nope.ipynb cannot be read: no such file or directory. Name your copy"),
         ("check 0.3 folder", "minips: folder cannot be read: is a directory."),

@@ -38,7 +38,7 @@ class Faults(Value):
                 raise ValueError(f"Faults.kill takes a party and its clock, at least 0; got {who!r}: {clock}.")
         for who, (clock, seconds) in self.pause.items():
             if clock < 0 or not 0 < seconds < float("inf"):
-                words = f"Faults.pause takes a party, its clock and at least 0, and the seconds, above 0; got {who!r}:"
+                words = f"Faults.pause takes a party, its clock, at least 0, and its seconds, above 0; got {who!r}:"
                 raise ValueError(f"{words} ({clock}, {seconds}).")
 
     @property

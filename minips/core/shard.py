@@ -45,9 +45,8 @@ OUTSTANDING = 64
 """The number of late pushes that the shard remembers for each worker, so that a repetition gets the same outcome."""
 
 _PAUSED, _STUCK, _FAILED = RunState.PAUSED, RunState.STUCK, RunState.FAILED  # read at each push
-_STATE = [
-    name for name in ShardState.__annotations__ if name not in ("held", "optimizer", "exact")
-]  # attributes of these names
+_MADE = ("held", "optimizer", "exact")  # parts of a state that are no attributes
+_STATE = [name for name in ShardState.__annotations__ if name not in _MADE]
 
 
 class Grant(NamedTuple):

@@ -64,6 +64,6 @@ class Supervision(State):
 
     BRIEFING = "briefing", {"brief": "connecting"}
     CONNECTING = "connecting", {"go": "running", "end": "ending", "fail": "over", "lose a server": "over"}
-    RUNNING = "running", {"end": "ending", "fail": "ending", "lose a server": "over"} | {"begin again": "briefing"}
+    RUNNING = "running", {"end": "ending", "fail": "ending", "lose a server": "over", "begin again": "briefing"}
     ENDING = "ending", {"end": "ending", "report": "over"}
     OVER = "over", dict[str, str]()

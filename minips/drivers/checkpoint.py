@@ -26,7 +26,7 @@ from minips.core.limits import of_anything
 from minips.core.message import Message
 from minips.core.protocol import KeptPush, ServerProtocol
 from minips.core.tables import rows_pushed
-from minips.drivers.journal import HEAD, Journal, size
+from minips.drivers.journal import HEAD, Journal, journal_paths, size
 from minips.results import saved
 from minips.results.checkpoints import Checkpoint, check_config, read_snapshot
 from minips.results.state import LinkState, ServerState, WorkerState, check_state
@@ -204,8 +204,6 @@ class ServerFiles(Closable):
             "began_at": protocol.membership.resumed_at or protocol.membership.began_at,
             "changed_at": protocol.changed_at,
             "rows": rows_pushed(protocol.shard),
-            "received": [member.received for member in protocol.membership.members],
-            "sent": [member.sent for member in protocol.membership.members],
             "losses": np.array(protocol.losses, float).reshape(-1, 3),
             "events": [*protocol.events],
         }
@@ -214,7 +212,7 @@ class ServerFiles(Closable):
     def _write(self, clock: int, number: int, values: Mapping[str, Any]) -> None:
         """Write a snapshot; from then on, the journal's older records are not needed."""
         try:
-            saved.write(self.checkpoint.snapshot(self.who, clock), values)
+            saved.write(self.checkpoint.snapshot(self.who, clock), values, 0o600)  # it holds the sessions' secrets
             self.checkpoint.prune(self.who)
         except (OSError, TypeError) as error:
             if number == 0:  # nothing has begun
@@ -365,11 +363,6 @@ def _drop_unused(stem: Path) -> bool:
         for path in journal_paths(stem):
             path.unlink()
     return True
-
-
-def journal_paths(stem: Path) -> list[Path]:
-    """The paths of a journal's two files."""
-    return [stem.with_name(f"{stem.name}.journal-{letter}") for letter in "ab"]
 
 
 def _to_frames(push: KeptPush, inner: Any) -> Frames:

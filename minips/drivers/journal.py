@@ -1,8 +1,8 @@
 """An append-only log of records in two files of fixed size, which are overwritten in turn.
 
-A **record** is a list of frames with a running number. Appending to a growing file would take three times as long as
-overwriting a file whose pages are cached. So two files, ``<stem>.journal-a`` and ``<stem>.journal-b``, are reserved at
-the start, and the caller goes on in the other one with `Journal.turn` once a snapshot covers that one's records.
+A **record** is a list of frames with a running number. Two files, ``<stem>.journal-a`` and ``<stem>.journal-b``, are
+reserved at the start and never grow, so that the room on the disk is there and their pages stay cached. The caller goes
+on in the other file with `Journal.turn` once a snapshot covers that one's records.
 
     file       8 bytes that say what it is, format (4 bytes), run (16), mark (12), zeros to 64; then records, one after
                the other; behind them, whatever earlier laps left
@@ -52,6 +52,11 @@ START = ALIGNMENT
 """The offset of a file's first record."""
 
 
+def journal_paths(stem: Path) -> list[Path]:
+    """The paths of a journal's two files."""
+    return [stem.with_name(f"{stem.name}.journal-{letter}") for letter in "ab"]
+
+
 def size(frames: Frames) -> int:
     """The bytes that a record of these frames takes in a file."""
     return padded_size(RECORD_HEAD.size + 8 * len(frames)) + sum(padded_size(len(_flat(frame))) for frame in frames)
@@ -75,8 +80,8 @@ class Journal(Closable):
         self._using, self._at = 0, START
         self._files: list[_File] = []
         try:
-            for letter in "ab":
-                self._files.append(_File(stem.with_name(f"{stem.name}.journal-{letter}"), run, nbytes))
+            for path in journal_paths(stem):
+                self._files.append(_File(path, run, nbytes))
         except BaseException:
             self.close()
             raise

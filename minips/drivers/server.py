@@ -143,12 +143,12 @@ class Server(Closable):
                 raise ValueError(f"The folder {self._files.checkpoint.folder} holds a run: leave out state.")
             with saved.restoring("The state for Server"):
                 protocol.restore(check_state(ServerState, state, "the server"))
+        self.start = ServerStart(protocol, self._lock, self._changing, start_timeout_s)
         if self._files:
             self._files.attach(protocol)
         self._membership, self._members = protocol.membership, protocol.membership.members
         self.losses, self.events = protocol.losses, protocol.events
         self.origin = protocol.origin
-        self.start = ServerStart(protocol, self._lock, self._changing, start_timeout_s)
         self._endpoint: Endpoint | None = None
         self._watcher: threading.Thread | None = None
 
@@ -170,8 +170,17 @@ class Server(Closable):
 
         An address that other machines can reach needs TLS, unless the network is ``private`` or ``plaintext`` is true;
         the run's events record the latter. OSError if the address cannot be used. ValueError for an address that needs
-        TLS; ValueError or TypeError for an invalid address or token.
+        TLS; ValueError or TypeError for an invalid address or token. An error closes a server with a checkpoint.
         """
+        try:
+            self._serve(address, token, private, plaintext)
+        except BaseException:
+            if self._files:
+                self.close()
+            raise
+        return self
+
+    def _serve(self, address: str | None, token: str | None, private: bool, plaintext: bool) -> None:
         check_type("serve", address, str | None, "an address as tcp://127.0.0.1:0, or None for a fresh local one")
         if token is not None:
             check_token(token)
@@ -187,7 +196,6 @@ class Server(Closable):
         self._watcher.start()
         if self._files and self._files.lost_at is not None:
             _start_thread(partial(self._await_return, self._files.lost_at))
-        return self
 
     @property
     def params(self) -> Tensors:

@@ -117,22 +117,21 @@ class Checkpoint(Value):
         return self.path / RUN
 
     def check(self, goes_on: bool) -> None:
-        """Make the folder. ValueError if it holds a run that should not go on, or none that should."""
+        """ValueError if the folder holds a run that should not go on, or none that should."""
         if self.holds_run() and not goes_on:
             raise ValueError(
                 f"The folder {self.folder} holds a run. Go on with it by resume={self.folder!r}, or choose another."
             )
         if goes_on and not self.holds_run():
             raise ValueError(f"The folder {self.folder} holds no run to go on with. Leave out resume.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.run.unlink(missing_ok=True)
 
     def keep_origin(self, origin: Origin) -> None:
-        """Keep the problem of the run. ValueError if the run in the folder is one of another problem."""
+        """Make the folder, and keep the problem of the run. ValueError if it holds a run of another problem."""
         path = self.path / PROBLEM
-        if path.exists():
+        if path.exists() and self.holds_run():
             check_same(origin, saved.read(path), "the checkpoint's")
         else:
+            self.path.mkdir(parents=True, exist_ok=True)
             saved.write(path, origin)
 
     def reports(self) -> tuple[Config, list[dict[str, Any]], Origin | None]:
@@ -163,7 +162,7 @@ class Checkpoint(Value):
     def secrets(self, count: int) -> list[str]:
         """The secrets of the workers' sessions, which the folder keeps for the next process that goes on."""
         path = self.path / SESSIONS
-        if path.exists():
+        if path.exists() and self.holds_run():
             with suppress(ValueError, TypeError):
                 kept = json.loads(path.read_text())
                 if len(kept) == count and all(len(bytes.fromhex(secret)) == 16 for secret in kept):
@@ -175,12 +174,10 @@ class Checkpoint(Value):
 
     def config(self) -> Config:
         """The config of the run in the folder. ValueError if it holds none."""
-        for who in ("server 0", "worker 0"):
-            for clock in self.clocks(who)[-1:]:
-                snapshot = read_snapshot(self.snapshot(who, clock), who)
-                if "config" in snapshot:
-                    return Config.from_dict(snapshot["config"])
-        raise ValueError(f"The folder {self.folder} holds no snapshot of server 0 or rank 0, so it cannot go on here.")
+        for who, clock in sorted(_snapshots(self.path)):  # a worker of servers keeps no config
+            if config := read_snapshot(self.snapshot(who, clock), who).get("config"):
+                return Config.from_dict(config)
+        raise ValueError(f"The folder {self.folder} holds no snapshot of a server or a rank, so no run can go on here.")
 
     def holds_run(self) -> bool:
         """True if the folder holds a part of a run."""
@@ -201,7 +198,7 @@ def _report(values: Mapping[str, Any], workers: Sequence[WorkerState | None]) ->
     state, index = values["state"], int(values["who"].split()[1])
     place = state["shard"].pop("exact")
     layout, began_at = layout_of(values["layout"]), values["began_at"]
-    del state["members"], state["resumptions"]
+    members, _ = state.pop("members"), state.pop("resumptions")
     return {
         "index": index,
         "params": values["params"],
@@ -219,8 +216,8 @@ def _report(values: Mapping[str, Any], workers: Sequence[WorkerState | None]) ->
         "events": values["events"],
         "changed_at": values["changed_at"],
         "began_at": values["changed_at"] if began_at is None else began_at,
-        "bytes_sent": sum(values["received"]),
-        "bytes_received": sum(values["sent"]),
+        "bytes_sent": sum(member["received"] for member in members),  # as the workers count them
+        "bytes_received": sum(member["sent"] for member in members),
         "stopped": True,
         "diverged": place["diverged"],
     }
@@ -236,7 +233,7 @@ def read_snapshot(path: Path, who: str) -> dict[str, Any]:
 
 def check_config(kept: Mapping[str, Any], mine: Mapping[str, Any], folder: str) -> None:
     """ValueError, with the fields' names, if a run in a folder has another config, other than in its length."""
-    free = ("steps", "epochs", "timeout_s", "transport", "link", "delays")
+    free = ("steps", "epochs", "timeout_s", "transport", "link", "delays")  # none of them decides what an update does
     names = [name for name in {**kept, **mine} if name not in free and kept.get(name) != mine.get(name)]
     if names:
         raise ValueError(

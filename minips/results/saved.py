@@ -62,12 +62,12 @@ def restoring(what: str) -> Iterator[None]:
         ) from error
 
 
-def write(path: str | Path, values: Mapping[str, Any]) -> None:
-    """Write these values to a file, replacing any older ones. Raises TypeError for a value that a file cannot hold, and
-    OSError as `files.write` does.
+def write(path: str | Path, values: Mapping[str, Any], mode: int = 0o666) -> None:
+    """Write these values to a file, replacing any older ones. A new file gets this ``mode``, less the umask. Raises
+    TypeError for a value that a file cannot hold, and OSError as `files.write` does.
     """
     arrays = to_arrays(values)
-    with files.writing(path) as file:
+    with files.writing(path, mode) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 

@@ -82,9 +82,8 @@ class ServerState(TypedDict):
     links: list[LinkState | None]  # to each worker
     encoder: CodecState  # of answers that all workers share
     left: NotRequired[list[LeftState | None]]  # not in a file: for a server started by hand, whose workers fetch it
-    members: NotRequired[list[MemberRecord]]  # in a checkpoint, as the next two
+    members: NotRequired[list[MemberRecord]]  # in a checkpoint, as the next one
     resumptions: NotRequired[list[str]]
-    began_at: NotRequired[float | None]
 
 
 class WorkerState(TypedDict):

@@ -251,7 +251,6 @@ def serving(
             start, state = check_resumable(resume, config, parts)
             params |= join([start], alone) if alone else start
         if checkpoint:
-            checkpoint.path.mkdir(parents=True, exist_ok=True)
             checkpoint.keep_origin(origin)
         servers = []
         for place, number in enumerate(range(config.servers) if index is None else [index]):

@@ -98,6 +98,8 @@ def train(
     with interrupt_kept() as interrupts:
         try:
             read, first = partial(_wait, chosen, config, pauses), _first_wait(chosen, config)
+            if kept:
+                kept.run.unlink(missing_ok=True)  # the whole run so far, which now goes on
             with showing(progress, read, first=first) as watch:
                 run = chosen.run(
                     TrainingJob(
