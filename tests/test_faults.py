@@ -141,7 +141,7 @@ def test_a_lost_answer_has_no_end_and_the_replay_says_why():
     (late,) = [message for message in run.messages if message.end and message.end > message.start]
     assert (late.kind, late.receiver, late.start) == ("push_pull", "server 0", pytest.approx(0.7))
     words = lab.replay(run).sentence
-    assert "Of 1 messages only one end is known" in words
+    assert "Of one message only one end is known: its line breaks off." in words
     assert "server 0 was killed at clock 7" in words
 
 

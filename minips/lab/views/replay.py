@@ -140,7 +140,8 @@ def sentences_of(recording: Recording, origin: float) -> Iterator[str]:
     else:
         yield "No worker waits."
     if lost := sum(message.start is None or message.end is None for message in messages):
-        yield f"Of {lost:,} messages only one end is known: their lines break off."
+        many = f"Of {lost:,} messages only one end is known: their lines break off."
+        yield many if lost > 1 else "Of one message only one end is known: its line breaks off."
     for at, text in run.events[:MOST_EVENTS]:
         yield f"At {format_seconds(at - origin)}, {text.rstrip('.')}."
     if len(run.events) > MOST_EVENTS:
