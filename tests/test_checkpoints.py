@@ -337,3 +337,16 @@ def test_a_folder_that_holds_no_run_yet_takes_another_problem_and_other_workers(
         problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=32, classes=classes))
         checkpoint.keep_origin(origin_of(problem, problem.init(np.random.default_rng(0))))
         assert len(checkpoint.secrets(workers)) == workers
+
+
+def test_two_servers_never_use_one_folder(tmp_path):
+    config = ps.Config(workers=1, steps=4)
+    with ps.Server(PARAMS, config, checkpoint=tmp_path / "run").serve(token="t" * 32) as server:
+        with pytest.raises(OSError, match=r"is in use by another process.*choose another folder"):
+            ps.Server(PARAMS, config, checkpoint=tmp_path / "run")
+        with ps.connect(server.address, config, token="t" * 32) as client:
+            client.push({name: np.ones_like(x) for name, x in PARAMS.items()}).result(30.0)
+        ended = {name: x.copy() for name, x in server.params.items()}
+    with ps.Server(PARAMS, config, checkpoint=tmp_path / "run").serve(token="t" * 32) as server:
+        for name, x in ended.items():
+            assert server.params[name].tobytes() == x.tobytes()
