@@ -3,8 +3,9 @@
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import minips as ps
@@ -14,6 +15,8 @@ from minips.lab.course.recorded import NotRunError, fingerprint, load, record
 
 LIMIT_S = 60.0
 """The most seconds that a host may take to start, or to time its calls."""
+WATCH_S, SHOWN_S = 0.001, 1.2
+"""The seconds between two readings of the queues, and those of a run that are kept of them."""
 WARM = 20
 """The calls of the longest size before any is timed: a young TCP connection sends little at once."""
 
@@ -57,6 +60,35 @@ class Runs(NamedTuple):
     def resent(self) -> float:
         """The packets sent again in the median run."""
         return statistics.median(self.again)
+
+
+class Watched(NamedTuple):
+    """The steps of a run whose queues were read once in a millisecond."""
+
+    steps: list[float]
+    """The seconds of each step but the first, in which the connections are young."""
+    ends: list[float]
+    """The seconds at which the shown steps ended."""
+    waiting: list[tuple[float, int]]
+    """Rows of (seconds, bytes in all queues together), for the first `SHOWN_S` after the first step."""
+    idle: list[float]
+    """For each step but the first, the longest time in which no byte was in any queue, in seconds."""
+    dropped: dict[str, int]
+    """Maps each queue that dropped packets to their number."""
+
+    @property
+    def median(self) -> float:
+        """The seconds of the median step."""
+        return statistics.median(self.steps)
+
+    @property
+    def slowest(self) -> float:
+        """The seconds of the slowest step."""
+        return max(self.steps)
+
+    def dropped_by(self, who: str) -> int:
+        """Return how many packets were dropped by the own queues of hosts with such a name, or of the switch."""
+        return sum(count for queue, count in self.dropped.items() if queue.startswith(who))
 
 
 class Prediction(NamedTuple):
@@ -106,6 +138,14 @@ class Network:
         what = ("runs", problem, config, *_network(engine), times, *own)
         return Runs(*self._found(partial(_runs, problem, config, engine, times), what))
 
+    def watched(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Watched:
+        """Train once, and read the queues all the time."""
+        found = self._found(
+            partial(_watched, problem, config, engine), ("watched", problem, config, *_network(engine))
+        )
+        steps, ends, waiting, idle, dropped = found
+        return Watched(steps, ends, [(at, nbytes) for at, nbytes in waiting], idle, dropped)
+
     def predicted(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Prediction:
         """Calibrate this machine, and predict what `runs` measures."""
         what = ("says", problem, config, *_network(engine))
@@ -142,6 +182,35 @@ def _runs(problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int) 
         found[0].append(run.seconds_per_step)
         found[1].append(sum(again.values()))
     return found
+
+
+def _watched(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> list[Any]:
+    run = ps.train(problem, config, engine=replace(engine, watch_s=WATCH_S))
+    ends = [at for at, _, _ in run.losses]
+    changes = sorted((at, queue, nbytes) for queue, rows in run.queues.items() for at, nbytes, _ in rows)
+    now, waiting = dict[str, int](), list[tuple[float, int]]()
+    for at, queue, nbytes in changes:
+        now[queue] = nbytes
+        waiting.append((at, sum(now.values())))
+    shown = [(round(at - ends[0], 4), nbytes) for at, nbytes in waiting if 0 <= at - ends[0] <= SHOWN_S]
+    return [
+        [after - before for before, after in pairwise(ends)],
+        [at - ends[0] for at in ends[1:] if at - ends[0] <= SHOWN_S],
+        shown,
+        [_idle(waiting, before, after) for before, after in pairwise(ends)],
+        {queue: rows[-1][2] for queue, rows in run.queues.items() if rows[-1][2]},
+    ]
+
+
+def _idle(waiting: Sequence[tuple[float, int]], begin: float, end: float) -> float:
+    """Return the longest time between ``begin`` and ``end`` in which nothing waited."""
+    empty, longest = begin, 0.0
+    for at, nbytes in waiting:
+        if begin <= at <= end and nbytes:
+            longest = max(longest, at - empty)
+        if begin <= at <= end:
+            empty = at
+    return max(longest, end - empty)
 
 
 def _calls(engine: ps.Hosts, sizes: Sequence[int], times: int) -> dict[str, list[float]]:

@@ -13,9 +13,10 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,8 @@ from minips.core.config import Config
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.local import START_S, RunSupervisor
 from minips.engines.processes import start_children
-from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, Supervisor
+from minips.engines.queues import Rows, watch
+from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, Supervisor, multiprocess
 from minips.machines.topology import Own, Star, Topology, Tree, TwoRacks
 from minips.results.run import Run
 from minips.stage import StageField, option, register
@@ -78,6 +80,9 @@ class Hosts(Engine):
         4_000_000, "limit on the bytes queued at each end of a link", minimum=2 * PACKET_BYTES, step=1, unit="byte"
     )
     congestion: str = option("reno", "the congestion control of TCP on every host, by the kernel's name")
+    watch_s: float | None = option(
+        None, "seconds between two readings of all queues, for `Run.queues`; None: they are not read", above=0, unit="s"
+    )
 
     def __post_init__(self) -> None:
         if hasattr(self.topology, "edges"):
@@ -93,9 +98,12 @@ class Hosts(Engine):
         self.transport(config)
 
     def run(self, job: TrainingJob) -> Run:
-        transport = self.transport(job.config)
-        with RunSupervisor(partial(self.start, transport.scheme), job) as supervisor:
+        transport, (here, there) = self.transport(job.config), multiprocess().Pipe()
+        start = partial(self.start, transport.scheme, watching=there)
+        with closing(there), RunSupervisor(start, job) as supervisor, closing(here):  # closed first, which ends a watch
             run = supervisor.run()
+            if self.watch_s:
+                run.queues = _queues(here, supervisor.began)
         run.events[:0] = [(0.0, fact) for child in supervisor.children for fact in child.received.get("host", [()])[0]]
         return run
 
@@ -128,15 +136,28 @@ class Hosts(Engine):
             facts = [supervisor.receive(child, "host", START_S) for child in supervisor.start("server 0", "worker 0")]
         return cast(Topology, replace(network, latency_s=facts[1][1] / 4))
 
-    def start(self, scheme: str, *names: str) -> list[Child]:
-        """Start a child on its own host for each name. Its first word is ``host``, with facts about the network."""
+    def start(self, scheme: str, *names: str, watching: Any = None) -> list[Child]:
+        """Start a child on its own host for each name. Its first word is ``host``, with facts about the network. The
+        pipe ``watching`` gets the rows of the queues if ``watch_s`` is set: see `watch`.
+        """
         if sys.platform != "linux":
             raise RuntimeError(f"Hosts are network namespaces of Linux, and this is {sys.platform}. {_INSTEAD}")
-        network = HostNetwork(self, names)
+        network = HostNetwork(self, names, watching if self.watch_s else None)
         children = start_children(names, network.fork)
+        if watching:
+            watching.close()
         for child in children:
             child.address = f"{scheme}://{network.addresses[child.who]}:0"
         return children
+
+
+def _queues(pipe: Any, began: float) -> Rows:
+    """Return the rows of the queues, in seconds since the run began. Empty if they do not come."""
+    with suppress(OSError, EOFError):
+        pipe.send("stop")
+        if pipe.poll(FAREWELL_S):
+            return {end: [(at - began, *row) for at, *row in rows] for end, rows in pipe.recv().items()}
+    return {}
 
 
 def lacking() -> str:
@@ -172,7 +193,7 @@ def _descendants(process: str) -> Iterator[str]:
 class HostNetwork:
     """The network of a run, planned in the run's process, and created in the fork server and its children."""
 
-    def __init__(self, hosts: Hosts, names: Sequence[str]) -> None:
+    def __init__(self, hosts: Hosts, names: Sequence[str], watching: Any = None) -> None:
         topology: Any = hosts.network
         workers = sum(name.startswith("worker") for name in names)
         links = [(*link, topology.bandwidth_bps)[:3] for link in topology.links(workers, len(names) - workers)]
@@ -183,6 +204,7 @@ class HostNetwork:
         switches = dict.fromkeys(end for link in links for end in link[:2] if end not in self.addresses)
         self._bridges = {switch: f"switch{k}" for k, switch in enumerate(switches)}
         self._made = self._netem = False
+        self._watching, self._processes = watching, dict[int, str]()
 
     def fork(self, name: str, pipe: Any) -> int:
         """In the fork server, fork a child onto its host. The child's first word carries facts about the network, or
@@ -194,6 +216,12 @@ class HostNetwork:
             pid = os.fork()
         except Exception as error:
             raise RuntimeError(_sentence(error)) from error
+        self._processes[pid] = name
+        if self._watching and pid == 0:
+            self._watching.close()
+        elif self._watching and name == self._names[-1]:  # the fork server forks no more, so it may start a thread
+            parts = self._watching, self._hosts.watch_s, *self._queues()
+            threading.Thread(target=watch, args=parts, name="minips-queues").start()
         if pid == 0:
             try:
                 ControlPipe(pipe).send("host", self._enter(name))
@@ -201,6 +229,17 @@ class HostNetwork:
                 ControlPipe(pipe).send("failed", (_sentence(error), ""))
                 os._exit(1)
         return pid
+
+    def _queues(self) -> tuple[dict[str, str], dict[int, str]]:
+        """Map each interface of the switches, and each host's process, to its queue, such as "switch → worker 0"."""
+        ports = {f"port{k}": f"{self._cables[name][0]} → {name}" for k, name in enumerate(self._names)}
+        trunks = {
+            f"trunk{k}{end}": f"{one} → {other}"
+            for k, (*ends, _) in enumerate(self._trunks)
+            for end, one, other in (("a", *ends), ("b", *ends[::-1]))
+        }
+        own = {process: f"{name} → {self._cables[name][0]}" for process, name in self._processes.items()}
+        return {**ports, **trunks}, own
 
     def _make(self) -> None:
         """Create the switches and the links between them, in fresh namespaces."""

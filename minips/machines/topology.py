@@ -137,15 +137,33 @@ class FatTree(Tree):
 @register
 @dataclass(frozen=True)
 class TwoRacks(_Alike):
-    """Two switches with a thin uplink between them. The first half of the workers is in rack 0; servers alternate."""
+    """Two switches with a thin uplink between them. The first half of the workers is in rack 0; servers alternate. With
+    ``racks``, each host is where you say: "0011 01" has two workers and a server in each.
+
+    >>> sorted(TwoRacks(racks="01 1").graph(workers=2, servers=1)["rack 1"])
+    ['rack 0', 'server 0', 'worker 1']
+    """
 
     name = "tworacks"
     uplink_bps: float = option(1e8, "bits per second between the racks, each way", above=0, unit="bit/s")
+    racks: str = option("", "the rack, 0 or 1, of each worker and then of each server; empty: as above")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if {*self.racks} - {*"01 "}:
+            raise ValueError(f"The racks are a text of 0, 1 and spaces, such as '0011 01'; got {self.racks!r}.")
 
     def links(self, workers: int, servers: int) -> Iterator[tuple[str, str] | tuple[str, str, float]]:
         yield "rack 0", "rack 1", self.uplink_bps
-        for i, host in enumerate(hosts(workers, servers)):
-            yield host, f"rack {i * 2 // workers if i < workers else (i - workers) % 2}"
+        usual = [i * 2 // workers for i in range(workers)] + [i % 2 for i in range(servers)]
+        racks = self.racks.replace(" ", "") or usual
+        if len(racks) != len(usual):
+            raise ValueError(
+                f"racks={self.racks!r} places {len(racks)} hosts; {workers} workers and {servers} servers are "
+                f"{len(usual)}."
+            )
+        for host, rack in zip(hosts(workers, servers), racks, strict=True):
+            yield host, f"rack {rack}"
 
 
 @dataclass(frozen=True)
