@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -15,8 +15,9 @@ from minips.lab.course.recorded import NotRunError, fingerprint, load, record
 
 LIMIT_S = 60.0
 """The most seconds that a host may take to start, or to time its calls."""
-WATCH_S, SHOWN_S = 0.001, 1.2
-"""The seconds between two readings of the queues, and those of a run that are kept of them."""
+WATCH_S, SHOWN_S, BEFORE_S = 0.001, 0.8, 0.25
+"""The seconds between two readings of the queues, those of a run that are shown, and those of them before its slowest
+step."""
 WARM = 20
 """The calls of the longest size before any is timed: a young TCP connection sends little at once."""
 
@@ -43,6 +44,7 @@ class Unmade:
     topology: Any
     buffer_bytes: int = 4_000_000
     congestion: str = "reno"
+    host_buffer_bytes: int | None = None
 
 
 class Runs(NamedTuple):
@@ -67,14 +69,14 @@ class Watched(NamedTuple):
 
     steps: list[float]
     """The seconds of each step but the first, in which the connections are young."""
+    idle: float
+    """The longest time of the slowest step in which no byte was in any queue, in seconds."""
+    dropped: int
+    """The packets that all queues dropped."""
     ends: list[float]
-    """The seconds at which the shown steps ended."""
-    waiting: list[tuple[float, int]]
-    """Rows of (seconds, bytes in all queues together), for the first `SHOWN_S` after the first step."""
-    idle: list[float]
-    """For each step but the first, the longest time in which no byte was in any queue, in seconds."""
-    dropped: dict[str, int]
-    """Maps each queue that dropped packets to their number."""
+    """The seconds at which steps ended, in a time of `SHOWN_S` around the slowest step."""
+    waiting: dict[str, list[float]]
+    """The seconds at which queues were read and had changed, in that time, and the bytes in all of them."""
 
     @property
     def median(self) -> float:
@@ -85,10 +87,6 @@ class Watched(NamedTuple):
     def slowest(self) -> float:
         """The seconds of the slowest step."""
         return max(self.steps)
-
-    def dropped_by(self, who: str) -> int:
-        """Return how many packets were dropped by the own queues of hosts with such a name, or of the switch."""
-        return sum(count for queue, count in self.dropped.items() if queue.startswith(who))
 
 
 class Prediction(NamedTuple):
@@ -143,8 +141,7 @@ class Network:
         found = self._found(
             partial(_watched, problem, config, engine), ("watched", problem, config, *_network(engine))
         )
-        steps, ends, waiting, idle, dropped = found
-        return Watched(steps, ends, [(at, nbytes) for at, nbytes in waiting], idle, dropped)
+        return Watched(*found)
 
     def predicted(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Prediction:
         """Calibrate this machine, and predict what `runs` measures."""
@@ -162,7 +159,8 @@ class Network:
 
 
 def _network(engine: Any) -> tuple[Any, ...]:
-    return engine.topology, engine.buffer_bytes, engine.congestion
+    own = [engine.host_buffer_bytes] if engine.host_buffer_bytes else []
+    return engine.topology, engine.buffer_bytes, engine.congestion, *own
 
 
 def _predicted(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> tuple[float, list[str]]:
@@ -186,31 +184,28 @@ def _runs(problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int) 
 
 def _watched(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> list[Any]:
     run = ps.train(problem, config, engine=replace(engine, watch_s=WATCH_S))
-    ends = [at for at, _, _ in run.losses]
+    steps = [*pairwise(at for at, _, _ in run.losses)]
+    begin, end = max(steps, key=lambda step: step[1] - step[0])
     changes = sorted((at, queue, nbytes) for queue, rows in run.queues.items() for at, nbytes, _ in rows)
-    now, waiting = dict[str, int](), list[tuple[float, int]]()
+    now, waiting = dict[str, int](), dict[float, int]()
     for at, queue, nbytes in changes:
         now[queue] = nbytes
-        waiting.append((at, sum(now.values())))
-    shown = [(round(at - ends[0], 4), nbytes) for at, nbytes in waiting if 0 <= at - ends[0] <= SHOWN_S]
+        waiting[at] = sum(now.values())
+    first = begin - BEFORE_S
+    shown = {round(at - first, 4): nbytes for at, nbytes in waiting.items() if 0 <= at - first <= SHOWN_S}
     return [
-        [after - before for before, after in pairwise(ends)],
-        [at - ends[0] for at in ends[1:] if at - ends[0] <= SHOWN_S],
-        shown,
-        [_idle(waiting, before, after) for before, after in pairwise(ends)],
-        {queue: rows[-1][2] for queue, rows in run.queues.items() if rows[-1][2]},
+        [after - before for before, after in steps],
+        _idle(waiting, begin, end),
+        sum(rows[-1][2] for rows in run.queues.values()),
+        [round(after - first, 4) for _, after in steps if 0 <= after - first <= SHOWN_S],
+        {"at": [*shown], "nbytes": [*shown.values()]},
     ]
 
 
-def _idle(waiting: Sequence[tuple[float, int]], begin: float, end: float) -> float:
+def _idle(waiting: Mapping[float, int], begin: float, end: float) -> float:
     """Return the longest time between ``begin`` and ``end`` in which nothing waited."""
-    empty, longest = begin, 0.0
-    for at, nbytes in waiting:
-        if begin <= at <= end and nbytes:
-            longest = max(longest, at - empty)
-        if begin <= at <= end:
-            empty = at
-    return max(longest, end - empty)
+    rows = pairwise([*waiting.items(), (end, 0)])
+    return max([0.0, *(min(after, end) - max(at, begin) for (at, nbytes), (after, _) in rows if not nbytes)])
 
 
 def _calls(engine: ps.Hosts, sizes: Sequence[int], times: int) -> dict[str, list[float]]:

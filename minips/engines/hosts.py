@@ -7,6 +7,7 @@ direction. The kernel provides TCP and the queues. This needs no root rights, an
 namespaces. They end, with everything in them, with their last process.
 """
 
+import copy
 import ctypes
 import errno
 import os
@@ -61,10 +62,10 @@ class Hosts(Engine):
     The ``topology`` is a `Star`, `Tree` or `TwoRacks`, as for `Simulated`. Its rates count whole frames: 1,448 of 1,514
     bytes belong to a message. The kernel's TCP runs over it, so queues overflow at ``buffer_bytes``, and flows
     sometimes share a link unfairly. With buffers as large as the default, few packets are lost; a real switch has 50 to
-    200 kB per port. The kernel's netem adds latency and loss. If the kernel lacks netem, a latency of up to 0.1 ms per
-    link is left out, and anything more is refused. Above about 200 Mbit/s two cores limit the speed, not the network,
-    as `cost.predict` (``engine=``) says. The run's events describe the network, and report the round-trip time of a
-    small packet.
+    200 kB per port, and a host more (``host_buffer_bytes``). The kernel's netem adds latency and loss. If the kernel
+    lacks netem, a latency of up to 0.1 ms per link is left out, and anything more is refused. Above about 200 Mbit/s
+    two cores limit the speed, not the network, as `cost.predict` (``engine=``) says. The run's events describe the
+    network, and report the round-trip time of a small packet.
 
     The transport must work over a network: tcp, http, zmq, grpc, pyro or thrift. This network is private, so it needs
     no TLS. Raises RuntimeError, with the reason, if this machine does not allow hosts.
@@ -80,6 +81,9 @@ class Hosts(Engine):
         4_000_000, "limit on the bytes queued at each end of a link", minimum=2 * PACKET_BYTES, step=1, unit="byte"
     )
     congestion: str = option("reno", "the congestion control of TCP on every host, by the kernel's name")
+    host_buffer_bytes: int | None = option(
+        None, "the same limit, at each host's own end; None: buffer_bytes", minimum=2 * PACKET_BYTES, step=1, unit="byte"
+    )
     watch_s: float | None = option(
         None, "seconds between two readings of all queues, for `Run.queues`; None: they are not read", above=0, unit="s"
     )
@@ -269,7 +273,7 @@ class HostNetwork:
         """Move this process to its own host, and connect the host to its switch. Return the result of `_facts`."""
         from pyroute2 import IPRoute
 
-        number, (switch, bits) = self._names.index(name), self._cables[name]
+        hosts, number, (switch, bits) = self._hosts, self._names.index(name), self._cables[name]
         with IPRoute() as switches:  # stays in the namespace in which it was opened
             _unshare(_NEWNET)
             _set_tcp(self._hosts.congestion)
@@ -279,7 +283,9 @@ class HostNetwork:
                 kernel.link("set", ifname="lo", state="up")
                 kernel.addr("add", index=_index(kernel, "eth0"), address=self.addresses[name], prefixlen=16)
                 self.plug(switches, f"port{number}", bits, self._bridges[switch])
-                self.plug(kernel, "eth0", bits)
+                own = copy.copy(self)
+                own._hosts = replace(hosts, buffer_bytes=hosts.host_buffer_bytes or hosts.buffer_bytes)
+                own.plug(kernel, "eth0", bits)
             return self._facts(switches) if number == len(self._names) - 1 else ([], 0.0)
 
     def plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
@@ -304,6 +310,8 @@ class HostNetwork:
             time.sleep(0.005)
         seconds, own_s = (min(_round_trip_s(self.addresses[host]) for _ in range(10)) for host in (first, last))
         queue = f"at most {self._hosts.buffer_bytes:,} bytes wait at each end of a link"
+        if self._hosts.host_buffer_bytes:
+            queue += f", at a host's own {self._hosts.host_buffer_bytes:,}"
         facts = [f"{len(self._names)} hosts on {topology!r}; {queue}; congestion control {self._hosts.congestion}"]
         if topology.latency_s and not self._netem:
             facts.append(f"the latency of {topology.latency_s * 1e3:g} ms a link is left out: this kernel has no netem")

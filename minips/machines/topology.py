@@ -158,10 +158,8 @@ class TwoRacks(_Alike):
         usual = [i * 2 // workers for i in range(workers)] + [i % 2 for i in range(servers)]
         racks = self.racks.replace(" ", "") or usual
         if len(racks) != len(usual):
-            raise ValueError(
-                f"racks={self.racks!r} places {len(racks)} hosts; {workers} workers and {servers} servers are "
-                f"{len(usual)}."
-            )
+            told = f"racks={self.racks!r} places {len(racks)} hosts, not {workers} workers and {servers} servers."
+            raise ValueError(told)
         for host, rack in zip(hosts(workers, servers), racks, strict=True):
             yield host, f"rack {rack}"
 

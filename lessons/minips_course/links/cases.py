@@ -4,17 +4,17 @@ from math import nan
 
 OUTCOMES = {
     "links.2": {
-        "over four servers, at least by half": {"times": 0.3},
-        "over four servers, by less than half": {"times": 0.8},
-        "over one server": {"times": 2.1},
-        "none of these": {"times": nan},
+        "the median below 1.5 times, the slowest below 3 times": {"median": 1.1, "slowest": 1.6},
+        "the median below 1.5 times, the slowest above 3 times": {"median": 1.1, "slowest": 6.0},
+        "the median above 1.5 times": {"median": 4.0, "slowest": 8.0},
+        "none of these": {"median": nan, "slowest": nan},
     },
 }
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
     "links.1": ["0.0336", "0.045", "takes longer than on paper"],
-    "links.2": ["time-out", "slower than one", "nothing waits"],
+    "links.2": ["time-out", "tail", "nothing waits"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 

@@ -1,6 +1,5 @@
 """Pictures of queues over time, and of the times of steps."""
 
-import statistics
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,8 +14,8 @@ def draw_queues(runs: Mapping[str, Watched]) -> None:
     shape = {"figsize": (7.4, 1.2 + 1.7 * len(runs)), "layout": "constrained", "squeeze": False}
     _, axes = pyplot.subplots(len(runs), 2, width_ratios=(3, 1), sharex="col", sharey="col", **shape)
     for (name, run), (left, right), look in zip(runs.items(), axes, LOOKS, strict=False):
-        at, nbytes = zip(*run.waiting, strict=True)
-        left.fill_between(at, np.array(nbytes) / 1e3, step="post", color=look.colour, alpha=0.6, linewidth=0.8)
+        at, nbytes = run.waiting["at"], np.array(run.waiting["nbytes"]) / 1e3
+        left.fill_between(at, nbytes, step="post", color=look.colour, alpha=0.6, linewidth=0.8)
         left.plot(run.ends, [0] * len(run.ends), "|", color="black", markersize=14, label="a step ends")
         left.set(ylabel="kB in all queues", title=name, xlim=(0, SHOWN_S))
         right.plot(range(1, len(run.steps) + 1), 1e3 * np.sort(run.steps), look.marker, color=look.colour, markersize=3)
@@ -24,17 +23,9 @@ def draw_queues(runs: Mapping[str, Watched]) -> None:
         for ax in (left, right):
             ax.grid(alpha=0.3)
     axes[0, 0].legend(loc="upper right")
-    axes[-1, 0].set_xlabel("seconds of the run")
+    axes[-1, 0].set_xlabel("seconds, around the slowest step")
     axes[-1, 1].set(xlabel="steps, fastest first", ylim=(0, None))
     pyplot.show()
-
-
-def told(one: Watched, four: Watched) -> dict[str, float]:
-    """Return how many packets the queues of two runs dropped, and the longest empty time of their median steps in ms."""
-    runs = {"one": one, "four": four}
-    lost = {name: sum(run.dropped.values()) for name, run in runs.items()}
-    ends = {f"{name}_ends": lost[name] - run.dropped_by("switch") for name, run in runs.items()}
-    return {**lost, **ends, **{f"{name}_idle": 1e3 * statistics.median(run.idle) for name, run in runs.items()}}
 
 
 def table(most_ms: float, four_ms: float, *runs: Watched) -> str:

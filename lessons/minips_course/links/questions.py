@@ -28,27 +28,27 @@ timed_estimate(
 
 timed_question(
     "links.2",
-    "Each end of a link now holds at most 50 kB. Which median step is shorter, the one over four servers or the one "
-    "over one server?",
+    "The switch now holds at most 50 kB at each port. Compared with the median step over four servers before, how long "
+    "are the median and the slowest of 39 steps?",
     Option(
-        "over four servers, at least by half",
-        lambda times: 0 < times <= 0.5,
-        "The smaller queues cost both little, and four links carry more than one.",
-    ),
-    Option(
-        "over four servers, by less than half",
-        lambda times: 0.5 < times < 0.95,
-        "The smaller queues cost the step over four servers more, but not all that it had gained.",
+        "the median below 1.5 times, the slowest below 3 times",
+        lambda median, slowest: 0 < median < 1.5 and slowest < 3,
+        "TCP noticed each loss soon, and sent again without a wait.",
     ),
     Expected(
-        "over one server",
-        lambda times: times > 1.05,
-        "With one server, many packets are lost, but others follow on the same connection, so TCP notices at once, and "
-        "the link stays busy. Over four servers a message has 50 kB. If its last packets are lost, nothing follows "
-        "them, and TCP waits for a time-out of 0.2 s. Meanwhile all wait for this message.",
+        "the median below 1.5 times, the slowest above 3 times",
+        lambda median, slowest: 0 < median < 1.5 and slowest >= 3,
+        "Most packets that overflow are followed by others, from which TCP sees the loss at once. If the last packets of "
+        "a message are lost, nothing follows, and TCP waits for a time-out of at least 0.2 s. One such message holds up "
+        "the whole step.",
     ),
-    otherwise="The two took about as long, or one has no time.",
-    shown={"times": "four servers: {:.2f} times the time of one server"},
+    Option(
+        "the median above 1.5 times",
+        lambda median, slowest: median >= 1.5,
+        "Nearly each step had a message that TCP sent again late.",
+    ),
+    otherwise="One of the steps has no time.",
+    shown={"median": "median: {:.2f} times", "slowest": "slowest: {:.1f} times"},
 )
 
 timed_sentence(
@@ -60,17 +60,15 @@ timed_sentence(
 
 timed_sentence(
     "links.2",
-    "Queues of 50 kB: one server {one:.0f} ms in the median step, {one_slow:.0f} in the slowest; four servers "
-    "{four:.0f} and {four_slow:.0f}.",
-    expect="four > 1.3 * one and one_slow >= one",
+    "A switch with 50 kB, ms of the median and the slowest step: four servers {four:.0f} and {four_slow:.0f}, one "
+    "server {one:.0f} and {one_slow:.0f}. Dropped packets: {lost} and {one_lost}.",
+    expect="four_slow > 3 * four and one < 1.3 * 134 and min(lost, one_lost) > 50",
 )
 
 timed_sentence(
     "links.3",
-    "Dropped packets: one server {one:.0f}, {one_ends:.0f} of them by the hosts' own ends; four servers {four:.0f}, "
-    "{four_ends:.0f} by the hosts' own ends. The longest time of a median step in which nothing waits in any queue: "
-    "one server {one_idle:.0f} ms, four servers {four_idle:.0f}.",
-    expect="four < one and four_ends > 0.5 * four and one_idle < 100 < 150 < four_idle",
+    "Four servers: for {idle:.0f} ms of the slowest step nothing waits in any queue.",
+    expect="100 < idle",
 )
 
 timed_sentence(
@@ -102,15 +100,14 @@ timed_sentence(
 
 prompt(
     "links.1",
-    "In which row is the step far from the paper's, how many times as long is it, and which other number of this lesson "
-    "says why? Two sentences.",
-    "Four servers with queues of 50 kB are far off: a step takes several times the paper's 34 ms, though one server "
-    "loses more packets. The longest time without a waiting byte says why: it is about TCP's time-out of 200 ms, in "
-    "which the network does nothing, and no α or β contains it.",
+    "Which number of the table is far from the paper's, how many times as long is it, and which other number of this "
+    "lesson says why? Two sentences.",
+    "The slowest step over four servers with 50 kB takes several times the paper's 34 ms; its median hardly differs. For "
+    "about 200 ms of it nothing waits in any queue: that is TCP's time-out, which is in no α or β.",
     by=(
-        "timed table: row['four servers, 50 kB'][1] > 3 * row['four servers, 50 kB'][0]",
-        "timed table: row['one server, 50 kB'][1] < 1.5 * row['one server, 50 kB'][0]",
-        "say links.3",
+        "timed table: row['four servers, 50 kB'][2] > 4 * row['four servers, 50 kB'][0]",
+        "timed table: row['four servers, 50 kB'][1] < 2.5 * row['four servers, 50 kB'][0]",
+        "say links.3: idle > 100",
     ),
     kind="time",
 )
@@ -124,16 +121,17 @@ quiz(
             "a full queue": "It would show as many bytes, not as none.",
             "a slow link": "A slow link has a long queue.",
         },
-        by="say links.3: four_idle > 150",
+        by="say links.3: idle > 100",
     ),
     Item(
-        "One server lost more packets than four servers. Why was its step shorter?",
+        "One server lost about a thousand packets. Why was its median step hardly longer?",
         {
-            "others followed the lost ones": "TCP learns of a loss from what arrives after it, and sends again at once.",
-            "its packets are shorter": "All networks here have the same packets.",
-            "its link is faster": "All links have 100 Mbit/s.",
+            "its link never had to wait": "Others queued behind the lost packets, so the link stayed busy, and TCP "
+            "learned of each loss at once.",
+            "lost packets are free": "Each is sent again, and takes the link's time once more.",
+            "one server answers sooner": "It has four times the bytes of one of four servers.",
         },
-        by=("say links.3: four < one", "predict links.2"),
+        by="say links.2: one < 1.3 * 134 and one_lost > 50",
     ),
     Item(
         "Four workers, four servers, a thin cable. Where do the servers belong?",
@@ -170,8 +168,8 @@ remember(
     "links",
     {
         "With deep queues": "say links.1",
-        "With queues": "predict links.2",
-        "Not the lost": "say links.3",
+        "A switch with": ("predict links.2", "say links.2"),
+        "In the slowest": "say links.3: idle > 100",
         "Places decide": ("say links.5", "say links.4"),
         "A thousand workers": "say links.6: mb > 40",
     },
