@@ -63,10 +63,10 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
 
     def chart(self, found: Times, width: float) -> Drawing:
         counts, asked = [*range(FOUR + 1)], found.asked
-        x = Scale("workers in rack 1", -0.3, FOUR + 0.3)
+        x = Scale("workers in rack 1", -0.3, FOUR + 0.3, places=[*map(str, counts)])
         chart = Chart(width, 260, x, Scale("time of a step (ms)", 0, 1.15 * max(found.virtual)))
         chart.line(counts, found.virtual, PENS[0], "in virtual time")
-        chart.marks([*zip(counts, found.virtual, strict=True)], PENS[0], size=3)
+        chart.marks([*zip(counts, found.virtual, strict=True)], PENS[0])
         chart.marks((asked.workers, found.virtual[asked.workers]), PENS[1], "these places", 6)
         return chart.drawing()
 
