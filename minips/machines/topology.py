@@ -9,7 +9,7 @@ Switches store nothing: S bytes over two links of B bytes per second and latenci
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from math import inf
 from typing import Any, ClassVar, NamedTuple
@@ -152,6 +152,11 @@ class TwoRacks(_Alike):
         super().__post_init__()
         if {*self.racks} - {*"01 "}:
             raise ValueError(f"The racks are a text of 0, 1 and spaces, such as '0011 01'; got {self.racks!r}.")
+
+    def __repr__(self) -> str:
+        """The usual places are not mentioned, so such a value reads as it did before there were others."""
+        named = [field.name for field in fields(self) if field.name != "racks" or self.racks]
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in named)})"
 
     def links(self, workers: int, servers: int) -> Iterator[tuple[str, str] | tuple[str, str, float]]:
         yield "rack 0", "rack 1", self.uplink_bps

@@ -92,6 +92,12 @@ def on_hosts_s(real: Network, config: ps.Config, racks: str) -> float:
     return real.runs(only_exchange(NBYTES, config.workers), config, real.hosts(network(racks))).median
 
 
+def compared(real: Network, config: ps.Config, places: Mapping[str, str]) -> dict[str, float]:
+    """Return the milliseconds of a step for each of these racks, on hosts and in virtual time."""
+    found = {name: 1e3 * on_hosts_s(real, config, racks) for name, racks in places.items()}
+    return found | {f"{name}_virtual": 1e3 * virtual_s(config, racks) for name, racks in places.items()}
+
+
 def score(real: Network, config: ps.Config, room: tuple[int, int], rack: Collection[str]) -> dict[str, Any]:
     """Return the milliseconds of a step with these hosts in rack 0, and with the best ones there: on hosts, or in
     virtual time if no hosts can be made.

@@ -53,8 +53,8 @@ timed_question(
 
 timed_sentence(
     "links.1",
-    "Deep queues: one server {one:.0f} ms a step, on paper {least:.0f} to {most:.0f}; four servers {four:.0f}, on paper "
-    "{paper:.0f}.",
+    "Deep queues, ms of the median step: one server {one:.0f}, on paper {least:.0f} to {most:.0f}; four servers "
+    "{four:.0f}, on paper {paper:.0f}.",
     expect="0.9 * least < one < 1.25 * most and 0.9 * paper < four < 0.6 * one",
 )
 
@@ -67,28 +67,28 @@ timed_sentence(
 
 timed_sentence(
     "links.3",
-    "Four servers: for {idle:.0f} ms of the slowest step nothing waits in any queue.",
+    "In the slowest step over four servers nothing waits in any queue for so many ms: {idle:.0f}.",
     expect="100 < idle",
 )
 
 timed_sentence(
     "links.4",
-    "Workers in one rack and servers in the other: {apart:.0f} ms a step on hosts, {apart_virtual:.0f} in virtual time. "
-    "Two of each in each rack: {mixed:.0f} and {mixed_virtual:.0f}.",
+    "Workers in one rack and servers in the other, ms of a step: on hosts {apart:.0f}, in virtual time "
+    "{apart_virtual:.0f}. Two of each in each rack: {mixed:.0f} and {mixed_virtual:.0f}.",
     expect="2 < apart / mixed < 6 and 3.9 < apart_virtual / mixed_virtual < 4.1",
 )
 
 timed_sentence(
     "links.5",
-    "Your first two numbers: your places take {mine:.0f} ms a step {how}, the best {best:.0f}. In virtual time that is "
-    "{virtual:.2f} times as long.",
+    "Your first two numbers, ms of a step {how}: your places {mine:.0f}, the best ones {best:.0f}. In virtual time yours "
+    "take {virtual:.2f} times as long.",
     expect="abs(virtual - (1 if virtual < 1.5 else 2.67)) < 0.05 and mine < 5 * best",
 )
 
 timed_sentence(
     "links.6",
-    "One server, 4 workers: {four_virtual:.0f} virtual ms a step, on hosts {four:.0f}. 1,000 workers: {many:.0f} "
-    "virtual s. Your last number: {mb:.0f} MB would wait at the server's link, where hosts have room for 4.",
+    "One server, 4 workers, ms of a step: in virtual time {four_virtual:.0f}, on hosts {four:.0f}. 1,000 workers: "
+    "{many:.0f} virtual s. Your last number: {mb:.0f} MB would wait at the server's link, where hosts have room for 4.",
     expect="0.7 < four / four_virtual < 1.3 and mb > 40 and 31 < many < 33",
 )
 
@@ -105,7 +105,7 @@ prompt(
     "The slowest step over four servers with 50 kB takes several times the paper's 34 ms; its median hardly differs. For "
     "about 200 ms of it nothing waits in any queue: that is TCP's time-out, which is in no α or β.",
     by=(
-        "timed table: row['four servers, 50 kB'][2] > 4 * row['four servers, 50 kB'][0]",
+        "timed table: row['four servers, 50 kB'][0] == 34 < row['four servers, 50 kB'][2] / 4",
         "timed table: row['four servers, 50 kB'][1] < 2.5 * row['four servers, 50 kB'][0]",
         "say links.3: idle > 100",
     ),
@@ -148,7 +148,7 @@ quiz(
             "which ranks share a rack": "Only neighbours exchange. If a rack holds a row of neighbours, one message "
             "crosses each way in a hop.",
             "the size of the gradient": "It decides how many bytes cross, not how often.",
-            "the number of servers": "A ring has none.",
+            "the number of servers": "A ring has none, so they cannot decide it.",
         },
         by="check links.1",
     ),
