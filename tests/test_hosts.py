@@ -194,7 +194,8 @@ def test_a_host_may_have_a_longer_queue_of_its_own(made_here):
     run = ps.train(Looks(*misfits.rows()), ps.Config(workers=2, steps=1), engine=network)
     said = [text.split(";") for _, text in run.events if text.startswith("worker")]
     assert {words[6] for words in said} == {"60000"}
-    assert any("at most 50,000 bytes wait at each end of a link, at a host's own 60,000" in text for _, text in run.events)
+    fact = "at most 50,000 bytes wait at each end of a link, at a host's own 60,000"
+    assert any(fact in text for _, text in run.events)
 
 
 RACKS = {"rack 0 → rack 1", "rack 1 → rack 0"}

@@ -138,9 +138,7 @@ class Network:
 
     def watched(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Watched:
         """Train once, and read the queues all the time."""
-        found = self._found(
-            partial(_watched, problem, config, engine), ("watched", problem, config, *_network(engine))
-        )
+        found = self._found(partial(_watched, problem, config, engine), ("watched", problem, config, *_network(engine)))
         return Watched(*found)
 
     def predicted(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Prediction:

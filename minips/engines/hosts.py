@@ -82,7 +82,7 @@ class Hosts(Engine):
     )
     congestion: str = option("reno", "the congestion control of TCP on every host, by the kernel's name")
     host_buffer_bytes: int | None = option(
-        None, "the same limit, at each host's own end; None: buffer_bytes", minimum=2 * PACKET_BYTES, step=1, unit="byte"
+        None, "the same limit at hosts' own ends; None: buffer_bytes", minimum=2 * PACKET_BYTES, step=1, unit="byte"
     )
     watch_s: float | None = option(
         None, "seconds between two readings of all queues, for `Run.queues`; None: they are not read", above=0, unit="s"

@@ -125,8 +125,8 @@ class Run:
     clock_error_s: float = 0.0
     """The largest error of a time in the trace, in seconds, if the run's machines have several clocks; see `align`."""
     queues: dict[str, list[tuple[float, int, int]]] = field(default_factory=dict)
-    """With `Hosts.watch_s`, maps the queue at each end of a link, such as "switch → server 0", to rows of (seconds, bytes
-    that wait, packets dropped so far): one for each reading that differs from the one before."""
+    """With `Hosts.watch_s`, maps the queue at each end of a link, such as "switch → server 0", to rows of (seconds,
+    bytes that wait, packets dropped so far): one for each reading that differs from the one before."""
 
     @property
     def messages(self) -> list[Message]:

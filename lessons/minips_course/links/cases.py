@@ -46,7 +46,7 @@ def place(flows, room):
             "ways[sender in rack] += nbytes",
             "ways[sender in rack] = max(ways[sender in rack], nbytes)",
         ),
-        "what stays in its rack": ("if (sender in rack) != (receiver in rack):", "if sender in rack and receiver in rack:"),
+        "what stays in its rack": ("(sender in rack) != (receiver in rack)", "sender in rack and receiver in rack"),
         "workers alone move": ("for host in pair})", "for host in pair if 'worker' in host})"),
         "rack 1": ("    return best", "    return [host for host in hosts if host not in best]"),
         "greedy": """

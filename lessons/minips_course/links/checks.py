@@ -18,7 +18,7 @@ ROOMS = ((6, 2), (4, 4), (3, 5), (8, 8), (2, 6), (5, 3))
     "There are few ways to fill rack 0: try all of them. itertools.combinations(hosts, count) lists the ways to choose "
     "so many hosts.",
     "How many hosts may rack 0 have? At most its room; and at least those for which rack 1 has no room.",
-    "For each way, add up two numbers: the bytes whose sender is in rack 0 and whose receiver is not, and the bytes the "
+    "For each way, add up two numbers: the bytes whose sender is in rack 0 and whose receiver is not, and those the "
     "other way round. Keep the way whose larger number is the smallest.",
 )
 def place(function: Any, rng: np.random.Generator) -> str:
@@ -64,17 +64,16 @@ def _is_best(function: Any, sent: dict[tuple[str, str], float], room: tuple[int,
     ways = (one for count in range(least, most + 1) for one in combinations(sorted(everyone), count))
     fewest = min(placing.over_cable(sent, one) for one in ways)
     carried = placing.over_cable(sent, rack)
-    refuse_if(
-        carried > fewest * (1 + 1e-9), f"the cable's busier way carries {carried:,.0f} bytes; {fewest:,.0f} are possible."
-    )
+    told = f"the cable's busier way carries {carried:,.0f} bytes; {fewest:,.0f} are possible."
+    refuse_if(carried > fewest * (1 + 1e-9), told)
 
 
 @asks(
     "links.2",
     "Between two arrivals the queue shrinks by rate bytes a second, but never below nothing.",
     "Remember when the last packet came. A packet that was dropped counts there, too: time goes on.",
-    "At each arrival: first let the queue shrink, then look whether waiting + nbytes is above limit. Only if it is not, "
-    "the packet waits. Append what waits in both cases.",
+    "At each arrival: first let the queue shrink, then look whether waiting + nbytes is above limit. Only if it is "
+    "not, the packet waits. Append what waits in both cases.",
 )
 def queue(function: Any, rng: np.random.Generator) -> str:
     """Write a queue that drops what does not fit."""

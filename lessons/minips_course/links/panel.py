@@ -30,8 +30,8 @@ class Asked(Value):
 
 
 class Times(NamedTuple):
-    """The virtual milliseconds of a step for each number of workers in rack 1; for the one that was asked for, the bytes
-    on the cable's busier way; and the servers in rack 1.
+    """The virtual milliseconds of a step for each number of workers in rack 1; for the number that was asked for, the
+    bytes on the cable's busier way; and the servers in rack 1.
     """
 
     asked: Asked
@@ -74,7 +74,7 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
         asked = found.asked
         servers = f" and {found.servers} of the servers" if "ring" not in asked.way else ""
         return (
-            f"{asked.way}, {asked.workers} of four workers{servers} in rack 1: in a step {found.nbytes / 1e3:.0f} kB go "
-            f"over the busier way of the cable of {asked.megabits} Mbit/s. It takes "
+            f"{asked.way}, {asked.workers} of four workers{servers} in rack 1: in a step {found.nbytes / 1e3:.0f} kB "
+            f"go over the busier way of the cable of {asked.megabits} Mbit/s. It takes "
             f"{found.virtual[asked.workers]:.0f} virtual ms."
         )

@@ -15,13 +15,13 @@ from minips.lab.course.questions import (
 
 timed_estimate(
     "links.1",
-    "Four workers and four servers have a link each, where a byte takes 84 ns, both ways at once. In a step each worker "
-    "pushes 50 kB to each server; a server with all four pushes answers each worker with 50 kB. Neglect α. How long is "
-    "a step?",
+    "Four workers and four servers have a link each, where a byte takes 84 ns, both ways at once. In a step each "
+    "worker pushes 50 kB to each server; a server with all four pushes answers each worker with 50 kB. Neglect α. How "
+    "long is a step?",
     "s",
     expected=(0.025, 0.09),
-    because="Each link carries 200 kB in pushes, which take 0.0168 s, and then 200 kB in answers: 0.0336 s. On hosts it "
-    "is somewhat longer. A guess why: flows share a link unevenly, so a server waits for the last of four pushes while "
+    because="Each link carries 200 kB in pushes, which take 0.0168 s, and then 200 kB in answers: 0.0336 s. On hosts "
+    "it is somewhat longer. A guess why: flows share a link unevenly, so a server waits for the last of four pushes while "
     "its link carries less than it could.",
     otherwise="The links alone take 0.034 s. If a step took far longer than 0.05 s, other programs ran, too.",
 )
@@ -38,9 +38,9 @@ timed_question(
     Expected(
         "the median below 1.5 times, the slowest above 3 times",
         lambda median, slowest: 0 < median < 1.5 and slowest >= 3,
-        "Most packets that overflow are followed by others, from which TCP sees the loss at once. If the last packets of "
-        "a message are lost, nothing follows, and TCP waits for a time-out of at least 0.2 s. One such message holds up "
-        "the whole step.",
+        "Most packets that overflow are followed by others, from which TCP sees the loss at once. If the last packets "
+        "of a message are lost, nothing follows, and TCP waits for a time-out of at least 0.2 s. One such message holds "
+        "up the whole step.",
     ),
     Option(
         "the median above 1.5 times",
@@ -80,8 +80,8 @@ timed_sentence(
 
 timed_sentence(
     "links.5",
-    "Your first two numbers, ms of a step {how}: your places {mine:.0f}, the best ones {best:.0f}. In virtual time yours "
-    "take {virtual:.2f} times as long.",
+    "Your first two numbers, ms of a step {how}: your places {mine:.0f}, the best ones {best:.0f}. In virtual time "
+    "yours take {virtual:.2f} times as long.",
     expect="abs(virtual - (1 if virtual < 1.5 else 2.67)) < 0.05 and mine < 5 * best",
 )
 
