@@ -105,12 +105,13 @@ def watch(pipe: Any, every_s: float, ends: Mapping[str, str], hosts: Mapping[int
                     looks.append((stack.enter_context(queues), missing.pop(process)))
             at = time.monotonic()
             for queues, host in looks:
-                for number, *now in queues.read():
+                for number, waiting, dropped in queues.read():
                     if not host and number not in named:
                         named = dict(socket.if_nameindex())
                     end = host or ends.get(named.get(number, ""), "")
-                    if end and number != LOOPBACK and (end not in rows or [*rows[end][-1][1:]] != now):
-                        rows.setdefault(end, []).append((at, *now))
+                    changed = end not in rows or rows[end][-1][1:] != (waiting, dropped)
+                    if end and number != LOOPBACK and changed:
+                        rows.setdefault(end, []).append((at, waiting, dropped))
         with suppress(EOFError, OSError):  # nobody wants them: the run has failed
             pipe.recv()
             pipe.send(rows)

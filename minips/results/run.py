@@ -299,7 +299,10 @@ class Run:
             clock_error_s=max(before.clock_error_s, self.clock_error_s),
             evaluations=[*before.evaluations, *self.evaluations],
             queues={
-                end: [*before.queues.get(end, []), *((began + at, *row) for at, *row in self.queues.get(end, []))]
+                end: [
+                    *before.queues.get(end, []),
+                    *((began + at, waiting, dropped) for at, waiting, dropped in self.queues.get(end, [])),
+                ]
                 for end in {**before.queues, **self.queues}
             },
             events=[

@@ -21,8 +21,8 @@ timed_estimate(
     "s",
     expected=(0.025, 0.09),
     because="Each link carries 200 kB in pushes, which take 0.0168 s, and then 200 kB in answers: 0.0336 s. On hosts "
-    "it is somewhat longer. A guess why: flows share a link unevenly, so a server waits for the last of four pushes while "
-    "its link carries less than it could.",
+    "it is somewhat longer. A guess why: flows share a link unevenly, so a server waits for the last of four pushes "
+    "while its link carries less than it could.",
     otherwise="The links alone take 0.034 s. If a step took far longer than 0.05 s, other programs ran, too.",
 )
 
@@ -39,8 +39,8 @@ timed_question(
         "the median below 1.5 times, the slowest above 3 times",
         lambda median, slowest: 0 < median < 1.5 and slowest >= 3,
         "Most packets that overflow are followed by others, from which TCP sees the loss at once. If the last packets "
-        "of a message are lost, nothing follows, and TCP waits for a time-out of at least 0.2 s. One such message holds "
-        "up the whole step.",
+        "of a message are lost, nothing follows, and TCP waits for a time-out of at least 0.2 s. One such message "
+        "holds up the whole step.",
     ),
     Option(
         "the median above 1.5 times",
