@@ -253,7 +253,7 @@ def test_a_watched_run_that_fails_leaves_no_process(made_here):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="rtnetlink is Linux's")
 def test_a_reading_names_interfaces_of_this_machine():
-    with queues.Queues() as found:
+    with queues.QueueCounters() as found:
         rows = [*found.read(), *found.read()]
     numbers = {number for number, _ in socket.if_nameindex()}
     assert {number for number, _, _ in rows} <= numbers

@@ -22,7 +22,7 @@ LOOPBACK = 1
 """The number of each namespace's first interface."""
 
 
-class Queues:
+class QueueCounters:
     """Reads the queues of the network interfaces in this thread's namespace, by rtnetlink (RFC 3549)."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ def _attribute(held: bytes, wanted: int) -> bytes:
     return b""
 
 
-def queues_of(process: int) -> Queues | None:
+def queues_of(process: int) -> QueueCounters | None:
     """Open the queues of a process that has a network of its own, which stay open when it ends. None if it has none
     yet, or has ended. Enters its namespace with this thread alone, and leaves it again.
     """
@@ -75,7 +75,7 @@ def queues_of(process: int) -> Queues | None:
         if not os.path.sameopenfile(own.fileno(), other.fileno()):
             _enter(other.fileno())
             try:
-                return Queues()
+                return QueueCounters()
             finally:
                 _enter(own.fileno())
     return None
@@ -98,7 +98,7 @@ def watch(pipe: Any, every_s: float, ends: Mapping[str, str], hosts: Mapping[int
     """
     rows, missing, named = Rows(), dict(hosts), dict[int, str]()
     with pipe, ExitStack() as stack:
-        looks = [(stack.enter_context(Queues()), "")]
+        looks = [(stack.enter_context(QueueCounters()), "")]
         while not pipe.poll(every_s):
             for process in [*missing]:
                 if queues := queues_of(process):

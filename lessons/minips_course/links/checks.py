@@ -29,7 +29,7 @@ def place(function: Any, rng: np.random.Generator) -> str:
     names = placing.hosts(6)
     mixed = dict(zip(names, (names[i] for i in rng.permutation(6)), strict=True))
     asked += [({(mixed[a], mixed[b]): nbytes for (a, b), nbytes in ring.items()}, room) for room in ((3, 3), (6, 4))]
-    for _ in range(14):
+    for _ in range(40):
         hosts = int(rng.integers(4, 9))
         first = int(rng.integers(1, hosts))
         asked.append((_drawn(hosts, rng), (first + int(rng.integers(0, 2)), hosts - first + int(rng.integers(0, 2)))))
@@ -45,7 +45,7 @@ def _drawn(hosts: int, rng: np.random.Generator) -> dict[tuple[str, str], float]
     names = [f"{('worker', 'server')[number % 2]} {n}" for number, n in enumerate(rng.permutation(40)[:hosts])]
     pairs = [pair for pair in permutations(names, 2) if rng.uniform() < 0.6]
     pairs += [(one, names[number - 1]) for number, one in enumerate(names) if (one, names[number - 1]) not in pairs]
-    return {pair: float(rng.integers(1, 100) * (9 if pair[0] < pair[1] else 1)) for pair in pairs}
+    return {pair: float(rng.integers(1, 100) * (20 if pair[0] < pair[1] else 1)) for pair in pairs}
 
 
 def _is_best(function: Any, sent: dict[tuple[str, str], float], room: tuple[int, int], everyone: set[str]) -> None:

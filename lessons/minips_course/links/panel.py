@@ -1,7 +1,7 @@
 """Workers and servers on two racks: how many of them are in the other rack, and how fast the cable is, as controls."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import minips as ps
 from minips.lab.charts import PENS, Chart, Drawing, Scale
@@ -11,7 +11,7 @@ from minips_course.links import placing
 from minips_course.network.timing import ZigzagRing
 
 FOUR = 4
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "four servers": {"servers": FOUR},
     "one server": {"servers": 1},
     "a ring": {"exchange": ps.RingAllReduce()},

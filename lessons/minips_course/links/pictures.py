@@ -1,6 +1,7 @@
 """Pictures of queues over time, and of the times of steps."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib import pyplot
@@ -11,8 +12,8 @@ from minips_course.hosts import SHOWN_S, Watched
 
 def draw_queues(runs: Mapping[str, Watched]) -> None:
     """Plot a row for each run: the bytes in all queues over time, with the ends of steps, and each step's time."""
-    shape = {"figsize": (7.4, 1.2 + 1.7 * len(runs)), "layout": "constrained", "squeeze": False}
-    _, axes = pyplot.subplots(len(runs), 2, width_ratios=(3, 1), sharex="col", sharey="col", **shape)
+    size: dict[str, Any] = {"figsize": (7.4, 1.2 + 1.7 * len(runs)), "layout": "constrained"}
+    _, axes = pyplot.subplots(len(runs), 2, width_ratios=(3, 1), sharex="col", sharey="col", squeeze=False, **size)
     for (name, run), (left, right), look in zip(runs.items(), axes, LOOKS, strict=False):
         at, nbytes = run.waiting["at"], np.array(run.waiting["nbytes"]) / 1e3
         left.fill_between(at, nbytes, step="post", color=look.colour, alpha=0.6, linewidth=0.8)
