@@ -4,22 +4,25 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import misfits
 import networkx
+import numpy as np
 import psutil
 import pytest
 from hosts import ALONE, Host, commands, joined, lacking
 
 import minips as ps
-from minips.engines import hosts
+from minips.engines import hosts, queues
 from minips.stage import missing
 
 ROOT = Path(__file__).parents[1]
@@ -184,6 +187,77 @@ def test_each_worker_has_a_host_of_its_own_whose_link_has_the_rate_and_the_buffe
     assert {(*words[2:3], *words[4:]) for words in said} == {
         ("['eth0', 'lo']", "tbf", "30000000", "50000", "reno", user)
     }
+
+
+def test_a_host_may_have_a_longer_queue_of_its_own(made_here):
+    network = ps.Hosts(ps.Star(30e6), buffer_bytes=50_000, host_buffer_bytes=60_000)
+    run = ps.train(Looks(*misfits.rows()), ps.Config(workers=2, steps=1), engine=network)
+    said = [text.split(";") for _, text in run.events if text.startswith("worker")]
+    assert {words[6] for words in said} == {"60000"}
+    fact = "at most 50,000 bytes wait at each end of a link, at a host's own 60,000"
+    assert any(fact in text for _, text in run.events)
+
+
+RACKS = {"rack 0 → rack 1", "rack 1 → rack 0"}
+
+
+@pytest.mark.parametrize(
+    ("topology", "ends"),
+    [
+        (ps.Star(1e8), {"server 0": "switch", "worker 0": "switch", "worker 1": "switch"}),
+        (ps.TwoRacks(1e8, racks="01 1"), {"server 0": "rack 1", "worker 0": "rack 0", "worker 1": "rack 1"}),
+    ],
+    ids=repr,
+)
+def test_a_watched_run_has_rows_of_each_queue(made_here, topology, ends):
+    """Nothing says at which times a row is read, or that a queue is ever full."""
+    run = ps.train(PROBLEM, ps.Config(workers=2, steps=5), engine=ps.Hosts(topology, 50_000, watch_s=0.001))
+    both = {f"{host} → {switch}" for host, switch in ends.items()} | {f"{ends[host]} → {host}" for host in ends}
+    assert {*run.queues} == both | (RACKS if isinstance(topology, ps.TwoRacks) else set())
+    for rows in run.queues.values():
+        seconds, waiting, dropped = zip(*rows, strict=True)
+        assert [*seconds] == sorted(seconds)
+        assert min(waiting) >= 0
+        assert max(waiting) <= 50_000
+        assert [*dropped] == sorted(dropped)
+        assert all(one[1:] != other[1:] for one, other in pairwise(rows))
+    assert digest(run) == digest(ps.train(PROBLEM, ps.Config(workers=2, steps=5)))
+
+
+def test_where_a_queue_is_full_packets_are_dropped(made_here):
+    """Four workers push 200 kB at once to one server, over a switch that holds 10 kB: the counters are not all zero."""
+    wide = ps.LinearRegression(np.ones((8, 50_000), np.float32), np.ones(8))
+    engine = ps.Hosts(ps.Star(1e8), 10_000, host_buffer_bytes=4_000_000, watch_s=0.001)
+    run = ps.train(wide, ps.Config(workers=4, steps=3, optimizer=ps.SGD(1e-6)), engine=engine)
+    lost = {end: rows[-1][2] for end, rows in run.queues.items()}
+    assert lost["switch → server 0"] > 0
+    assert not any(count for end, count in lost.items() if end.endswith("→ switch"))
+    assert max(waiting for _, waiting, _ in run.queues["switch → server 0"]) <= 10_000
+
+
+def test_a_run_that_is_not_watched_has_no_rows(made_here):
+    assert ps.train(SMALL, ps.Config(workers=1, steps=1), engine="hosts").queues == {}
+
+
+class Refuses(ps.LinearRegression):
+    def loss_and_gradient(self, params, rows=None):
+        raise ArithmeticError("not today")
+
+
+def test_a_watched_run_that_fails_leaves_no_process(made_here):
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    with pytest.raises(RuntimeError, match="not today"):
+        ps.train(Refuses(*misfits.rows()), ps.Config(workers=2, steps=1), engine=ps.Hosts(watch_s=0.001))
+    assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rtnetlink is Linux's")
+def test_a_reading_names_interfaces_of_this_machine():
+    with queues.QueueCounters() as found:
+        rows = [*found.read(), *found.read()]
+    numbers = {number for number, _ in socket.if_nameindex()}
+    assert {number for number, _, _ in rows} <= numbers
+    assert all(waiting >= 0 and dropped >= 0 for _, waiting, dropped in rows)
 
 
 @pytest.mark.parametrize(
@@ -453,7 +527,7 @@ def test_where_namespaces_are_taken_away_the_doctor_says_so(own_namespace):
 AGAIN = """
 import sys, time
 import minips as ps
-from minips.engines import hosts
+from minips.engines import hosts, queues
 from test_hosts import SMALL
 
 if __name__ == "__main__":

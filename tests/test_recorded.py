@@ -24,6 +24,8 @@ from minips.lab.course.recorded import NotRunError, fingerprint
 from minips_course.ddp import nets, ranks
 from minips_course.hosts import Network
 from minips_course.lecture import programs
+from minips_course.links import placing
+from minips_course.network import timing
 
 HIDE = """import importlib.util as _util
 _there = _util.find_spec
@@ -204,25 +206,55 @@ def test_a_network_measures_where_hosts_can_be_made(capsys: pytest.CaptureFixtur
     assert [*network.calls(engine, (100, 1000), times=2)] == [100, 1000]
     runs = network.runs(small, config, engine, times=1)
     assert runs.median == runs.seconds[0] > 0
+    watched = network.watched(small, ps.Config(workers=2, steps=8), engine)
+    assert len(watched.steps) == 7
+    assert watched.slowest >= watched.median > 0 == watched.dropped
+    assert len(watched.waiting["at"]) == len(watched.waiting["nbytes"])
 
 
 @pytest.mark.soak
 @pytest.mark.outside
 @pytest.mark.parametrize("hidden", [HIDE_HOSTS, HIDE.replace("torch", "pyroute2")], ids=["forbidden", "pyroute2"])
+@pytest.mark.parametrize(("number", "name"), [("19", "network"), ("25", "real")])
 def test_a_learner_without_hosts_finds_what_was_recorded(
-    hidden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: str, name: str, hidden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the solutions pasted in; then another network, of which nothing was recorded."""
     monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
-    book = solved("19")
+    book = solved(number)
     book.cells.insert(0, new_code_cell(hidden))
-    ask = "network.calls(network.hosts(ps.Star(bandwidth_bps=50e6)), sizes=(10, 100))"
+    ask = f"{name}.calls({name}.hosts(ps.Star(bandwidth_bps=50e6)), sizes=(10, 100))"
     book.cells.append(new_code_cell(ask, metadata={"tags": ["raises-exception"]}))
     with_a_kernel(NotebookClient(book, timeout=120, resources={"metadata": {"path": tmp_path}}).execute)
     *told, last = [repr(cell.outputs) for cell in code_cells(book)]
     assert "was not run" in last
     assert not [said for said in told if "was not run" in said or "'error'" in said or "otherwise" in said]
     assert sum("recorded elsewhere" in said for said in told) == 1
+
+
+def test_places_are_scored_in_virtual_time_where_no_hosts_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same ratio, and the best ones are as good as they can be."""
+    monkeypatch.setattr(hosts, "lacking", lambda: NO_HOSTS)
+    config, room = ps.Config(workers=4, servers=4, steps=6), (6, 2)
+    servers_here = placing.score(Network("links.hosts"), config, room, [*placing.hosts(2), *placing.hosts(0, 4)])
+    assert servers_here["how"] == "in virtual time"
+    assert servers_here["mine"] / servers_here["best"] == pytest.approx(servers_here["virtual"])
+    assert servers_here["virtual"] == pytest.approx(2 / 0.75, rel=0.01)
+    assert placing.best(config, room).count("1") == 2
+
+
+def test_a_watched_run_without_hosts_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "lacking", lambda: NO_HOSTS)
+    network, config = Network("links.hosts"), ps.Config(workers=4, servers=4, steps=40)
+    problem, star = timing.only_exchange(200_000, 4), ps.Star(bandwidth_bps=100e6, latency_s=0.0)
+    shallow = network.hosts(star, buffer_bytes=50_000, host_buffer_bytes=4_000_000)
+    run = network.watched(problem, config, shallow)
+    assert len(run.steps) == 39
+    assert run.dropped > 0
+    assert len(run.waiting["at"]) == len(run.waiting["nbytes"]) > 100
+    assert 0 < run.idle < run.slowest
+    with pytest.raises(NotRunError):
+        network.watched(problem, config, network.hosts(star, buffer_bytes=50_000))
 
 
 def naive(gradients: Any, wire: Any) -> None:

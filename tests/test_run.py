@@ -310,3 +310,16 @@ def test_a_pickle_in_a_file_is_never_read(tmp_path):
     with pytest.raises(ValueError, match="allow_pickle"):
         ps.train(problem, config, resume=tmp_path / "trap.npz")
     assert not (tmp_path / "ran").exists()
+
+
+def test_rows_of_queues_are_saved_and_joined_and_others_leave_a_file_as_it_was(tmp_path):
+    run = ps.train(ps.SoftmaxRegression(*DATA), CONFIG, engine="threads")
+    run.save(tmp_path / "none.npz")
+    assert b"queues" not in (tmp_path / "none.npz").read_bytes()
+    assert ps.Run.load(tmp_path / "none.npz").queues == {}
+    run.queues = {"switch → server 0": [(-0.5, 0, 0), (0.25, 1514, 3)]}
+    run.save(tmp_path / "some.npz")
+    again = ps.Run.load(tmp_path / "some.npz")
+    assert again.queues == run.queues
+    run.seconds = 2.0
+    assert again.after(run).queues["switch → server 0"] == [(-0.5, 0, 0), (0.25, 1514, 3), (1.5, 0, 0), (2.25, 1514, 3)]

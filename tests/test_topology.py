@@ -58,6 +58,24 @@ def test_the_uplink_of_two_racks_is_shared_by_all_that_cross():
     assert len(net.route("worker 3", "server 1").edges) == 2
 
 
+def test_two_racks_are_as_they_were_or_as_they_are_told():
+    def in_rack_1(racks: str, workers: int, servers: int) -> set[str]:
+        return {*ps.TwoRacks(racks=racks).graph(workers, servers)["rack 1"]} - {"rack 0"}
+
+    assert in_rack_1("", 4, 2) == in_rack_1("0011 01", 4, 2) == {"worker 2", "worker 3", "server 1"}
+    assert in_rack_1("1 0", 1, 1) == {"worker 0"}
+    assert in_rack_1("000", 3, 0) == set()
+    assert "racks" not in repr(ps.TwoRacks())
+    assert repr(ps.TwoRacks(racks="01")).endswith(", racks='01')")
+
+
+def test_racks_that_cannot_be_are_sentences():
+    with pytest.raises(ValueError, match=r"a text of 0, 1 and spaces, such as '0011 01'; got '02'\.$"):
+        ps.TwoRacks(racks="02")
+    with pytest.raises(ValueError, match=r"racks='01' places 2 hosts, not 2 workers and 1 servers\.$"):
+        ps.TwoRacks(racks="01").graph(2, 1)
+
+
 def test_a_route_has_the_fewest_links_or_the_least_weight():
     graph = nx.Graph()
     link = {"bandwidth_bps": 8.0, "latency_s": 1.0}

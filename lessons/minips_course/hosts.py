@@ -2,9 +2,10 @@
 
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import minips as ps
@@ -14,6 +15,9 @@ from minips.lab.course.recorded import NotRunError, fingerprint, load, record
 
 LIMIT_S = 60.0
 """The most seconds that a host may take to start, or to time its calls."""
+WATCH_S, SHOWN_S, BEFORE_S = 0.001, 0.8, 0.25
+"""The seconds between two readings of the queues, those of a run that are shown, and those of them before its slowest
+step."""
 WARM = 20
 """The calls of the longest size before any is timed: a young TCP connection sends little at once."""
 
@@ -40,6 +44,7 @@ class Unmade:
     topology: Any
     buffer_bytes: int = 4_000_000
     congestion: str = "reno"
+    host_buffer_bytes: int | None = None
 
 
 class Runs(NamedTuple):
@@ -57,6 +62,31 @@ class Runs(NamedTuple):
     def resent(self) -> float:
         """The packets sent again in the median run."""
         return statistics.median(self.again)
+
+
+class Watched(NamedTuple):
+    """The steps of a run whose queues were read once in a millisecond."""
+
+    steps: list[float]
+    """The seconds of each step but the first, in which the connections are young."""
+    idle: float
+    """The longest time of the slowest step in which no byte was in any queue, in seconds."""
+    dropped: int
+    """The packets that all queues dropped."""
+    ends: list[float]
+    """The seconds at which steps ended, in a time of `SHOWN_S` around the slowest step."""
+    waiting: dict[str, list[float]]
+    """The seconds at which queues were read and had changed, in that time, and the bytes in all of them."""
+
+    @property
+    def median(self) -> float:
+        """The seconds of the median step."""
+        return statistics.median(self.steps)
+
+    @property
+    def slowest(self) -> float:
+        """The seconds of the slowest step."""
+        return max(self.steps)
 
 
 class Prediction(NamedTuple):
@@ -106,6 +136,11 @@ class Network:
         what = ("runs", problem, config, *_network(engine), times, *own)
         return Runs(*self._found(partial(_runs, problem, config, engine, times), what))
 
+    def watched(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Watched:
+        """Train once, and read the queues all the time."""
+        found = self._found(partial(_watched, problem, config, engine), ("watched", problem, config, *_network(engine)))
+        return Watched(*found)
+
     def predicted(self, problem: ps.Problem, config: ps.Config, engine: Any) -> Prediction:
         """Calibrate this machine, and predict what `runs` measures."""
         what = ("says", problem, config, *_network(engine))
@@ -122,7 +157,8 @@ class Network:
 
 
 def _network(engine: Any) -> tuple[Any, ...]:
-    return engine.topology, engine.buffer_bytes, engine.congestion
+    own = [engine.host_buffer_bytes] if engine.host_buffer_bytes else []
+    return engine.topology, engine.buffer_bytes, engine.congestion, *own
 
 
 def _predicted(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> tuple[float, list[str]]:
@@ -142,6 +178,32 @@ def _runs(problem: ps.Problem, config: ps.Config, engine: ps.Hosts, times: int) 
         found[0].append(run.seconds_per_step)
         found[1].append(sum(again.values()))
     return found
+
+
+def _watched(problem: ps.Problem, config: ps.Config, engine: ps.Hosts) -> list[Any]:
+    run = ps.train(problem, config, engine=replace(engine, watch_s=WATCH_S))
+    steps = [*pairwise(at for at, _, _ in run.losses)]
+    begin, end = max(steps, key=lambda step: step[1] - step[0])
+    changes = sorted((at, queue, nbytes) for queue, rows in run.queues.items() for at, nbytes, _ in rows)
+    now, waiting = dict[str, int](), dict[float, int]()
+    for at, queue, nbytes in changes:
+        now[queue] = nbytes
+        waiting[at] = sum(now.values())
+    first = begin - BEFORE_S
+    shown = {round(at - first, 4): nbytes for at, nbytes in waiting.items() if 0 <= at - first <= SHOWN_S}
+    return [
+        [after - before for before, after in steps],
+        _idle(waiting, begin, end),
+        sum(rows[-1][2] for rows in run.queues.values()),
+        [round(after - first, 4) for _, after in steps if 0 <= after - first <= SHOWN_S],
+        {"at": [*shown], "nbytes": [*shown.values()]},
+    ]
+
+
+def _idle(waiting: Mapping[float, int], begin: float, end: float) -> float:
+    """Return the longest time between ``begin`` and ``end`` in which nothing waited."""
+    rows = pairwise([*waiting.items(), (end, 0)])
+    return max([0.0, *(min(after, end) - max(at, begin) for (at, nbytes), (after, _) in rows if not nbytes)])
 
 
 def _calls(engine: ps.Hosts, sizes: Sequence[int], times: int) -> dict[str, list[float]]:

@@ -7,15 +7,17 @@ direction. The kernel provides TCP and the queues. This needs no root rights, an
 namespaces. They end, with everything in them, with their last process.
 """
 
+import copy
 import ctypes
 import errno
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,8 @@ from minips.core.config import Config
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.local import START_S, RunSupervisor
 from minips.engines.processes import start_children
-from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, Supervisor
+from minips.engines.queues import Rows, watch
+from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, Supervisor, multiprocess
 from minips.machines.topology import Own, Star, Topology, Tree, TwoRacks
 from minips.results.run import Run
 from minips.stage import StageField, option, register
@@ -59,10 +62,10 @@ class Hosts(Engine):
     The ``topology`` is a `Star`, `Tree` or `TwoRacks`, as for `Simulated`. Its rates count whole frames: 1,448 of 1,514
     bytes belong to a message. The kernel's TCP runs over it, so queues overflow at ``buffer_bytes``, and flows
     sometimes share a link unfairly. With buffers as large as the default, few packets are lost; a real switch has 50 to
-    200 kB per port. The kernel's netem adds latency and loss. If the kernel lacks netem, a latency of up to 0.1 ms per
-    link is left out, and anything more is refused. Above about 200 Mbit/s two cores limit the speed, not the network,
-    as `cost.predict` (``engine=``) says. The run's events describe the network, and report the round-trip time of a
-    small packet.
+    200 kB per port, and a host more (``host_buffer_bytes``). The kernel's netem adds latency and loss. If the kernel
+    lacks netem, a latency of up to 0.1 ms per link is left out, and anything more is refused. Above about 200 Mbit/s
+    two cores limit the speed, not the network, as `cost.predict` (``engine=``) says. The run's events describe the
+    network, and report the round-trip time of a small packet.
 
     The transport must work over a network: tcp, http, zmq, grpc, pyro or thrift. This network is private, so it needs
     no TLS. Raises RuntimeError, with the reason, if this machine does not allow hosts.
@@ -78,6 +81,12 @@ class Hosts(Engine):
         4_000_000, "limit on the bytes queued at each end of a link", minimum=2 * PACKET_BYTES, step=1, unit="byte"
     )
     congestion: str = option("reno", "the congestion control of TCP on every host, by the kernel's name")
+    host_buffer_bytes: int | None = option(
+        None, "the same limit at hosts' own ends; None: buffer_bytes", minimum=2 * PACKET_BYTES, step=1, unit="byte"
+    )
+    watch_s: float | None = option(
+        None, "seconds between two readings of all queues, for `Run.queues`; None: they are not read", above=0, unit="s"
+    )
 
     def __post_init__(self) -> None:
         if hasattr(self.topology, "edges"):
@@ -93,9 +102,12 @@ class Hosts(Engine):
         self.transport(config)
 
     def run(self, job: TrainingJob) -> Run:
-        transport = self.transport(job.config)
-        with RunSupervisor(partial(self.start, transport.scheme), job) as supervisor:
+        transport, (here, there) = self.transport(job.config), multiprocess().Pipe()
+        start = partial(self.start, transport.scheme, watching=there)
+        with closing(there), RunSupervisor(start, job) as supervisor, closing(here):  # closed first, which ends a watch
             run = supervisor.run()
+            if self.watch_s:
+                run.queues = _queues(here, supervisor.began)
         run.events[:0] = [(0.0, fact) for child in supervisor.children for fact in child.received.get("host", [()])[0]]
         return run
 
@@ -128,15 +140,28 @@ class Hosts(Engine):
             facts = [supervisor.receive(child, "host", START_S) for child in supervisor.start("server 0", "worker 0")]
         return cast(Topology, replace(network, latency_s=facts[1][1] / 4))
 
-    def start(self, scheme: str, *names: str) -> list[Child]:
-        """Start a child on its own host for each name. Its first word is ``host``, with facts about the network."""
+    def start(self, scheme: str, *names: str, watching: Any = None) -> list[Child]:
+        """Start a child on its own host for each name. Its first word is ``host``, with facts about the network. The
+        pipe ``watching`` gets the rows of the queues if ``watch_s`` is set: see `watch`.
+        """
         if sys.platform != "linux":
             raise RuntimeError(f"Hosts are network namespaces of Linux, and this is {sys.platform}. {_INSTEAD}")
-        network = HostNetwork(self, names)
+        network = HostNetwork(self, names, watching if self.watch_s else None)
         children = start_children(names, network.fork)
+        if watching:
+            watching.close()
         for child in children:
             child.address = f"{scheme}://{network.addresses[child.who]}:0"
         return children
+
+
+def _queues(pipe: Any, began: float) -> Rows:
+    """Return the rows of the queues, in seconds since the run began. Empty if they do not come."""
+    with suppress(OSError, EOFError):
+        pipe.send("stop")
+        if pipe.poll(FAREWELL_S):
+            return {end: [(at - began, *row) for at, *row in rows] for end, rows in pipe.recv().items()}
+    return {}
 
 
 def lacking() -> str:
@@ -172,7 +197,7 @@ def _descendants(process: str) -> Iterator[str]:
 class HostNetwork:
     """The network of a run, planned in the run's process, and created in the fork server and its children."""
 
-    def __init__(self, hosts: Hosts, names: Sequence[str]) -> None:
+    def __init__(self, hosts: Hosts, names: Sequence[str], watching: Any = None) -> None:
         topology: Any = hosts.network
         workers = sum(name.startswith("worker") for name in names)
         links = [(*link, topology.bandwidth_bps)[:3] for link in topology.links(workers, len(names) - workers)]
@@ -183,6 +208,7 @@ class HostNetwork:
         switches = dict.fromkeys(end for link in links for end in link[:2] if end not in self.addresses)
         self._bridges = {switch: f"switch{k}" for k, switch in enumerate(switches)}
         self._made = self._netem = False
+        self._watching, self._processes = watching, dict[int, str]()
 
     def fork(self, name: str, pipe: Any) -> int:
         """In the fork server, fork a child onto its host. The child's first word carries facts about the network, or
@@ -194,6 +220,12 @@ class HostNetwork:
             pid = os.fork()
         except Exception as error:
             raise RuntimeError(_sentence(error)) from error
+        self._processes[pid] = name
+        if self._watching and pid == 0:
+            self._watching.close()
+        elif self._watching and name == self._names[-1]:  # the fork server forks no more, so it may start a thread
+            parts = self._watching, self._hosts.watch_s, *self._queues()
+            threading.Thread(target=watch, args=parts, name="minips-queues").start()
         if pid == 0:
             try:
                 ControlPipe(pipe).send("host", self._enter(name))
@@ -201,6 +233,17 @@ class HostNetwork:
                 ControlPipe(pipe).send("failed", (_sentence(error), ""))
                 os._exit(1)
         return pid
+
+    def _queues(self) -> tuple[dict[str, str], dict[int, str]]:
+        """Map each interface of the switches, and each host's process, to its queue, such as "switch → worker 0"."""
+        ports = {f"port{k}": f"{self._cables[name][0]} → {name}" for k, name in enumerate(self._names)}
+        trunks = {
+            f"trunk{k}{end}": f"{one} → {other}"
+            for k, (*ends, _) in enumerate(self._trunks)
+            for end, one, other in (("a", *ends), ("b", *ends[::-1]))
+        }
+        own = {process: f"{name} → {self._cables[name][0]}" for process, name in self._processes.items()}
+        return {**ports, **trunks}, own
 
     def _make(self) -> None:
         """Create the switches and the links between them, in fresh namespaces."""
@@ -230,7 +273,7 @@ class HostNetwork:
         """Move this process to its own host, and connect the host to its switch. Return the result of `_facts`."""
         from pyroute2 import IPRoute
 
-        number, (switch, bits) = self._names.index(name), self._cables[name]
+        hosts, number, (switch, bits) = self._hosts, self._names.index(name), self._cables[name]
         with IPRoute() as switches:  # stays in the namespace in which it was opened
             _unshare(_NEWNET)
             _set_tcp(self._hosts.congestion)
@@ -240,7 +283,9 @@ class HostNetwork:
                 kernel.link("set", ifname="lo", state="up")
                 kernel.addr("add", index=_index(kernel, "eth0"), address=self.addresses[name], prefixlen=16)
                 self.plug(switches, f"port{number}", bits, self._bridges[switch])
-                self.plug(kernel, "eth0", bits)
+                own = copy.copy(self)
+                own._hosts = replace(hosts, buffer_bytes=hosts.host_buffer_bytes or hosts.buffer_bytes)
+                own.plug(kernel, "eth0", bits)
             return self._facts(switches) if number == len(self._names) - 1 else ([], 0.0)
 
     def plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
@@ -265,6 +310,8 @@ class HostNetwork:
             time.sleep(0.005)
         seconds, own_s = (min(_round_trip_s(self.addresses[host]) for _ in range(10)) for host in (first, last))
         queue = f"at most {self._hosts.buffer_bytes:,} bytes wait at each end of a link"
+        if self._hosts.host_buffer_bytes:
+            queue += f", at a host's own {self._hosts.host_buffer_bytes:,}"
         facts = [f"{len(self._names)} hosts on {topology!r}; {queue}; congestion control {self._hosts.congestion}"]
         if topology.latency_s and not self._netem:
             facts.append(f"the latency of {topology.latency_s * 1e3:g} ms a link is left out: this kernel has no netem")

@@ -9,7 +9,7 @@ Switches store nothing: S bytes over two links of B bytes per second and latenci
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from math import inf
 from typing import Any, ClassVar, NamedTuple
@@ -137,15 +137,36 @@ class FatTree(Tree):
 @register
 @dataclass(frozen=True)
 class TwoRacks(_Alike):
-    """Two switches with a thin uplink between them. The first half of the workers is in rack 0; servers alternate."""
+    """Two switches with a thin uplink between them. The first half of the workers is in rack 0; servers alternate. With
+    ``racks``, each host is where you say: "0011 01" has two workers and a server in each.
+
+    >>> sorted(TwoRacks(racks="01 1").graph(workers=2, servers=1)["rack 1"])
+    ['rack 0', 'server 0', 'worker 1']
+    """
 
     name = "tworacks"
     uplink_bps: float = option(1e8, "bits per second between the racks, each way", above=0, unit="bit/s")
+    racks: str = option("", "the rack, 0 or 1, of each worker and then of each server; empty: as above")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if {*self.racks} - {*"01 "}:
+            raise ValueError(f"The racks are a text of 0, 1 and spaces, such as '0011 01'; got {self.racks!r}.")
+
+    def __repr__(self) -> str:
+        """The usual places are not mentioned, so such a value reads as it did before there were others."""
+        named = [field.name for field in fields(self) if field.name != "racks" or self.racks]
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in named)})"
 
     def links(self, workers: int, servers: int) -> Iterator[tuple[str, str] | tuple[str, str, float]]:
         yield "rack 0", "rack 1", self.uplink_bps
-        for i, host in enumerate(hosts(workers, servers)):
-            yield host, f"rack {i * 2 // workers if i < workers else (i - workers) % 2}"
+        usual = [i * 2 // workers for i in range(workers)] + [i % 2 for i in range(servers)]
+        racks = self.racks.replace(" ", "") or usual
+        if len(racks) != len(usual):
+            told = f"racks={self.racks!r} places {len(racks)} hosts, not {workers} workers and {servers} servers."
+            raise ValueError(told)
+        for host, rack in zip(hosts(workers, servers), racks, strict=True):
+            yield host, f"rack {rack}"
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,9 @@ class Run:
     started by hand."""
     clock_error_s: float = 0.0
     """The largest error of a time in the trace, in seconds, if the run's machines have several clocks; see `align`."""
+    queues: dict[str, list[tuple[float, int, int]]] = field(default_factory=dict)
+    """With `Hosts.watch_s`, maps the queue at each end of a link, such as "switch → server 0", to rows of (seconds,
+    bytes that wait, packets dropped so far): one for each reading that differs from the one before."""
 
     @property
     def messages(self) -> list[Message]:
@@ -213,9 +216,11 @@ class Run:
             "trace_until": None if isinf(self.trace.until) else self.trace.until,
             "trace_planned": dict(self.trace.planned),
             "staleness": dict(self.staleness),
+            **({"queues": {end: np.array(rows, float) for end, rows in self.queues.items()}} if self.queues else {}),
             **Joined(tuple(self.messages), tuple(self.waits)).columns(),
         }
-        whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "problem"}
+        left_out = {"problem", *(() if self.queues else ("queues",))}  # older releases do not know the second
+        whole = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in left_out}
         saved.write(path, {**whole, **converted})
 
     @classmethod
@@ -251,6 +256,10 @@ class Run:
                 "grants": [Grant(*row) for row in values["grants"].tolist()],
                 "trace": Trace(spans=spans, until=until, planned=planned, joined_before=Joined.from_columns(*parts)),
                 "staleness": Counter(values["staleness"]),
+                "queues": {
+                    end: [(at, int(waiting), int(dropped)) for at, waiting, dropped in rows.tolist()]
+                    for end, rows in values.get("queues", {}).items()
+                },
             }
             known = {field.name for field in fields(cls)}
             run = cls(**{name: value for name, value in values.items() if name in known})
@@ -289,6 +298,13 @@ class Run:
             trace=before._joined_trace() + self.trace.since(-began),
             clock_error_s=max(before.clock_error_s, self.clock_error_s),
             evaluations=[*before.evaluations, *self.evaluations],
+            queues={
+                end: [
+                    *before.queues.get(end, []),
+                    *((began + at, waiting, dropped) for at, waiting, dropped in self.queues.get(end, [])),
+                ]
+                for end in {**before.queues, **self.queues}
+            },
             events=[
                 *before.events,
                 *((began, text) for text in notes),

@@ -1,0 +1,1 @@
+"""The lesson "Meet a real network"."""
