@@ -69,7 +69,7 @@ class Server(Server):
     def deliver(self, worker, clock, message):
         if message[0] == "pull":
             return self.handle(worker, message)
-        answers, content = [], b"".join(np.asarray(g).tobytes() for g in message[1].values())
+        answers, content = [], b"".join(g.tobytes() for g in message[1].values())
         if content != self.last[worker]:
             self.last[worker] = content
             self.due.add(worker)
@@ -80,8 +80,27 @@ class Server(Server):
         return answers
 """,
         "one clock for all workers": ("self.last[worker]:", "max(self.last):"),
-        "forgets whom it has answered through another's push": (DUE, "self.due -= {worker} & {to for to, _ in answers}"),
-        "takes a repeated pull for a push": ('if message[0] == "pull":', 'if message[0] == "pull" and clock > self.last[worker]:'),
+        "forgets whom it has answered through another's push": (
+            DUE,
+            "self.due -= {worker} & {to for to, _ in answers}",
+        ),
+        "answers a repeated pull like a push": """
+class Server(Server):
+    def __init__(self, params, workers, lr):
+        super().__init__(params, workers, lr)
+        self.last, self.due = {}, set()
+
+    def deliver(self, worker, clock, message):
+        answers, what = [], (worker, message[0])
+        if clock > self.last.get(what, -1):
+            self.last[what] = clock
+            self.due.add(worker)
+            answers = self.handle(worker, message)
+        elif worker not in self.due:
+            answers = [(worker, ("applied", {}))]
+        self.due -= {to for to, _ in answers}
+        return answers
+""",
         "begins with clock 1": ("[-1] * workers", "[0] * workers"),
         "answers the others again, too": (
             'answers = [(worker, ("applied", {}))]',
@@ -221,7 +240,7 @@ class Server(Server):
 class Server(Server):
     def __init__(self, params, workers, lr):
         super().__init__(params, workers, lr)
-        self.pushed, self.answered = np.zeros(workers, int), np.zeros(workers, int)
+        self.pushed, self.answered = [0] * workers, [0] * workers
 
     def deliver(self, worker, clock, message):
         again = message[0] == "push" and clock < self.pushed[worker]
@@ -262,9 +281,9 @@ def holds(history):
 """Maps an exercise to right answers that are written differently."""
 
 MUTANT = (
-    "a server keeps a push without its frames",
+    "a server in rounds never lets go of a dead worker",
     "minips/core/shard.py",
-    "",
-    "",
+    "(arrived < self.quorum and not self.live <= self._held.keys())",
+    "(arrived < self.quorum)",
 )
-"""A server that takes each push for a new one."""
+"""Under BSP, the others wait for a worker that is lost."""

@@ -78,7 +78,9 @@ class Drill:
                 break
             sends = party == f"worker {worker}" and what == f"sends its push {clock}"
             ours = f"worker {worker}'s push {clock}" in what or f"answers worker {worker}: applied" in what
-            if sends or (lines and (ours or what == "is killed" or (party, what) == (f"worker {worker}", "reconnects"))):
+            if sends or (
+                lines and (ours or what == "is killed" or (party, what) == (f"worker {worker}", "reconnects"))
+            ):
                 lines.append(f"{at:8.4f} s  {party:8}  {what}")
         return "\n".join(lines)
 
@@ -211,7 +213,9 @@ def drawn(seed: int) -> tuple[Fault, ...]:
     faults: list[Fault] = []
     for _ in range(int(rng.integers(LEAST, MOST + 1))):
         if rng.random() < 0.6:
-            faults.append(Cut(int(rng.integers(WORKERS)), 0, int(rng.integers(1, MESSAGES + 1)), bool(rng.random() < 0.5)))
+            faults.append(
+                Cut(int(rng.integers(WORKERS)), 0, int(rng.integers(1, MESSAGES + 1)), bool(rng.random() < 0.5))
+            )
         else:
             faults.append(Kill("server 0", int(rng.integers(1, WORKERS * MESSAGES + 1)), DOWN_S))
     return tuple(faults)
