@@ -225,7 +225,8 @@ def run(cls: type, seed: int, faults: Sequence[Fault] | None = None, retries: bo
     """Run a server of this class under a seed's schedule, with these faults or, for None, with the drawn ones."""
     faults = drawn(seed) if faults is None else tuple(faults)
     agenda = Agenda(seed, faults, log=True)
-    server = _Server(agenda, cls, history := [])
+    history: list[tuple[str, int, int]] = []
+    server = _Server(agenda, cls, history)
     workers = [_Worker(agenda, rank, server, retries) for rank in range(WORKERS)]
     agenda.run(lambda: all(worker.ended for worker in workers) and server.up, until=LONG_S)
     counted = np.round(vars(server.server)["params"]["counts"], 6)
@@ -252,5 +253,5 @@ def shrunk(cls: type, found: Drill) -> Drill:
 def tried(cls: type, seeds: Sequence[int] = range(200)) -> dict[str, int]:
     """Count what goes wrong with a server of this class."""
     found = [run(cls, seed) for seed in seeds]
-    twice, lost, waiting = (sum(counts) for counts in zip(*((d.twice, d.lost, len(d.waiting)) for d in found)))
-    return {"schedules": len(found), "twice": twice, "lost": lost, "waiting": waiting}
+    twice, lost = sum(one.twice for one in found), sum(one.lost for one in found)
+    return {"schedules": len(found), "twice": twice, "lost": lost, "waiting": sum(len(one.waiting) for one in found)}

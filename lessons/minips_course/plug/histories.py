@@ -1,6 +1,6 @@
 """Histories of pushes: right ones, from schedules of faults, and ones with a planted bug."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from minips_course.given_server import Server
 from minips_course.plug import drill
 
 Event = tuple[str, int, int]
-"""What happened to a push (``sent``, ``kept``, ``acknowledged``), its worker and its clock; or ``("killed", -1, -1)``."""
+"""What happened to a push (``sent``, ``kept`` or ``acknowledged``), its worker and clock; or ``("killed", -1, -1)``."""
 History = list[Event]
 
 
@@ -85,10 +85,8 @@ def planted(seed: int) -> History:
     return BUGS[seed % len(BUGS)](right(seed), rng)
 
 
-def told(invariant: Any, seeds: Iterable[int] = range(50)) -> dict[str, int]:
+def told(invariant: Callable[[History], Any], seeds: Sequence[int] = range(50)) -> dict[str, int]:
     """Count the histories that an invariant calls broken: of those with a planted bug, and of the right ones."""
-    found, blamed, count = 0, 0, 0
-    for count, seed in enumerate(seeds, 1):
-        found += not invariant(planted(seed))
-        blamed += not invariant(right(seed))
-    return {"found": found, "planted": count, "blamed": blamed, "right": count}
+    found = sum(not invariant(planted(seed)) for seed in seeds)
+    blamed = sum(not invariant(right(seed)) for seed in seeds)
+    return {"found": found, "planted": len(seeds), "blamed": blamed, "right": len(seeds)}

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -29,7 +30,8 @@ def measure(values: int, rounds: int = ROUNDS) -> Price:
     params, gradients = {"w": np.zeros(values, "f4")}, {"w": np.full(values, 1e-3, "f4")}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        kept = {"none": None, "journal": ps.Checkpoint(folder / "a"), "synced": ps.Checkpoint(folder / "b", sync=True)}
+        kept: dict[str, ps.Checkpoint | None] = {"none": None, "journal": ps.Checkpoint(str(folder / "a"))}
+        kept["synced"] = ps.Checkpoint(str(folder / "b"), sync=True)
         clients = {}
         for name, checkpoint in kept.items():
             server = stack.enter_context(ps.Server(params, config, checkpoint=checkpoint).serve())
@@ -40,8 +42,9 @@ def measure(values: int, rounds: int = ROUNDS) -> Price:
             clients[name].push_pull(gradients).result(timeout=60)
             return time.perf_counter() - began
 
-        calls = {name: lambda name=name: called(name) for name in kept}
+        calls = {name: partial(called, name) for name in kept}
         seconds = take_turns(calls, {name: call() for name, call in calls.items()}, rounds, lambda text, share: None)
-    journal, synced = (over(seconds, name, "none") for name in ("journal", "synced"))
-    assert journal and synced
+    journal, synced = over(seconds, "journal", "none"), over(seconds, "synced", "none")
+    assert journal is not None
+    assert synced is not None
     return Price(values, Spread.of(seconds["none"].values()).median, journal, synced)
