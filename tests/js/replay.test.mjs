@@ -49,6 +49,7 @@ const ROUND = {
         nbytes: [200, 200, 100, 100],
       },
       waits: { gap: [3], took: [4], lane: [1], step: [5], partners: [[2]], since: [2], chain: [[1, 2]] },
+      down: { gap: [8], took: [1], lane: [2] },
     },
   ],
 };
@@ -165,6 +166,7 @@ test("a density has parts of lanes", () => {
     spans: [lane],
     messages: none,
     waits: none,
+    down: none,
   };
   const [crowd] = unpack({ ...ROUND, runs: [folded] }).runs;
   assert.equal(doing(crowd, 0, 1), "25 % compute");
