@@ -5,8 +5,8 @@ OUTCOMES = {
         "20 each: those of worker 3": {"bsp": 20, "asp": 20, "ring": 20},
         "BSP 20, ASP none, the ring 80": {"bsp": 20, "asp": 0, "ring": 80},
         "BSP 80, ASP 20, the ring 80": {"bsp": 80, "asp": 20, "ring": 80},
-        "BSP 80, ASP none, the ring none": {"bsp": 80, "asp": 0, "ring": 0},
-        "none of these": {"bsp": 20, "asp": 5, "ring": 80},
+        "BSP all 160, ASP none, the ring 20": {"bsp": 160, "asp": 0, "ring": 20},
+        "none of these": {"bsp": 20, "asp": 5, "ring": 160},
     },
     "plug.2": {
         "40: those since the snapshot": {"again": 40},
@@ -19,7 +19,7 @@ OUTCOMES = {
 """Maps a question and one of its options to values for which that option is the right answer."""
 
 TELLING = {
-    "plug.1": ["its own 20", "makes the missing", "lets go of", "all 80"],
+    "plug.1": ["its own 20", "makes the missing", "let go of", "was to come"],
     "plug.2": ["no gradient", "from its journal", "applies the journal", "again none"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""

@@ -22,7 +22,7 @@ class Death:
     seconds: float
     """Of virtual time; NaN if the run ended with its error."""
     made: int
-    """The gradients that were applied."""
+    """The gradients in what is left: none if nothing is left."""
     same: bool
     """Whether the parameters are those of the run without faults, to the bit."""
 
@@ -34,19 +34,12 @@ class Death:
 
 def of_worker(problem: ps.Problem, config: ps.Config, restart: int = 0) -> Death:
     """Kill a worker in virtual time, in the middle of a run; with ``restart``, it is started again."""
-    engine, steps = ps.Simulated(compute_s=COMPUTE_S, restart=restart), [0]
-
-    def evaluated(now: ps.Eval) -> None:
-        steps.append(now.step)
-
+    engine = ps.Simulated(compute_s=COMPUTE_S, restart=restart)
     try:
         run = ps.train(problem, config, engine=engine, faults=KILLED, progress=False)
-    except RuntimeError:
-        try:  # an all-reduce that has ended tells nothing but its evaluations
-            ps.train(problem, config, engine=engine, faults=KILLED, every=1, on_eval=evaluated, progress=False)
-        except RuntimeError:
-            return Death(float("nan"), WORKERS * steps[-1], same=False)
-        raise
+    except RuntimeError as error:
+        left = vars(error).get("run")
+        return Death(float("nan"), left.updates if left else 0, same=False)
     return Death(run.seconds, run.updates, alike(run, ps.train(problem, config, engine=engine, progress=False)))
 
 

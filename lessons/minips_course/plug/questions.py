@@ -14,8 +14,8 @@ from minips.lab.course.questions import (
 
 question(
     "plug.1",
-    "Four workers make 40 steps each. Before its 21st push, worker 3 is killed, and stays away. How many of the 160 "
-    "pushes are missing in the end, under BSP, under ASP, and in a ring?",
+    "Four workers make 40 steps each, so there are 160 gradients. Before its 21st push worker 3 is killed, and stays "
+    "away. How many gradients are missing in the end under BSP, under ASP, and in a ring?",
     Option(
         "20 each: those of worker 3",
         lambda bsp, asp, ring: bsp == asp == ring == 20,
@@ -24,21 +24,21 @@ question(
     Expected(
         "BSP 20, ASP none, the ring 80",
         lambda bsp, asp, ring: bsp == 20 and asp == 0 and ring == 80,
-        "Under BSP the server waited, then let go of worker 3, and its 20 pushes are missing. Under ASP the run ends "
-        "after 160 pushes, whoever makes them: the others made more. In a ring each rank needs all the others, so "
-        "everything that was to come is missing.",
+        "Under BSP the server waited for worker 3, then let go of it: its last 20 gradients are missing. Under ASP the "
+        "run ends after 160 pushes, whoever makes them: the others made more. In a ring each rank needs all the "
+        "others: the run ended with an error, and all that was to come is missing.",
     ),
     Option(
         "BSP 80, ASP 20, the ring 80",
         lambda bsp, asp, ring: bsp == ring == 80 and asp == 20,
-        "Where all wait for all, everything stopped. Where nobody waits, only worker 3's pushes are missing.",
+        "Where all wait for all, everything stopped. Where nobody waits, only worker 3's gradients are missing.",
     ),
     Option(
-        "BSP 80, ASP none, the ring none",
-        lambda bsp, asp, ring: bsp == 80 and asp == ring == 0,
+        "BSP all 160, ASP none, the ring 20",
+        lambda bsp, asp, ring: bsp == 160 and asp == 0 and ring == 20,
         "The server waited for ever, and the ring closed its gap.",
     ),
-    otherwise="Other numbers of pushes are missing.",
+    otherwise="Other numbers of gradients are missing.",
     kind="count",
     shown={
         "bsp": "missing under BSP: {:.0f}",
@@ -154,7 +154,7 @@ prompt(
 quiz(
     "plug",
     Item(
-        "A worker dies for good. Why are no pushes missing under ASP?",
+        "A worker dies for good. Why are no gradients missing under ASP?",
         {
             "The others make more steps.": "The run ends after so many pushes, whoever makes them. But the dead "
             "worker's rows count for less.",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import ipywidgets
 from IPython.display import publish_display_data
 
+from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
 from minips.core.exchange import PS, AllReduce
 from minips.core.faults import Faults
@@ -233,6 +234,8 @@ def rules_of(config: Config) -> dict[str, Config]:
             found.setdefault(
                 named(rule), replace(config, exchange=config.exchange if served else PS(), consistency=rule)
             )
+    with suppress(ValueError):
+        found.setdefault(named(RingAllReduce()), replace(config, exchange=RingAllReduce()))
     return found
 
 

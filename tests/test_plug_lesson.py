@@ -66,7 +66,7 @@ def test_planted_bugs_break_the_promise_and_schedules_do_not() -> None:
     assert histories.told(holds, range(100)) == {"found": 100, "planted": 100, "blamed": 0, "right": 100}
 
 
-def test_a_dead_worker_costs_its_pushes_under_bsp_and_all_that_was_to_come_in_a_ring() -> None:
+def test_a_dead_worker_costs_its_gradients_under_bsp_and_all_that_were_to_come_in_a_ring() -> None:
     config = ps.Config(workers=deaths.WORKERS, steps=deaths.STEPS)
     assert deaths.of_worker(PROBLEM, config).lost == deaths.STEPS // 2
     again = deaths.of_worker(PROBLEM, config, restart=1)
