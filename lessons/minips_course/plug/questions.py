@@ -107,8 +107,8 @@ sentence(
 
 sentence(
     "plug.6",
-    "{pushes:,} pushes over connections that break. Retries alone: {twice} count twice. A server that remembers, and "
-    "no retries: {lost} are lost. Both: {wrong} wrong. Saltzer, Reed and Clark 1984",
+    "{pushes:,} pushes over connections that break. Retries alone: {twice} count twice. A server that remembers, "
+    "without retries: {lost} are lost. Both: {wrong} are wrong. The claim that both ends are needed:",
     expect="twice > 20 and lost > 20 and wrong == 0",
     card=True,
     kind="count",
