@@ -306,7 +306,7 @@ class Job(Work):
         return [self.page] if self.page else []
 
     def on_run(self, run: Callable[[], None], other: Any = None) -> None:
-        """Call ``run`` when Run or an ``other`` button is pressed. Then Stop gets the focus, which a disabled button loses."""
+        """Call ``run`` when Run, or the button ``other``, is pressed. Then Stop gets the focus, which they lose."""
 
         def pressed(button: Any) -> None:
             run()

@@ -2,16 +2,17 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import make_dataclass, replace
 from functools import partial
 from math import inf
+from operator import itemgetter
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import ipywidgets
-from IPython.display import publish_display_data
+from IPython.display import display
 
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
@@ -34,29 +35,27 @@ from minips.results.messages import Joined
 from minips.results.run import Run
 from minips.results.trace import Trace
 from minips.stage import Value, option
-from minips.stages.consistency import ASP, BSP, SSP
+from minips.stages.consistency import ASP, BSP, SSP, Consistency
 from minips.training.train import check_problem, train
 from minips.words import check_type, join_names
 
 EVERY = 10
 """The clocks between two snapshots of a run that is kept."""
 HINT = "Click on a lane of A to kill its process there, and on the cross to let it live; or choose both here:"
+RULES: dict[str, Consistency] = {"BSP": BSP(), "SSP(staleness=2)": SSP(2), "ASP": ASP()}
 Kill = dict[str, int]
 
 
 class Pulled(NamedTuple):
     """A run with kills, beside an undisturbed one."""
 
-    config: Config
     kill: Kill
     calm: Run
     run: Run | None
-    """If the run has ended for good, what there was of it; None if nothing is left of a real one."""
-    twice: int
-    """The gradients that were computed twice."""
-    ended: str
-    """The error that ended it for good, or empty."""
+    """If it has ended for good, what there was of it; None if nothing is left of a real one."""
     measured: bool
+    ended: str = ""
+    """The error that ended it for good."""
 
 
 def plug(
@@ -79,7 +78,8 @@ def plug(
     check_type("plug", engine, Simulated | Calibration | None, "a Simulated, or a Calibration")
     if not isinstance(engine, Simulated):
         engine = Simulated(calibration=engine) if engine else Simulated(compute_s=0.01)
-    return Plug(problem, config.for_rows(problem.rows), engine, dict(kill or {}), restart, checkpoint)
+    config = config.for_rows(problem.rows)
+    return Plug(problem, config, engine, dict(kill or {}), restart=restart, checkpoint=checkpoint)
 
 
 class Plug(Panel[Any, Pulled]):
@@ -89,21 +89,16 @@ class Plug(Panel[Any, Pulled]):
     labels = {"restart": "restarts"}
     instant = False
 
-    def __init__(
-        self, problem: Problem, config: Config, engine: Simulated, kill: Kill, restart: int, checkpoint: bool
-    ) -> None:
+    def __init__(self, problem: Problem, config: Config, engine: Simulated, kill: Kill, **asked: Any) -> None:
         if config.clocks < 2:
             raise ValueError(f"plug needs a run of at least two clocks; got {config!r}.")
         Faults(kill=kill).check(config)
-        self.problem, self.engine, self.kill = problem, engine, kill
-        self.configs = rules_of(config)
-        """The config under each rule."""
-        self.asks = asks_of(config, [*self.configs], restart, checkpoint)  # type: ignore[misc]
+        self.problem, self.engine, self.kill, self.configs = problem, engine, kill, rules_of(config)
+        self.asks = asks_of(config, [*self.configs])  # type: ignore[misc]
         self.view = View("replay", {}, "", "")
         self._calm: dict[tuple[str, bool], Run] = {}
-        super().__init__()
+        super().__init__(**asked)
         number = self.form.name.removeprefix(self.title)
-        self.job.run_button.description = f"Run in virtual time{number}"
         self.real_button, self.kill_button = (
             ipywidgets.Button(description=words + number, tooltip=help, layout={"width": "auto"})
             for words, help in (
@@ -111,15 +106,18 @@ class Plug(Panel[Any, Pulled]):
                 ("Put or take away the kill", "kill the chosen party at the chosen clock, or let it live"),
             )
         )
+        self.job.run_button.description, self.job.stop_button.description = (
+            f"Run in virtual time{number}",
+            f"Stop{number}",
+        )
         self.job.on_run(self.run_for_real, self.real_button)
-        self.kill_button.on_click(lambda button: self._edit(self._toggle))
-        self.view.on_asked(lambda asked: self._edit(partial(self.click, asked["who"], asked["at"], asked["near"])))
+        self.kill_button.on_click(lambda button: self.toggle())
+        self.view.on_asked(lambda asked: self.click(asked["who"], asked["at"], asked["near"]))
         title, form, buttons, message, _, *others = self.panel.children
-        run, *stop = buttons.children
-        buttons.children = [run, self.real_button, *stop]
-        hint = ipywidgets.HTML(HINT)
-        self.panel.children = [title, hint, form, self.kill_button, buttons, message, self.view.panel, *others]
-        check_playable(Recording(self.calm()))
+        buttons.children = [buttons.children[0], self.real_button, *buttons.children[1:]]
+        hint, edit = ipywidgets.HTML(HINT), ipywidgets.HBox([self.kill_button])
+        self.panel.children = [title, hint, form, edit, buttons, message, self.view.panel, *others]
+        check_playable(Recording(self.calm(self.rule)))
         self._draw()
 
     @property
@@ -127,20 +125,19 @@ class Plug(Panel[Any, Pulled]):
         """The chosen rule."""
         return str(self.controls["rule"].value)
 
-    def calm(self, measured: bool = False) -> Run:
-        """Return the undisturbed run under the chosen rule, in virtual time or measured on processes."""
-        known = self.rule, measured
-        if known not in self._calm:
+    def calm(self, rule: str, measured: bool = False) -> Run:
+        """Return the undisturbed run under a rule, in virtual time or measured on processes."""
+        if (rule, measured) not in self._calm:
             engine = Processes() if measured else self.engine
-            run = train(self.problem, self.configs[self.rule], engine=engine, **self._watched())
+            run = train(self.problem, self.configs[rule], engine=engine, **self._watched())
             if run.stopped:
-                raise InterruptedError("Stopped before the undisturbed run had ended.")
-            self._calm[known] = run
-        return self._calm[known]
+                raise InterruptedError("The undisturbed run was stopped, so there is nothing to compare with.")
+            self._calm[rule, measured] = run
+        return self._calm[rule, measured]
 
     def find(self, asked: Any, measured: bool = False) -> Pulled:
-        config, engine = self.configs[asked.rule], Processes() if measured else self.engine
-        return pull(self.problem, config, self.calm(measured), {**self.kill}, asked, engine, **self._watched())
+        calm, engine = self.calm(asked.rule, measured), Processes() if measured else self.engine
+        return pull(self.problem, calm, {**self.kill}, asked, engine, **self._watched())
 
     def run_for_real(self) -> None:
         """Train on processes with the same kills, in a thread."""
@@ -153,36 +150,32 @@ class Plug(Panel[Any, Pulled]):
 
     def click(self, who: str, at: float, near: float = 0.0) -> None:
         """Kill a party at its moment next to ``at``, in seconds of the picture. ``near`` its cross, let it live."""
-        moments, at = moments_of(self.calm())[who], at + self._axis.start
+        moments, at = moments_of(self.calm(self.rule))[who], at + self._axis.start
         clock = min(moments, key=lambda clock: abs(moments[clock] - at))
-        if who in self.kill and abs(moments.get(self.kill[who], inf) - at) <= near:
+        if abs(moments.get(self.kill.get(who, -1), inf) - at) <= near:
             clock = self.kill[who]
         self.controls["party"].value, self.controls["clock"].value = who, clock
-        self._toggle()
+        self.toggle()
 
-    def _toggle(self) -> None:
-        asked = self.form.value()
-        kill = {asked.party: max(asked.clock, asked.party.startswith("server"))}
-        Faults(kill=kill).check(self.configs[asked.rule])
-        if kill.items() <= self.kill.items():
-            del self.kill[asked.party]
-        else:
-            self.kill |= kill
-
-    def _edit(self, change: Callable[[], None]) -> None:
+    def toggle(self) -> None:
+        """Kill the chosen party at the chosen clock, or let it live if that is planned; errors become sentences."""
         self.job.forget_failure()
         try:
-            change()
+            asked = self.form.value()
+            kill = {asked.party: max(asked.clock, int(asked.party.startswith("server")))}
+            Faults(kill=kill).check(self.configs[asked.rule])
+            if kill.items() <= self.kill.items():
+                del self.kill[asked.party]
+            else:
+                self.kill |= kill
             self._draw()
-        except Exception as error:
+        except ValueError as error:
             self.job.fail(error)
 
     def _on_change(self) -> None:
         super()._on_change()
-        if (self.rule, False) not in self._calm:
+        if self.rule != self._drawn:
             self.job.start(self._draw)
-        else:
-            self._edit(lambda: None)
 
     def _watched(self) -> dict[str, Any]:
         return {"progress": lambda one: self.job.progress(one.applied, one.updates), "stop": self.job.stopping}
@@ -192,21 +185,22 @@ class Plug(Panel[Any, Pulled]):
 
     def _draw(self) -> None:
         """Draw the undisturbed run with the kills that are planned, and the last run if it was under this rule."""
-        calm, found = self.calm(), self.found
+        rule, found = self.rule, self.found
+        calm = self.calm(rule)
         with self.job.lock:
-            recordings = [Recording(calm, f"A: {self.rule}, undisturbed, in virtual time")]
-            found = found if found and found.config == self.configs[self.rule] else None
-            if found and found.run:
-                recordings.append(Recording(found.run, f"B: {killed(found.kill)}, {how(found)}"))
-            self._axis, moments, lanes = axis_of(recordings), moments_of(calm), recordings[0].parties
+            recordings, words = [Recording(calm, f"A: {rule}, undisturbed")], f"Planned: {killed(self.kill)}."
+            if found and found.calm.config == calm.config:
+                words = f"{self.words(found)} {words * (found.kill != self.kill)}".rstrip()
+                title = f"B: with kills, {'measured' if found.measured else 'in virtual time'}"
+                recordings += [Recording(found.run, title)] if found.run else []
+            else:
+                words = f"{undisturbed(calm)} {words}"
+            self._drawn, self._axis, moments = rule, axis_of(recordings), moments_of(calm)
             marks = [(who, moments[who][clock]) for who, clock in self.kill.items() if clock in moments.get(who, ())]
             data, times = pack(recordings), [at for _, at in marks]
             data["windows"].pop("eight", None)
-            data["runs"][0]["kills"] = {
-                **columns(self._axis, times, times),
-                "lane": [lanes.index(who) for who, _ in marks],
-            }
-            words = self.words(found) if found else f"{undisturbed(calm)} Planned: {killed(self.kill)}."
+            lanes = [recordings[0].parties.index(who) for who, _ in marks]
+            data["runs"][0]["kills"] = {**columns(self._axis, times, times), "lane": lanes}
             self.view.show(data, draw_still(recordings, "all", marks), words)
 
     def words(self, found: Pulled) -> str:
@@ -216,10 +210,23 @@ class Plug(Panel[Any, Pulled]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        show: Any = publish_display_data
-        show({"text/html": f"{FIGURE}<div class='minips-still'>{self.view.still}</div>", "text/plain": "<picture>"})
+        show: Any = display
+        show(Still(f"<picture: {self.title}>", f"{FIGURE}<div class='minips-still'>{self.view.still}</div>"))
         print(line or self.view.sentence)
         cover()
+
+
+class Still(NamedTuple):
+    """A picture as output of a cell."""
+
+    plain: str
+    html: str
+
+    def __repr__(self) -> str:
+        return self.plain
+
+    def _repr_html_(self) -> str:
+        return self.html
 
 
 # ---- the choices ----
@@ -228,23 +235,18 @@ class Plug(Panel[Any, Pulled]):
 def rules_of(config: Config) -> dict[str, Config]:
     """Return the config under each rule that it allows, by name; the first is its own."""
     served = config.exchange if isinstance(config.exchange, PS) else None
-    found = {named(config.consistency if served else config.exchange): config}
-    for rule in (BSP(), SSP(2), ASP()):
+    own = config.consistency if served else config.exchange
+    name = next((name for name, rule in RULES.items() if rule == own), code(own, package=False).removesuffix("()"))
+    found = {name: config}
+    for name, rule in RULES.items():
         with suppress(ValueError):
-            found.setdefault(
-                named(rule), replace(config, exchange=config.exchange if served else PS(), consistency=rule)
-            )
+            found.setdefault(name, replace(config, exchange=served or PS(), consistency=rule))
     with suppress(ValueError):
-        found.setdefault(named(RingAllReduce()), replace(config, exchange=RingAllReduce()))
+        found.setdefault("RingAllReduce", replace(config, exchange=RingAllReduce()))
     return found
 
 
-def named(rule: Value) -> str:
-    """Return a rule's name, such as ``SSP(staleness=2)``."""
-    return code(rule, package=False).removesuffix("()")
-
-
-def asks_of(config: Config, rules: Sequence[str], restart: int, checkpoint: bool) -> type[Any]:
+def asks_of(config: Config, rules: Sequence[str]) -> type[Any]:
     """Return the class of what a panel for this config asks."""
     servers = [f"server {number}" for number in range(config.servers)]
     parties = [*servers, *(f"worker {number}" for number in range(config.workers))]
@@ -256,8 +258,8 @@ def asks_of(config: Config, rules: Sequence[str], restart: int, checkpoint: bool
         ("party", str, option(parties[0], "the process to kill", choices=parties)),
         ("clock", int, option(config.clocks // 2, dies, minimum=0, maximum=config.clocks - 1, step=1)),
         ("rule", str, option(rules[0], "who waits for whom", choices=rules)),
-        ("restart", int, option(restart, "how often each process is started again", minimum=0, maximum=3, step=1)),
-        ("checkpoint", bool, option(checkpoint, kept)),
+        ("restart", int, option(0, "how often each process is started again", minimum=0, maximum=3, step=1)),
+        ("checkpoint", bool, option(False, kept)),
     ]
     return make_dataclass("Asked", fields, bases=(Value,), frozen=True)
 
@@ -279,21 +281,22 @@ def moments_of(run: Run) -> dict[str, dict[int, float]]:
 # ---- the runs ----
 
 
-def pull(
-    problem: Problem, config: Config, calm: Run, kill: Kill, asked: Any, engine: Simulated | Processes, **watched: Any
-) -> Pulled:
-    """Train with these kills. If a death ends the run and it is kept, it goes on: on processes from its checkpoint, in
-    virtual time from the state that a run without this death has at the same clock.
+def pull(problem: Problem, calm: Run, kill: Kill, asked: Any, engine: Simulated | Processes, **watched: Any) -> Pulled:
+    """Train like ``calm``, with these kills. If a death ends the run and it is kept, it goes on: on processes from its
+    checkpoint, in virtual time from the state that a run without this death has at the same clock.
     """
-    measured, ring = isinstance(engine, Processes), isinstance(config.exchange, AllReduce)
+    config, measured = calm.config, isinstance(engine, Processes)
+    ring = isinstance(config.exchange, AllReduce)
     restart = 0 if ring else asked.restart  # all ranks start again from a snapshot, as a whole run does
     go: Any = partial(train, problem, engine=replace(engine, restart=restart), **watched)
-    left, lives = kill, list[tuple[Run, float, str]]()
     resume: Any = None
+    lives: list[tuple[Run, str]] = []
+    left = {**kill}
 
-    def part(clocks: int, others: Kill) -> Any:
+    def part(clocks: int, others: Kill) -> Run:
         faults = Faults(kill={who: clock for who, clock in others.items() if clock < clocks})
-        return go(replace(config, steps=clocks * config.local_steps), faults=faults)
+        run: Run = go(replace(config, steps=clocks * config.local_steps), faults=faults)
+        return run
 
     with TemporaryDirectory(prefix="minips-plug-") as folder:
         kept = Checkpoint(folder, every=EVERY) if measured and (asked.checkpoint or asked.restart) else None
@@ -305,38 +308,36 @@ def pull(
                 who = next((one for one in left if str(error).startswith(f"{one} ended before its work")), None)
                 if who is None:
                     raise
-                clock, why, dead = left[who], str(error).partition(". ")[0], vars(error).get("run")
-            others = {one: other for one, other in left.items() if one != who}
-            if dead is None and not measured:
-                clocks, dead = clock, part(clock, others)
-                while dead.updates < clock * config.workers and clocks < config.clocks - 1:
-                    clocks += 1  # where a worker has left, a server's clock takes longer
-                    dead = part(clocks, others)
-                dead = replace(dead, trace=begun(dead, dead.seconds))
-            if dead is None and not (asked.checkpoint or asked.restart):
-                return Pulled(config, kill, calm, None, 0, why, measured)
-            if dead is None:
+                clock, dead = left.pop(who), vars(error).get("run")
+                why = str(error).partition(". ")[0].rstrip(".")
+            if dead is None and measured and not kept:
+                return Pulled(kill, calm, None, measured, why)
+            if dead is None and measured:
                 dead = replace(calm, losses=[], trace=Trace(), events=[], seconds=calm.losses[clock - 1][0])
-            at, word = dead.events[-1] if dead.events else (0.0, "")
-            if not re.match(f"{who} (was killed|ended)", word):
-                at = dead.seconds
-                dead.events.append((at, f"{who} was killed at clock {clock}"))
+            elif dead is None:
+                dead = part(clock, left)
+                for clocks in range(clock + 1, config.clocks):  # it counts the pushes of all, also of those that left
+                    dead = dead if dead.updates >= clock * config.workers else part(clocks, left)
+                dead = replace(dead, trace=begun(dead, dead.seconds))
+            if not (dead.events and re.match(f"{who} (was killed|ended)", dead.events[-1][1])):
+                dead.events.append((dead.seconds, f"{who} was killed at clock {clock}"))
             if not (asked.checkpoint or (ring and asked.restart)):
-                return Pulled(config, kill, calm, dead, 0, why, measured)
-            lives.append((dead, at, why))
-            left = {one: other for one, other in others.items() if other > clock}
+                return Pulled(kill, calm, dead, measured, why)
+            lives.append((dead, why))
             if kept:
                 resume = folder if not ring or kept.ranks(config.workers) else None
             else:
-                snapshot = dead if not ring else part(clock // EVERY * EVERY, others) if clock >= EVERY else None
+                snapshot = dead if not ring else part(clock // EVERY * EVERY, left) if clock >= EVERY else None
                 resume = snapshot and replace(snapshot, losses=[], trace=Trace(), seconds=0.0, events=[])
-    for dead, at, why in reversed(lives):
+            left = {one: other for one, other in left.items() if other > clock}
+    for dead, why in reversed(lives):
+        at = dead.events[-1][0]
         again = at + (run.start_s if isinstance(engine, Processes) else engine.restart_s)
         if measured and run.losses[0][0] < 0:  # the clock of what was kept goes on
             again = calm.losses[0][0] - run.losses[0][0]
         dead.events.append((at, f"all processes were started again, since {why}"))
         run = run.after(replace(dead, seconds=again))
-    return Pulled(config, kill, calm, run, twice_in(run, kill, measured), "", measured)
+    return Pulled(kill, calm, replace(run, events=sorted(run.events, key=itemgetter(0))), measured)
 
 
 def begun(run: Run, at: float) -> Trace:
@@ -346,17 +347,17 @@ def begun(run: Run, at: float) -> Trace:
     return Trace(spans=[span for span in run.trace if span.start < at], joined_before=joined)
 
 
-def twice_in(run: Run, kill: Kill, measured: bool) -> int:
+def twice_in(found: Pulled, run: Run) -> int:
     """Return how many gradients were computed twice. A real process that dies takes its trace along; there it follows
     from the kills.
     """
     config = run.config
-    if not measured:
+    if not found.measured:
         computed = Counter((span.who, span.step) for span in run.trace if span.name == "compute")
         return computed.total() - min(computed.values(), default=0) * len(computed)
     if isinstance(config.exchange, AllReduce):
-        return config.workers * config.local_steps * sum(clock % EVERY + 1 for clock in kill.values())
-    again = [who for who in kill if any(text.startswith(f"{who} was started again") for _, text in run.events)]
+        return config.workers * config.local_steps * sum(clock % EVERY + 1 for clock in found.kill.values())
+    again = [who for who in found.kill if any(text.startswith(f"{who} was started again") for _, text in run.events)]
     return config.local_steps * sum(who.startswith("worker") for who in again)
 
 
@@ -369,35 +370,30 @@ def killed(kill: Kill) -> str:
     return join_names(deaths) if deaths else "no kill"
 
 
-def how(found: Pulled) -> str:
-    """Return where the seconds come from."""
-    return "measured on processes" if found.measured else "in virtual time"
-
-
-def undisturbed(calm: Run) -> str:
-    """Return the undisturbed run in words."""
-    took = format_seconds(calm.seconds)
-    return f"Undisturbed: {calm.clocks} steps in {took}, with a loss of {calm.losses[-1][2]:.4f} at the end."
+def undisturbed(calm: Run, measured: bool = False) -> str:
+    """Return an undisturbed run in words."""
+    took = f"{'Measured' if measured else 'In virtual time'}: {calm.clocks} steps in {format_seconds(calm.seconds)}"
+    return f"{took} undisturbed, with a loss of {calm.losses[-1][2]:.4f} at the end."
 
 
 def sentences(found: Pulled) -> Iterator[str]:
     """Yield what the kills cost."""
     calm, run = found.calm, found.run
-    yield f"{how(found).capitalize()}. {undisturbed(calm)}"
+    yield undisturbed(calm, found.measured)
     if found.ended:
         done = run.clocks if run else min(found.kill.values())
-        spent = run.seconds if run else calm.losses[max(done, 1) - 1][0]
-        yield f"With {killed(found.kill)} the run ends: {found.ended.rstrip('.')}."
-        took = format_seconds(spent)
+        took = format_seconds(run.seconds if run else calm.losses[done - 1][0])
+        yield f"With {killed(found.kill)} the run ends: {found.ended}."
         yield f"Nothing is kept: the fault costs all {done} steps so far, and the {took} that they took."
     elif run:
-        cost, lost = run.seconds - calm.seconds, max(calm.updates - run.updates, 0)
-        took = format_seconds(run.seconds)
-        yield f"With {killed(found.kill)}: {run.clocks} steps in {took}{' (stopped)' * run.stopped}."
+        cost, lost, twice = run.seconds - calm.seconds, max(calm.updates - run.updates, 0), twice_in(found, run)
+        took = format_seconds(run.seconds) + " (stopped)" * run.stopped
+        yield f"With {killed(found.kill)}: {run.clocks} steps in {took}."
         yield f"The fault costs {format_seconds(cost)}." if cost >= 0 else f"That is {format_seconds(-cost)} less."
-        yield f"Lost: {lost} of {calm.updates} pushes. Done twice: {found.twice} gradient{'s' * (found.twice != 1)}."
+        yield f"Lost: {lost} of {calm.updates} pushes. Done twice: {twice} gradient{'s' * (twice != 1)}."
         if run.losses:
-            alike = run.losses[-1][2] == calm.losses[-1][2]
-            yield f"The loss at the end is {run.losses[-1][2]:.4f}, {'the same' if alike else 'another one'}."
+            alike = "the same" if run.losses[-1][2] == calm.losses[-1][2] else "another one"
+            yield f"The loss at the end is {run.losses[-1][2]:.4f}, {alike}."
     if run:
-        yield from happened(Recording(run), min(0.0, Recording(run).start))
+        recording = Recording(run)
+        yield from happened(recording, min(0.0, recording.start))

@@ -6,6 +6,7 @@ const BARS = [...Object.keys(DOES), "wait"];
 const TRAFFIC = ["sent", "answer"];
 const DENSE = 900;
 const ROUNDING_S = 1e-10;
+const LINES = { down: "M1 2H18V12H1zM4 12l4 -10M10 12l4 -10", kill: "M4 2l10 10m0 -10l-10 10" };
 
 /* ---- data ---- */
 
@@ -303,9 +304,10 @@ function drawLegend({ runs }) {
   const lines = { "transfer from a worker": "sent", "from a server": "answer", "what ended a wait": "chain" };
   if (runs.some((run) => run.messages.some((message) => message.lost))) lines.lost = "sent minips-lost";
   if (runs.some((run) => run.down.length)) lines.down = "down";
+  if (runs[0].kills?.length) lines["a kill"] = "kill";
   const bars = BARS.filter(has).map((group) => [group, `bar minips-${group}`]);
   return [...bars, ...Object.entries(lines)].map(([name, type]) => {
-    const line = svg("path", { class: `minips-${type}`, d: "M0 7H15" });
+    const line = svg("path", { class: `minips-${type}`, d: LINES[type] ?? "M0 7H15" });
     return html("span", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, line), name);
   });
 }
@@ -403,7 +405,7 @@ function render({ model, el }) {
 
   const ended = watch(model, "data", (data) => {
     const [{ total: before, runs: seen }, { window, time }] = [state.data, state];
-    state.data = unpack(data);
+    Object.assign(state, { data: unpack(data), plan: null });
     const { total, runs, windows } = state.data;
     clock.set({ duration: total, marks: marksOf(runs) });
     if (window && before === total && seen.length === runs.length) {

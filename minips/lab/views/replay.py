@@ -163,7 +163,7 @@ def happened(recording: Recording, origin: float = 0.0) -> Iterator[str]:
         who = f"{names} is" if len(downs) == 1 else f"{names} are"
         who = "All processes are" if len(downs) == len(recording.parties) > 1 else who
         until = f"to {format_seconds(stop - origin)}" if back else "on"
-        yield f"{who} down from {format_seconds(start - origin)} {until}."
+        yield f"{who[0].upper()}{who[1:]} down from {format_seconds(start - origin)} {until}."
     for at, text in run.events[:MOST_EVENTS]:
         yield f"At {format_seconds(max(at - origin, 0.0))}, {text.rstrip('.')}."
     if len(run.events) > MOST_EVENTS:
