@@ -96,8 +96,9 @@ class TestClicks:
 
     def test_the_rules_are_those_that_the_config_allows(self):
         assert list(plug().configs) == ["BSP", "SSP(staleness=2)", "ASP", "RingAllReduce"]
-        median = replace(CONFIG, aggregator=ps.Median())
-        assert list(plug(median).configs) == ["BSP"]
+        assert list(plug(replace(CONFIG, aggregator="weightedmean")).configs) == ["BSP"]
+        backup = replace(CONFIG, consistency=ps.BSP(backup=1))
+        assert list(plug(backup).configs) == ["BSP(backup=1)", "BSP", "SSP(staleness=2)", "ASP"]
 
 
 class TestInVirtualTime:
@@ -161,6 +162,13 @@ class TestInVirtualTime:
         rounds = 4 + -(-3 * (10 - 4) // 2)
         alone = trained(CONFIG, {"worker 1": 4})
         assert killed == pytest.approx(alone.losses[rounds - 1][0])
+
+    def test_a_crowd_has_lanes_of_many_and_kills_by_keyboard(self):
+        panel = plug(replace(CONFIG, workers=40, steps=4), kill={"worker 33": 2})
+        assert "kills" not in panel.view.data["runs"][0]
+        panel.run()
+        assert panel.wait(60)
+        assert "Worker 33 is down from" in panel.view.sentence
 
     def test_an_error_is_a_sentence_and_the_kills_stay(self):
         panel = plug(kill={"server 0": 9})

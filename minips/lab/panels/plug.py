@@ -106,10 +106,8 @@ class Plug(Panel[Any, Pulled]):
                 ("Put or take away the kill", "kill the chosen party at the chosen clock, or let it live"),
             )
         )
-        self.job.run_button.description, self.job.stop_button.description = (
-            f"Run in virtual time{number}",
-            f"Stop{number}",
-        )
+        self.job.run_button.description = f"Run in virtual time{number}"
+        self.job.stop_button.description = f"Stop{number}"
         self.job.on_run(self.run_for_real, self.real_button)
         self.kill_button.on_click(lambda button: self.toggle())
         self.view.on_asked(lambda asked: self.click(asked["who"], asked["at"], asked["near"]))
@@ -199,8 +197,9 @@ class Plug(Panel[Any, Pulled]):
             marks = [(who, moments[who][clock]) for who, clock in self.kill.items() if clock in moments.get(who, ())]
             data, times = pack(recordings), [at for _, at in marks]
             data["windows"].pop("eight", None)
-            lanes = [recordings[0].parties.index(who) for who, _ in marks]
-            data["runs"][0]["kills"] = {**columns(self._axis, times, times), "lane": lanes}
+            if not recordings[0].folded:  # otherwise a lane is that of several parties
+                lanes = [recordings[0].parties.index(who) for who, _ in marks]
+                data["runs"][0]["kills"] = {**columns(self._axis, times, times), "lane": lanes}
             self.view.show(data, draw_still(recordings, "all", marks), words)
 
     def words(self, found: Pulled) -> str:
@@ -251,9 +250,7 @@ def asks_of(config: Config, rules: Sequence[str]) -> type[Any]:
     servers = [f"server {number}" for number in range(config.servers)]
     parties = [*servers, *(f"worker {number}" for number in range(config.workers))]
     dies = "a worker dies before it pushes the gradient of this clock, a server once it has applied so many clocks"
-    kept = (
-        f"a folder keeps the run, with a snapshot every {EVERY} clocks: if a death ends the run, it goes on from there"
-    )
+    kept = f"keep the run, with a snapshot every {EVERY} clocks: if a death ends it, it goes on from there"
     fields = [
         ("party", str, option(parties[0], "the process to kill", choices=parties)),
         ("clock", int, option(config.clocks // 2, dies, minimum=0, maximum=config.clocks - 1, step=1)),
