@@ -341,7 +341,7 @@ def serve(options: argparse.Namespace) -> int:
 
     check_files(options.save, options.json, options.trace)
     before, kept = _run_to_resume(options), _checkpoint(options)
-    start = kept.config() if kept and kept.holds_run() else before.config if before else None
+    start = (kept.find_config() if kept else None) or (before.config if before else None)
     config, problem = _config(options, start), _problem(options)
 
     def read(progress: Progress) -> Wait:

@@ -1,5 +1,6 @@
 """A run by hand whose servers and workers are killed with SIGKILL and started again by the same commands."""
 
+import os
 import random
 import socket
 import subprocess
@@ -26,11 +27,12 @@ DELAYS = "seconds=0.003"
 
 
 def free_port() -> int:
-    """A port that is free, with the next one."""
+    """A port that is free, with the next one, and that the system gives to no client."""
+    draw = random.Random(f"{os.getpid()} {time.monotonic()}")
     while True:
+        port = draw.randrange(10_000, 32_000)
         with closing(socket.socket()) as one, closing(socket.socket()) as next_one, suppress(OSError):
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
+            one.bind(("127.0.0.1", port))
             next_one.bind(("127.0.0.1", port + 1))
             return port
 
@@ -110,7 +112,7 @@ class RunByHand:
         """Kill these parties once the run has reached a clock, and start them again."""
         deadline = time.monotonic() + WAIT_S
         while (clock := self.clock()) < at:
-            assert time.monotonic() < deadline, f"The run did not reach clock {at}."
+            assert time.monotonic() < deadline, f"The run did not reach clock {at}.\n{self.logs()}"
             time.sleep(LOOK_S)
         time.sleep(rng.random() * LOOK_S if rng else 0.0)
         for who in names:
@@ -120,6 +122,11 @@ class RunByHand:
             self.processes[who].wait(WAIT_S)
             self.struck.append((who, clock))
         self.start(*names)
+
+    def logs(self) -> str:
+        """What each party has written, and whether it has ended."""
+        ended = {who: process.poll() for who, process in self.processes.items()}
+        return "\n".join(f"{who} ({ended[who]}): {(self.folder / f'{who}.log').read_text()}" for who in ended)
 
     def finish(self) -> dict[str, np.ndarray]:
         """Wait for the end of all parties. Returns the parameters."""

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import minips as ps
+from minips.drivers.journal import Journal
 from minips.results import saved
 from minips.results.origin import origin_of
 
@@ -337,3 +338,33 @@ def test_a_folder_that_holds_no_run_yet_takes_another_problem_and_other_workers(
         problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=32, classes=classes))
         checkpoint.keep_origin(origin_of(problem, problem.init(np.random.default_rng(0))))
         assert len(checkpoint.secrets(workers)) == workers
+
+
+def test_a_server_starts_where_nobody_has_written_a_first_snapshot_yet(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for index in range(2):  # of servers that start at the same time, or were killed just before their first snapshot
+        Journal(folder / f"server-{index}", bytes(16), 2**16).close()
+    (tmp_path / "token").write_text("t" * 32)
+    (tmp_path / "token").chmod(0o600)
+    command = [sys.executable, "-m", "minips", "serve", "--checkpoint", str(folder), "--index", "1"]
+    command += ["--servers", "2", "--bind", "tcp://127.0.0.1:0", "--token-file", str(tmp_path / "token")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout.readline().startswith(f"minips: the run is kept in {folder}")
+        finally:
+            process.kill()
+    assert ps.Checkpoint(folder).config().servers == 2
+
+
+def test_two_servers_never_use_one_folder(tmp_path):
+    config = ps.Config(workers=1, steps=4)
+    with ps.Server(PARAMS, config, checkpoint=tmp_path / "run").serve(token="t" * 32) as server:
+        with pytest.raises(OSError, match=r"is in use by another process.*choose another folder"):
+            ps.Server(PARAMS, config, checkpoint=tmp_path / "run")
+        with ps.connect(server.address, config, token="t" * 32) as client:
+            client.push({name: np.ones_like(x) for name, x in PARAMS.items()}).result(30.0)
+        ended = {name: x.copy() for name, x in server.params.items()}
+    with ps.Server(PARAMS, config, checkpoint=tmp_path / "run").serve(token="t" * 32) as server:
+        for name, x in ended.items():
+            assert server.params[name].tobytes() == x.tobytes()

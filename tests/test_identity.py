@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -339,7 +340,7 @@ class Cutting(Connection):
 
     def answer(self, frames):
         answer = self.channel.call(frames).result(WAIT_S)
-        if self.cut:
+        if self.cut and any(b"hello" in bytes(frame) for frame in frames):
             self.channel.close()
             self.endpoints[0]._wires[threading.current_thread()].shutdown()
         return answer
@@ -348,16 +349,43 @@ class Cutting(Connection):
         self.channel.close()
 
 
-def test_a_client_whose_first_hello_was_never_answered_has_the_rank_once_it_is_free_again():
-    config, endpoints, opened = over(ps.Tcp(pool=1)), [], []
+def answering_late(server, stack):
+    """The address of a service that passes requests on to a server, but cuts the first connection behind a hello."""
+    endpoints, opened = [], []
 
     def connection():
         opened.append(True)
         return Cutting(server, endpoints, cut=len(opened) == 1)
 
-    with serve(config, rejoin_s=0.8) as server, ps.Tcp(pool=1).serve(Service(connection), None, "t") as endpoint:
-        endpoints.append(endpoint)
-        with ps.connect(endpoint.address, config, token="t") as client:
+    endpoints.append(stack.enter_context(ps.Tcp(pool=1).serve(Service(connection), None, "t")))
+    return endpoints[0].address, opened
+
+
+def test_a_client_whose_first_hello_was_never_answered_is_known_by_its_secret():
+    config = over(ps.Tcp(pool=1))
+    with serve(config, rejoin_s=1000.0) as server, ExitStack() as stack:
+        address, opened = answering_late(server, stack)
+        with ps.connect(address, config, token="t") as client:
+            assert client.push(ONES).result(WAIT_S) == "applied"
+        assert len(opened) == 2
+
+
+def test_who_connects_again_with_its_secrets_is_the_first_free_worker_that_it_was():
+    config, secrets = over(ps.Tcp(pool=1)), ["5" * 32]
+    with serve(config, rejoin_s=1000.0) as server, ExitStack() as stack:
+        address, _ = answering_late(server, stack)
+        with pytest.raises(ConnectionError):
+            ps.connect(address, config, worker=None, token="t", secrets=secrets)
+        with ps.connect(address, config, worker=None, token="t", secrets=secrets) as client:
+            assert client.worker == 0
+            assert client.push(ONES).result(WAIT_S) == "applied"
+
+
+def test_a_client_without_a_secret_whose_first_hello_was_never_answered_has_the_rank_once_it_is_free_again():
+    config = over(ps.Tcp(pool=1))
+    with serve(config, rejoin_s=0.8) as server, ExitStack() as stack:
+        address, opened = answering_late(server, stack)
+        with Client([address], config, 0, "t") as client:
             assert client.push(ONES).result(WAIT_S) == "applied"
         assert len(opened) > 2, "it was refused at first"
 

@@ -76,6 +76,35 @@ def test_a_run_needs_no_127_0_0_1(tmp_path):
     assert all(done[name, "train"] == "[6, 6]" for name in NETWORK)
 
 
+SELF = """
+import sys
+import minips as ps
+
+with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as file:
+    file.write("40000 40001")
+for name in sys.argv[1:]:
+    transport, address = ps.build("transport", name), f"{name}://127.0.0.1:40000"
+    for _ in range(4):
+        try:
+            transport.connect(address, "token", timeout=20.0)
+        except ConnectionError as error:
+            print(name, str(error).partition(":")[0], sep="|", flush=True)
+    with transport.serve(lambda frames: frames, address, "token") as endpoint:
+        print(name, endpoint.address, sep="|", flush=True)
+"""
+"""The system gives clients two ports, and connects a client to itself if it dials the port that it got."""
+
+
+def test_a_client_that_the_system_connects_to_itself_finds_no_server_and_leaves_it_the_port(tmp_path):
+    told = on_a_host_with("127.0.0.1", "-c", SELF, *NETWORK, tmp_path=tmp_path)
+    lines = [line.split("|") for line in told.splitlines()]
+    for name in NETWORK:
+        *errors, served = [words for other, words in lines if other == name]
+        assert served == f"{name}://127.0.0.1:40000"
+        assert len(errors) == 4
+        assert {*errors} == {f"No server answers at {name}"}
+
+
 BY_HAND = """
 import os, re, subprocess, sys
 minips, common = [sys.executable, "-m", "minips"], ["--data", "synthetic", "--token-file", "token"]

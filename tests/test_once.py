@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,10 +118,13 @@ class Trial:
 
     With several servers, nothing but the protocol ends a wait: no heartbeat comes, no worker is given up, and a waiting
     thread does not look again by itself. So a call that waits for longer than a break fails the trial.
+
+    With a folder, the servers keep journals there, short ones, so that snapshots are taken; and servers that start from
+    what the folder had at the end must have the same parameters.
     """
 
-    def __init__(self, config: ps.Config, seed: int) -> None:
-        self.config, self.seed = config, seed
+    def __init__(self, config: ps.Config, seed: int, folder: Path | None = None) -> None:
+        self.config, self.seed, self.folder = config, seed, folder
         self.acknowledged: list[dict[int, tuple[int, str]]] = [{} for _ in range(WORKERS)]
         """Of each worker, by the number of its gradient: the clock that it was pushed at, and its outcome."""
         self.sent: list[list[list[tuple[int, int]]]] = [[[] for _ in range(WORKERS)] for _ in range(config.servers)]
@@ -132,7 +137,7 @@ class Trial:
         with ExitStack() as stack:
             if patience:
                 stack.enter_context(pytest.MonkeyPatch.context()).setattr(futures, "TICK_S", 2 * WAIT_S)
-            servers = [ps.Server(START, self.config, index=i, **patience) for i in range(self.config.servers)]
+            servers = [self.server(i, self.folder, **patience) for i in range(self.config.servers)]
             addresses = []
             for server, updates in zip(servers, self.updates, strict=True):
                 stack.enter_context(server.serve(None, TOKEN))
@@ -146,7 +151,27 @@ class Trial:
             assert not any(thread.is_alive() for thread in threads)
             if self.failures:
                 raise self.failures[0]
+            if self.folder:
+                self.check_journals(servers)
             return servers
+
+    def server(self, index: int, folder: Path | None, **how: Any) -> ps.Server:
+        checkpoint = folder and ps.Checkpoint(folder, every=3, journal_bytes=2**14)
+        return ps.Server(START, self.config, index=index, checkpoint=checkpoint, **how)
+
+    def check_journals(self, servers: list[ps.Server]) -> None:
+        """Start servers from a copy of the folder, as after kill -9, and compare their parameters."""
+        assert self.folder
+        copy = self.folder.with_name("copy")
+        for server in servers:
+            with server._lock:  # nobody pushes any more, but a snapshot may be under way
+                server._files._finish_snapshot()
+        shutil.copytree(self.folder, copy)
+        for server in servers:
+            with self.server(server.index, copy).serve(None, TOKEN) as again:
+                assert again.shard.clocks == server.shard.clocks
+                for name, x in server.params.items():
+                    np.testing.assert_array_equal(again.params[name], x, err_msg=f"seed {self.seed}: {self.config}")
 
     def note(self, server: ps.Server, updates: list[tuple[list[tuple[int, int]], float]]) -> None:
         update = server.shard.parameters.update
@@ -159,7 +184,7 @@ class Trial:
         server.shard.parameters.update = noted
 
     def work(self, worker: int, addresses: list[str]) -> None:
-        secrets = [SECRETS[worker]] * len(addresses) if len(addresses) > 1 else []
+        secrets = [SECRETS[worker]] * len(addresses) if len(addresses) > 1 or self.folder else []
         try:
             with Client(addresses, self.config, worker, TOKEN, pauses_s=SOON, secrets=secrets) as client:
                 for number in range(PUSHES):
@@ -220,7 +245,7 @@ class Trial:
                 assert [sorted(pushes) for pushes, _ in updates] == rounds
 
 
-def try_out(seed: int, servers: int = 1) -> None:
+def try_out(seed: int, servers: int = 1, folder: Path | None = None) -> None:
     transport = list(TRANSPORTS.values())[seed % 3]
     rule = list(RULES.values())[seed // 3 % 3]
     codec = list(MEMORIES.values())[seed // 9 % 4]
@@ -234,7 +259,7 @@ def try_out(seed: int, servers: int = 1) -> None:
         optimizer=ps.SGD(lr=1.0),
         timeout_s=0.3 if seed % 5 == 0 and servers == 1 else 20.0,
     )
-    trial = Trial(config, seed)
+    trial = Trial(config, seed, folder)
     for server in trial.run():
         trial.check_counts()
         for name, x in trial.expected(server).items():
@@ -251,6 +276,18 @@ def test_a_push_counts_once_at_each_of_two_servers(seed: int) -> None:
     try_out(seed, servers=2)
 
 
+@pytest.mark.parametrize(("seed", "servers"), [(5, 1), (13, 2)])
+def test_a_push_counts_once_and_its_journal_tells_so(seed: int, servers: int, tmp_path: Path) -> None:
+    try_out(seed, servers, tmp_path / "run")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("seed", range(200, 218))
+def test_a_push_counts_once_and_its_journal_tells_so_in_more_runs(seed: int, servers: int, tmp_path: Path) -> None:
+    try_out(seed, servers, tmp_path / "run")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("servers", [1, 2])
 @pytest.mark.parametrize("seed", range(100, 141))
@@ -260,10 +297,11 @@ def test_a_push_counts_once_in_more_runs(seed: int, servers: int) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("servers", [1, 2])
-def test_a_push_counts_once_in_hundreds_of_runs(servers: int) -> None:
+def test_a_push_counts_once_in_hundreds_of_runs(servers: int, kept: bool, tmp_path: Path) -> None:
     for seed in range(1000, 1450):
-        try_out(seed, servers)
+        try_out(seed, servers, tmp_path / str(seed) / "run" if kept else None)
 
 
 SERVER = """

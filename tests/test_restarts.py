@@ -8,11 +8,13 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 import minips as ps
+from minips import seeds
 
 PROBLEM = ps.SoftmaxRegression(*ps.datasets.digits())
 STEPS, WAIT_S = 120, 60.0
@@ -198,3 +200,47 @@ def test_a_worker_that_is_stopped_for_less_than_the_silence_goes_on(seconds, sil
     slow = dataclasses.replace(config, delays=DELAYS)
     same(ps.train(PROBLEM, slow, engine=ps.Processes(restart=1), progress=stop_and_go_on), config)
     assert stopper.struck
+
+
+@pytest.mark.parametrize("consistency", [ps.BSP(), pytest.param(ps.ASP(), marks=pytest.mark.soak)])
+def test_a_worker_that_is_stopped_for_longer_than_the_silence_no_longer_counts_until_it_comes_back(
+    tmp_path, consistency
+):
+    config = config_of(transport=ps.Tcp(), delays=ps.Delays(seconds=0.02), consistency=consistency)
+    (tmp_path / "token").write_text("t" * 32)
+    (tmp_path / "token").chmod(0o600)
+    start = PROBLEM.init(seeds.init(config.seed))
+    with (
+        ps.Server(start, config, silence_s=1.0, updates=2 * STEPS).serve(token="t" * 32) as server,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        command = [sys.executable, "-m", "minips", "work", "--connect", server.address]
+        command += ["--token-file", str(tmp_path / "token"), "--rank", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            other = pool.submit(ps.work, PROBLEM, server.address, token="t" * 32, rank=0, timeout=WAIT_S)
+            ended = pool.submit(server.wait, WAIT_S)
+            try:
+                wait_until(lambda: server.shard.applied >= STEPS // 2)
+                process.send_signal(signal.SIGSTOP)
+                silent = wait_until(lambda: server.events)
+                process.send_signal(signal.SIGCONT)
+                said, _ = process.communicate(timeout=WAIT_S)
+            finally:
+                process.kill()
+        run = ended.result(WAIT_S)
+        assert other.result(WAIT_S).pushes > 0
+    assert process.returncode == 0, said
+    assert [text for _, text in run.events] == [text for _, text in silent]
+    assert run.events[0][1].startswith("worker 1 has been silent for 1.")
+    assert run.events[0][1].endswith("it no longer counts")
+    assert run.updates <= 2 * STEPS if consistency == ps.BSP() else run.updates == 2 * STEPS
+    assert run.losses[-1][-1] < run.losses[0][-1]
+
+
+def wait_until(true):
+    """Wait until a function returns something that is true. Returns a copy of it."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := true()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found if found is True else [*found]

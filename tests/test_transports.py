@@ -849,12 +849,13 @@ def connections(monkeypatch):
 @optional(ps.Http)
 def test_http_uses_its_connections_again(connections):
     with talking(ps.Http(pool=8)) as (_, channel):
+        before = len(connections)
         for _ in range(20):
             ask(channel, b"a")
-        assert len(connections) == 2  # the open line, and one for calls that never overlap
+        assert len(connections) <= before + 1  # one for calls that never overlap
         for future in [channel.call([bytes(100_000)]) for _ in range(40)]:
             future.result(WAIT_S)
-        assert len(connections) <= 9
+        assert len(connections) <= before + 8
 
 
 @optional(ps.Http)

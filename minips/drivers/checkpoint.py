@@ -116,6 +116,7 @@ class ServerFiles(Closable):
                 raise ValueError(f"{stem}.journal-a and -b are missing. Restore them, or choose another folder.")
         journal = Journal(stem, self._run, self._journal_bytes(), sync)
         try:
+            journal.lock()
             if fresh:
                 self._write(*self._capture(0))
             replayed = 0

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,7 @@ def connect(
     check: Callable[[Header], object] | None = None,
     rows: float | Callable[[int, Config], float] = 0,
     session: str | os.PathLike[str] | None = None,
+    secrets: Sequence[str] = (),
 ) -> Client:
     """A client of the server at ``address``, or of several servers at their addresses. Use it in a ``with`` statement.
 
@@ -144,7 +146,8 @@ def connect(
     is this worker's number; None: the first free one. As long as a worker is connected and not silent, no other client
     can be that worker. ``session`` names a file, readable only by its owner, in which the client keeps its number and
     its secrets: a process restarted with that file is immediately the same worker. If pushes are lossy, or go to
-    several servers, it keeps its last push beside that file, to continue with the same memories.
+    several servers, it keeps its last push beside that file, to continue with the same memories. Without a file,
+    ``secrets``, 32 hexadecimal digits for each server, identify the session.
 
     ``connect`` calls ``check`` with the first server's status before this worker gets a number; an error from ``check``
     prevents that. If its connection breaks, the client tries to reconnect after each of the ``pauses_s`` seconds (None:
@@ -163,9 +166,10 @@ def connect(
     check_type("connect", check, Callable | None, "a function as its check")
     if not isinstance(worker, int | np.integer | None) or isinstance(worker, bool) or (worker or 0) < 0:
         raise TypeError(f"worker is a worker's number, from 0 on; got {worker!r}. None stands for the first free one.")
-    addresses, secrets = as_addresses(address), list[str]()
+    addresses, kept = as_addresses(address), list[str]()
     if session is not None:
-        worker, secrets = _read_session(session, worker, len(addresses))
+        worker, kept = _read_session(session, worker, len(addresses))
+    secrets = kept or secrets or new_secrets(len(addresses))  # so a hello whose answer was lost can be repeated
     with ExitStack() as stack:
         if addresses and (config is None or worker is None or check):
             reached = config.shaped_transport() if config else transport or transport_of(addresses[0])
@@ -175,12 +179,11 @@ def connect(
             if check:
                 check(header)
             if worker is None:
-                answer = ask("hello", worker=-1)
-                worker, secrets = answer["worker"], [answer.get("secret", "")]
+                worker = ask("hello", worker=-1, secret=secrets[0])["worker"]
         config, worker = config or Config(), int(worker or 0)
         own_rows = rows if not callable(rows) else rows(worker, config) if config.aggregator.weighs else 0
         keeps = session is not None and keeps_worker(config)
-        own = WorkerFiles(Path(session), secrets[0]) if session is not None and keeps and secrets else None
+        own = WorkerFiles(Path(session), kept[0]) if session is not None and keeps and kept else None
         again = own is not None and own.last is not None
         try:
             client = Client(addresses, config, worker, token, timeout, trace, pauses_s, secrets, own_rows, again)
@@ -200,6 +203,11 @@ def connect(
                 client.close()
                 raise
         return client
+
+
+def new_secrets(servers: int) -> list[str]:
+    """Secrets for a new session with so many servers."""
+    return [token_hex(16) for _ in range(servers)]
 
 
 def _read_session(file: str | os.PathLike[str], worker: int | None, servers: int) -> tuple[int | None, list[str]]:

@@ -174,10 +174,17 @@ class Checkpoint(Value):
 
     def config(self) -> Config:
         """The config of the run in the folder. ValueError if it holds none."""
-        for who, clock in sorted(_snapshots(self.path)):  # a worker of servers keeps no config
-            if config := read_snapshot(self.snapshot(who, clock), who).get("config"):
-                return Config.from_dict(config)
+        if config := self.find_config():
+            return config
         raise ValueError(f"The folder {self.folder} holds no snapshot of a server or a rank, so no run can go on here.")
+
+    def find_config(self) -> Config | None:
+        """The config of the run in the folder; None if no snapshot has it, as just before a server's first one."""
+        for who, clock in sorted(_snapshots(self.path), reverse=True):
+            with suppress(FileNotFoundError):  # another server may delete its older snapshots meanwhile
+                if config := read_snapshot(self.snapshot(who, clock), who).get("config"):  # a worker's has none
+                    return Config.from_dict(config)
+        return None
 
     def holds_run(self) -> bool:
         """True if the folder holds a part of a run."""

@@ -23,7 +23,7 @@ from minips.core.loop import Seen
 from minips.core.message import Header, NonFiniteError
 from minips.core.partition import cut, join, partition
 from minips.drivers.client import Client
-from minips.drivers.connecting import as_addresses, asking, connect
+from minips.drivers.connecting import as_addresses, asking, connect, new_secrets
 from minips.drivers.server import FAREWELL_S, LEAVE_S, Server
 from minips.drivers.starting import START_S, StartWait
 from minips.engines.inner import Inner
@@ -134,8 +134,10 @@ def work(
             with asking(other, token, reached, timeout, codec):
                 pass
         reach: dict[str, Any] = {"token": token, "timeout": timeout, "transport": transport, "session": session}
+        reach["secrets"] = secrets
         return connect(address, config, worker=rank, check=check, rows=rows, **reach)
 
+    secrets = new_secrets(len(as_addresses(address)))
     client = _retry(dial, halt, dialling, ConnectionError, TimeoutError)
     diverged = None
     params: Tensors = {}

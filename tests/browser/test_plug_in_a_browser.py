@@ -1,4 +1,4 @@
-"""The panel that pulls the plug, in a real browser: each button used, by pointer and by keyboard; no process is left."""
+"""The panel that pulls the plug, in a real browser: each button by pointer and by keyboard; no process is left."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ pytestmark = [pytest.mark.outside, pytest.mark.soak]
 
 CELL = """import minips as ps
 problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=200, classes=3))
-config = ps.Config(workers=3, steps={}, delays=ps.Delays(seconds=0.01), link=ps.Link(10e6, 0.001))
+config = ps.Config(workers=3, steps=30, delays=ps.Delays(seconds={}), link=ps.Link(10e6, 0.001))
 panel = ps.lab.plug(problem, config)
 panel"""
 HEAD, LANE = 28, 28
 """The heights of a run's title and of a lane in the picture."""
 
 
-def opened(jupyter: Lab, steps: int = 30) -> Locator:
-    jupyter.write(CELL.format(steps))
+def opened(jupyter: Lab, seconds: float = 0.01) -> Locator:
+    jupyter.write(CELL.format(seconds))
     jupyter.run_all()
     jupyter.page.wait_for_selector(".minips-lanes text")
     return jupyter.page.locator(".minips-panel")
@@ -70,7 +70,7 @@ def test_clicks_put_kills_and_each_button_does_its_work(jupyter: Lab, tmp_path: 
     expect(said).to_contain_text("The fault costs ")
     expect(said).to_contain_text("Worker 1 is down from ")
     expect(panel.locator("path.minips-down")).to_have_count(2)  # on its lane, and in the legend
-    expect(panel.locator(".minips-title").last).to_have_text("B: with kills, in virtual time")
+    expect(panel.locator(".minips-lanes .minips-title").last).to_have_text("B: with kills, in virtual time")
     looked_at(jupyter, tmp_path, "virtual")
 
     jupyter.control("Pull the plug restarts").fill("1")
@@ -107,7 +107,7 @@ def test_by_keyboard_alone(jupyter: Lab) -> None:
     page.keyboard.press("Enter")
     expect(said).to_contain_text("With worker 0 killed at clock 15")
     jupyter.control("Pull the plug rule").select_option("ASP")
-    expect(panel.locator(".minips-title").first).to_have_text("A: ASP, undisturbed")
+    expect(panel.locator(".minips-lanes .minips-title").first).to_have_text("A: ASP, undisturbed")
     jupyter.control("Pull the plug checkpoint").focus()
     page.keyboard.press("Space")
     expect(jupyter.control("Pull the plug checkpoint")).to_be_checked()
@@ -116,7 +116,7 @@ def test_by_keyboard_alone(jupyter: Lab) -> None:
 
 @pytest.mark.parametrize("wait_ms", [0, 2500])
 def test_stop_ends_a_real_run_and_leaves_no_process(jupyter: Lab, wait_ms: int) -> None:
-    panel = opened(jupyter, steps=3_000)
+    panel = opened(jupyter, seconds=1.0)
     jupyter.button("Run for real").click()
     expect(jupyter.button("Run in virtual time")).to_be_disabled()
     jupyter.page.wait_for_timeout(wait_ms)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import ipywidgets
-from IPython.display import display
+from IPython.display import HTML, display
 
 from minips.core.collectives import RingAllReduce
 from minips.core.config import Config
@@ -209,23 +209,9 @@ class Plug(Panel[Any, Pulled]):
         self.wait(STATIC_S)
         if self.found is None:
             self._find()
-        show: Any = display
-        show(Still(f"<picture: {self.title}>", f"{FIGURE}<div class='minips-still'>{self.view.still}</div>"))
+        display(HTML(f"{FIGURE}<div class='minips-still'>{self.view.still}</div>"))  # type: ignore[no-untyped-call]
         print(line or self.view.sentence)
         cover()
-
-
-class Still(NamedTuple):
-    """A picture as output of a cell."""
-
-    plain: str
-    html: str
-
-    def __repr__(self) -> str:
-        return self.plain
-
-    def _repr_html_(self) -> str:
-        return self.html
 
 
 # ---- the choices ----
@@ -330,7 +316,7 @@ def pull(problem: Problem, calm: Run, kill: Kill, asked: Any, engine: Simulated 
     for dead, why in reversed(lives):
         at = dead.events[-1][0]
         again = at + (run.start_s if isinstance(engine, Processes) else engine.restart_s)
-        if measured and run.losses[0][0] < 0:  # the clock of what was kept goes on
+        if measured and run.losses and run.losses[0][0] < 0:  # the clock of what was kept goes on
             again = calm.losses[0][0] - run.losses[0][0]
         dead.events.append((at, f"all processes were started again, since {why}"))
         run = run.after(replace(dead, seconds=again))
@@ -378,7 +364,7 @@ def sentences(found: Pulled) -> Iterator[str]:
     calm, run = found.calm, found.run
     yield undisturbed(calm, found.measured)
     if found.ended:
-        done = run.clocks if run else min(found.kill.values())
+        done = run.clocks if run else next(at for who, at in found.kill.items() if found.ended.startswith(who))
         took = format_seconds(run.seconds if run else calm.losses[done - 1][0])
         yield f"With {killed(found.kill)} the run ends: {found.ended}."
         yield f"Nothing is kept: the fault costs all {done} steps so far, and the {took} that they took."

@@ -131,13 +131,9 @@ function momentWords(run, time) {
   const travelling = at(run.messages, time).length;
   const step = run.steps.length && `${run.worker} is in step ${run.first + stepAt(run.steps, time)}`;
   if (time >= run.steps.at(-1)) return "the run has ended";
-  const down = at(run.down, time).map(({ lane }) => lane);
-  const parts = [
-    step,
-    down.length && `down: ${parties(run, down)}`,
-    ...waiting,
-    travelling && `messages on their way: ${travelling}`,
-  ].filter(Boolean);
+  const dead = at(run.down, time).map(({ lane }) => lane);
+  const down = dead.length && `down: ${parties(run, dead)}`;
+  const parts = [step, down, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
   return parts.join("; ") || "nothing is recorded here";
 }
 
@@ -222,10 +218,8 @@ function drawDown(down, { lanes }, { x }) {
     const places = Array.from({ length: Math.max(0, Math.floor((right - left) / 6)) }, (_, i) => left + 6 * i);
     const lines = places.filter((one) => Math.abs(one + 3 - middle) > room).map((one) => `M${one} ${y + 8}l6 -16`);
     const d = `M${left} ${y - 8}H${right}V${y + 8}H${left}z${lines.join("")}`;
-    return [
-      svg("path", { class: "minips-down", d }),
-      room > 0 && write(middle, y, "down", { "text-anchor": "middle" }),
-    ];
+    const name = room > 0 && write(middle, y, "down", { "text-anchor": "middle" });
+    return [svg("path", { class: "minips-down", d }), name];
   });
 }
 
@@ -236,17 +230,8 @@ function drawKills(kills, { lanes }, { x }) {
 }
 
 /* The lane of the first run that a click puts a kill on, and its time; null outside of the lanes. */
-function killAt(
-  {
-    data: {
-      runs: [run],
-    },
-    plan,
-    window: [from, to],
-  },
-  x,
-  y,
-) {
+function killAt({ data, plan, window: [from, to] }, x, y) {
+  const [run] = data.runs;
   const [{ lane: height, lanes }] = plan.places;
   const lane = lanes.findIndex((middle) => Math.abs(middle - y) <= height / 2);
   if (!run.kills || lane < 0 || x < plan.left || x > plan.right) return null;

@@ -2,7 +2,9 @@
 
 import errno
 import ipaddress
+import os
 import socket
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -47,7 +49,7 @@ class NetworkTransport(Transport):
         try:
             for number in _numbers(host):
                 try:
-                    return socket.create_connection((number, port), timeout)
+                    return _connected((number, port), timeout)
                 except OSError as error:
                     failed = error
             raise failed
@@ -55,14 +57,13 @@ class NetworkTransport(Transport):
             raise ConnectionError(f"No server answers at {address}: {error}. Is the server running?") from None
 
     def resolve(self, address: str, timeout: float, names: Iterable[str] = ("localhost",)) -> tuple[str, int]:
-        """Return host and port for a library that connects. A host in ``names`` is replaced by the numeric address at
-        which a server listens. ConnectionError as for `open_socket`.
+        """Return host and port for a library that connects, after a first connection to them: where nobody listens, a
+        library's socket might be connected to itself. A host in ``names`` is replaced by the numeric address at which
+        the server listens. ConnectionError as for `open_socket`.
         """
         host, port = self.host_and_port(address)
-        if host not in names:
-            return host, port
         with self.open_socket(address, timeout) as sock:
-            return sock.getpeername()[0], port
+            return sock.getpeername()[0] if host in names else host, port
 
     def host_and_port(self, address: str | None) -> tuple[str, int]:
         """Return host and port of ``scheme://host:port``; an IPv6 host has brackets. None means a free port here."""
@@ -94,6 +95,20 @@ class NetworkTransport(Transport):
             advice = "Choose another port, or 0 for a free one."
         why = (getattr(error, "strerror", None) or message_of(error)).partition(" (while")[0]  # by create_server
         return OSError(f"{self.address(host, port)} cannot be served: {why}. {advice}")
+
+
+def _connected(place: tuple[str, int], timeout: float) -> socket.socket:
+    """Return a socket connected to this place. OSError if that fails, and if the system has connected it to itself, as
+    it can where nobody listens at a port that it also gives to clients.
+    """
+    sock = socket.create_connection(place, timeout)
+    if sock.getsockname() == sock.getpeername():
+        sock.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )  # a server can listen there at once
+        sock.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    return sock
 
 
 def netloc(host: str, port: int | str) -> str:
