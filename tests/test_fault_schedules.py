@@ -254,6 +254,19 @@ def test_a_failing_schedule_is_shrunk_and_told(monkeypatch):
         assert words in told
 
 
+def test_faults_are_dropped_until_each_is_needed():
+    tried = []
+
+    def fails(faults):
+        tried.append(faults)
+        return {2, 5} <= {*faults}
+
+    assert ps.testing.shrink([1, 2, 3, 4, 5, 6], fails) == (2, 5)
+    assert len(tried) == 6
+    assert ps.testing.shrink([1, 2], lambda faults: False) == (1, 2)
+    assert ps.testing.shrink([], lambda faults: True) == ()
+
+
 def test_a_schedule_can_be_given():
     kill = Kill("server 0", 20, 0.5)
     outcome = ps.testing.run_schedule(config("errorfeedback"), 3, [kill])

@@ -1,8 +1,10 @@
 """The checks of a learner's own server, one for each lesson that extends it: rounds, a header, a quantizer, a memory,
-and a bound that replaces the rounds.
+a bound that replaces the rounds, and pushes that count once.
 """
 
+import copy
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -351,3 +353,109 @@ def _does_not_grow(cls: type, rng: np.random.Generator) -> None:
         sizes.append(array_bytes(server))
     grown = sizes[1] - sizes[0]
     refuse_if(grown > 300, f"400 pushes made the server {grown} bytes larger. Keep nothing of a push that is answered.")
+
+
+@grows("plug", "deliver")
+def check_once(cls: type, rng: np.random.Generator) -> None:
+    """Refuse a server unless a repeated push changes nothing, is answered again if it was answered before, and a server
+    that starts again with the attributes of a killed one knows which pushes it has counted.
+    """
+    for staleness in (0, 1, int(rng.integers(2, 5))):
+        pairs = [_Repeated(cls, staleness, int(rng.integers(2, 6)), rng) for _ in range(2)]
+        for _ in range(120):
+            for one in pairs:  # in turn, so that a state of the class is seen
+                one.turn(rng)
+    _keeps_little(cls, rng)
+
+
+class _Repeated:
+    """A server whose workers repeat pushes and pulls, and that is killed; and what it must have and answer."""
+
+    def __init__(self, cls: type, staleness: int, workers: int, rng: np.random.Generator) -> None:
+        self.staleness, self.workers, self.lr = staleness, workers, 2.0 ** float(rng.integers(-3, 1))
+        self.wanted: Tensors = {name: rng.normal(size=2) for name in _names(rng, 2)}
+        self.clocks, self.waiting, self.pushed = [0] * workers, set[int](), dict[int, Tensors]()
+        self.make = partial(type("Server", (cls,), {"staleness": staleness}), copied(self.wanted), workers, self.lr)
+        self.server: Any = self.make()
+        self.speeds = rng.uniform(0.2, 1, workers)
+
+    def turn(self, rng: np.random.Generator) -> None:
+        """Let a worker push, or repeat its last push, or pull; or kill the server, and start another one."""
+        deed = rng.random()
+        if deed < 0.4:
+            self._push(rng)
+        elif deed < 0.7 and self.pushed:
+            self._repeat(int(rng.choice([*self.pushed])))
+        elif deed < 0.9:
+            self._pull(rng)
+        else:
+            kept = copy.deepcopy(vars(self.server))
+            self.server = self.make()
+            vars(self.server).update(kept)
+
+    def _push(self, rng: np.random.Generator) -> None:
+        worker = self._free(rng)
+        same = self.pushed.get(worker) if rng.random() < 0.3 else None
+        gradients = same or {name: rng.normal(size=2) for name in self.wanted}
+        self.pushed[worker] = gradients
+        clock = self.clocks[worker]
+        for name, p in self.wanted.items():
+            self.wanted[name] = p - self.lr / self.workers * gradients[name]
+        self.clocks[worker] += 1
+        self.waiting.add(worker)
+        free = {one for one in self.waiting if self.clocks[one] - min(self.clocks) <= self.staleness}
+        self.waiting -= free
+        with case(f"{self._now}: push {clock} of worker {worker}:"):
+            self._deliver(worker, clock, gradients, sorted(free))
+
+    def _repeat(self, worker: int) -> None:
+        due = worker in self.waiting
+        state = "whose answer is still due" if due else "which was answered"
+        clock = self.clocks[worker] - 1
+        with case(f"{self._now}: push {clock} of worker {worker}, {state}, comes again:"):
+            self._deliver(worker, clock, self.pushed[worker], [] if due else [worker])
+
+    @property
+    def _now(self) -> str:
+        return f"staleness = {self.staleness}, the next pushes are {self.clocks}"
+
+    def _deliver(self, worker: int, clock: int, gradients: Tensors, free: list[int]) -> None:
+        given = copied(gradients)
+        answers = self.server.deliver(worker, clock, ("push", given))
+        got, due = sorted((to, said) for to, (said, _) in answers), [(to, "applied") for to in free]
+        refuse_if(got != due, f"it answered {got}, expected {due}.")
+        for name, x in gradients.items():
+            refuse_if(not same_bits(given[name], x), f"it changed the gradient {name!r} of the message.")
+            given[name][...] = np.nan  # its memory is used again for the next message
+        self._has(self.server.params)
+
+    def _pull(self, rng: np.random.Generator) -> None:
+        reader = self._free(rng)
+        for times in range(1, 3):
+            with case(f"{self._now}: a pull of worker {reader}, for the {('first', 'second')[times - 1]} time:"):
+                answers = self.server.deliver(reader, self.clocks[reader], ("pull", {}))
+                got = [(to, said) for to, (said, _) in answers]
+                refuse_if(got != [(reader, "params")], f"it answered {got}, expected {[(reader, 'params')]}.")
+                self._has(answers[0][1][1])
+
+    def _has(self, params: Any) -> None:
+        near = all(np.allclose(params[name], p, rtol=1e-6, atol=1e-6) for name, p in self.wanted.items())
+        refuse_if(not near, "the parameters are wrong. Each push must count once.")
+
+    def _free(self, rng: np.random.Generator) -> int:
+        """Draw a worker that does not wait."""
+        able = np.array([speed * (one not in self.waiting) for one, speed in enumerate(self.speeds)])
+        return int(rng.choice(self.workers, p=able / able.sum()))
+
+
+def _keeps_little(cls: type, rng: np.random.Generator) -> None:
+    """Refuse a server that keeps something of each push."""
+    server: Any = cls({"w": rng.normal(size=5)}, 2, 0.25)
+    sizes = []
+    for turn in range(2):
+        for clock in range(200):
+            for worker in range(2):
+                server.deliver(worker, 200 * turn + clock, ("push", {"w": rng.normal(size=5)}))
+        sizes.append(array_bytes(server))
+    grown = sizes[1] - sizes[0]
+    refuse_if(grown > 300, f"400 pushes made the server {grown} bytes larger. A worker repeats only its last push.")

@@ -11,6 +11,7 @@ from minips.lab.course.predictions import predict
 from minips.lab.course.recorded import record, recorded
 from minips.lab.course.reports import progress, report
 from minips.lab.panels import *  # noqa: F403
+from minips.lab.panels.plug import plug
 from minips.lab.plots import timeline
 from minips.lab.source import show
 from minips.lab.views.playground import playground
@@ -18,5 +19,5 @@ from minips.lab.views.replay import replay
 from minips.lab.workbench import Workbench
 
 __all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "own", "playground"]
-__all__ += ["plots", "predict", "progress", "quiz", "record", "recorded", "replay", "report", "say", "show", "timeline"]
-__all__ += ["train_own", *panels.__all__]
+__all__ += ["plots", "plug", "predict", "progress", "quiz", "record", "recorded", "replay", "report", "say", "show"]
+__all__ += ["timeline", "train_own", *panels.__all__]

@@ -16,7 +16,7 @@ from minips.testing.exchanges import check_exchange
 from minips.testing.policies import check_aggregator, check_consistency, check_optimizer, check_schedule
 from minips.testing.problems import check_problem
 from minips.testing.quantizers import check_quantizer
-from minips.testing.schedules import check_recovery, run_schedule
+from minips.testing.schedules import check_recovery, run_schedule, shrink
 from minips.testing.shards import check_shards
 from minips.testing.stages import check_stage
 from minips.testing.transports import check_transport
@@ -24,7 +24,7 @@ from minips.testing.transports import check_transport
 __all__ = ["check", "check_problem", "check_stage"]
 __all__ += ["check_compressor", "check_memory", "check_quantizer", "check_serializer", "check_transport"]
 __all__ += ["check_aggregator", "check_consistency", "check_exchange", "check_optimizer", "check_schedule"]
-__all__ += ["check_recovery", "check_shards", "run_schedule"]
+__all__ += ["check_recovery", "check_shards", "run_schedule", "shrink"]
 
 
 def check(stage: Stage | Problem) -> None:

@@ -16,9 +16,9 @@ import hashlib
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,21 @@ LONG_S = 1000.0
 """No schedule takes as long, in seconds: somebody waits for ever."""
 MOST = 4
 """The most faults that are drawn for a schedule."""
+
+T = TypeVar("T")
+
+
+def shrink(faults: Sequence[T], fails: Callable[[tuple[T, ...]], object]) -> tuple[T, ...]:
+    """Drop, one after the other, each fault without which a schedule still ``fails``, and return the others.
+
+    >>> shrink(["a cut", "a pause", "a death"], lambda faults: {"a cut", "a death"} <= {*faults})
+    ('a cut', 'a death')
+    """
+    kept = (*faults,)
+    for at in reversed(range(len(kept))):
+        if fails(fewer := kept[:at] + kept[at + 1 :]):
+            kept = fewer
+    return kept
 
 
 @dataclass
@@ -138,11 +153,7 @@ class Rehearsal:
 
     def shrink(self, failed: Outcome) -> Outcome:
         """Drop each fault without which the schedule still breaks a promise. Returns the outcome, with a log."""
-        faults = failed.faults
-        for fault in failed.faults:
-            fewer = tuple(other for other in faults if other is not fault)
-            if self.run(failed.seed, fewer).violations:
-                faults = fewer
+        faults = shrink(failed.faults, lambda faults: self.run(failed.seed, faults).violations)
         return self.run(failed.seed, faults, log=True)
 
 

@@ -5,6 +5,7 @@ const {
   at,
   doing,
   eightFrom,
+  killAt,
   layout,
   longest,
   marksOf,
@@ -49,6 +50,7 @@ const ROUND = {
         nbytes: [200, 200, 100, 100],
       },
       waits: { gap: [3], took: [4], lane: [1], step: [5], partners: [[2]], since: [2], chain: [[1, 2]] },
+      down: { gap: [8], took: [1], lane: [2] },
     },
   ],
 };
@@ -123,6 +125,24 @@ test("the words say what happens at a time", () => {
   assert.equal(parties({ lanes: ["a", "b", "c", "d", "e"] }, [0, 1, 2, 3, 4]), "5 workers");
 });
 
+test("a party that is down does nothing, and the words say so", () => {
+  assert.deepEqual([doing(run, 2, 8.5), doing(run, 2, 9), doing(run, 1, 8.5)], ["is down", "", ""]);
+  assert.equal(momentWords({ ...run, messages: [] }, 8.5), "worker 0 is in step 5; down: worker 1");
+  assert.equal(parties({ lanes: ["server 0", "a", "b", "c", "d"] }, [0, 1, 2, 3, 4]), "5 processes");
+});
+
+test("a click on a lane of the first run is a kill there, where kills can be put", () => {
+  const ready = { ...run, kills: [] };
+  const plan = layout([ready, run], [0, 10], 1000);
+  const state = { data: { runs: [ready, run] }, plan, window: [0, 10] };
+  const [x, y] = [plan.x(4), plan.places[0].lanes[1] + 3];
+  const found = killAt(state, x, y);
+  assert.equal(found.who, "worker 0");
+  assert.ok(Math.abs(found.at - 4) < 1e-9 && Math.abs(plan.x(found.near) - plan.x(0) - 8) < 1e-9);
+  const nothing = [killAt(state, plan.left - 1, y), killAt(state, x, plan.places[1].lanes[1])];
+  assert.deepEqual([...nothing, killAt({ ...state, data: { runs: [run] } }, x, y)], [null, null, null]);
+});
+
 test("eight steps are counted, wherever the clock is", () => {
   const steps = Array.from({ length: 21 }, (_, i) => i * i);
   assert.deepEqual(eightFrom(steps, 26), [25, 169]);
@@ -165,6 +185,7 @@ test("a density has parts of lanes", () => {
     spans: [lane],
     messages: none,
     waits: none,
+    down: none,
   };
   const [crowd] = unpack({ ...ROUND, runs: [folded] }).runs;
   assert.equal(doing(crowd, 0, 1), "25 % compute");

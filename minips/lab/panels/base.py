@@ -305,15 +305,17 @@ class Job(Work):
         """Return the widgets that each panel contains without showing them."""
         return [self.page] if self.page else []
 
-    def on_run(self, run: Callable[[], None]) -> None:
-        """Call ``run`` when Run is pressed. Then Stop gets the focus, which Run loses when it is disabled."""
+    def on_run(self, run: Callable[[], None], other: Any = None) -> None:
+        """Call ``run`` when Run, or the button ``other``, is pressed. Then Stop gets the focus, which they lose."""
 
         def pressed(button: Any) -> None:
             run()
             if self.busy:
                 self.stop_button.focus()
 
-        self.run_button.on_click(pressed)
+        (other or self.run_button).on_click(pressed)
+        if other:
+            ipywidgets.dlink((self.run_button, "disabled"), (other, "disabled"))
 
     def progress(self, done: int, of: int) -> None:
         """Move the bar."""

@@ -84,6 +84,10 @@ def pack_rows(recording: Recording, axis: Axis, kinds: Sequence[str]) -> dict[st
             "since": (axis.ticks(wait.start for wait in waits) - since).tolist(),
             "chain": [chain.messages for chain in chains],
         },
+        "down": {
+            **columns(axis, [down.start for down in recording.downs], [down.stop for down in recording.downs]),
+            "lane": [lane[down.who] for down in recording.downs],
+        },
     }
 
 
@@ -131,7 +135,7 @@ def pack_density(recording: Recording, axis: Axis) -> dict[str, Any]:
             nothing = [np.zeros(BINS, np.int64)] * (len(GROUPS) + number)
             lanes[f"from {role}s"] = [*nothing, np.bincount(bins, nbytes, BINS).astype(np.int64)]
     packed = [pack_bins(groups, edges, axis) for groups in lanes.values()]
-    return {"lanes": [*lanes], "spans": packed, "messages": columns(axis), "waits": columns(axis)}
+    return {"lanes": [*lanes], "spans": packed, **dict.fromkeys(("messages", "waits", "down"), columns(axis))}
 
 
 def pack_bins(groups: Sequence[NDArray[np.int64]], edges: NDArray[np.float64], axis: Axis) -> dict[str, Any]:

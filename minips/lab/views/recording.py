@@ -1,5 +1,6 @@
 """The parts of a run that a replay shows, and the times at which to look."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -19,6 +20,9 @@ FOLDED_LANES, BINS = 12, 600
 """The most lanes of a density, and its bins of time."""
 EIGHT = 8
 """The steps that are shown at first."""
+
+_DIED = re.compile(r"(?:^|: )((?:worker|server) \d+) (?:was killed|ended before its work|was started again:)")
+_BACK = re.compile(r"((?:worker|server) \d+)(?: was started again after|: the run goes on)")
 
 Ticks = NDArray[np.int64]
 Window = tuple[float, float]
@@ -43,6 +47,17 @@ class Axis(NamedTuple):
         return np.rint((np.array([*moments], float) - self.start) / self.tick).astype(np.int64)
 
 
+class Down(NamedTuple):
+    """The time in which a party was dead, in seconds on the run's clock."""
+
+    who: str
+    start: float
+    stop: float
+    """When it did something again, or the run's end."""
+    back: bool
+    """Whether it came back."""
+
+
 class Recording:
     """The parts of a run that a replay shows, all of them or those between two times."""
 
@@ -52,7 +67,10 @@ class Recording:
         messages = [one for one in run.messages if one.start is not None or one.end is not None]
         waits = run.waits
         parties = {span.who for span in spans} | {who for one in messages for who in one[1:3]}
-        self.parties = sorted(parties | {who for wait in waits for who in wait.partners}, key=rank)
+        parties |= {who for wait in waits for who in wait.partners}
+        seen = [(span.who, span.start) for span in spans] + [(one.sender, times_of(one)[0]) for one in messages]
+        downs = downs_of(run, parties, seen)
+        self.parties = sorted(parties | {down.who for down in downs}, key=rank)
         """Its processes, in all of the run: servers, then workers, by number."""
         moments = [0.0, run.seconds, *(end for span in spans for end in ends(span))]
         moments += [end for message in messages for end in times_of(message)]
@@ -66,6 +84,7 @@ class Recording:
         self.spans = others + [Span("wait", *wait[:4]) for wait in self.waits]
         self.bars = [span for span in others if span.name != "transfer" or not self.messages]
         """The spans that neither a wait nor a message shows."""
+        self.downs = [down for down in downs if self._shows(down.start, down.stop)]
 
     def _shows(self, start: float, stop: float) -> bool:
         return stop >= self.start and start <= self.stop
@@ -97,6 +116,28 @@ class Recording:
         return starts_of_steps(self.spans) or _first(
             (one.clock, times_of(one)[0]) for one in sent if one.clock is not None
         )
+
+
+def downs_of(run: Run, parties: Iterable[str], seen: Iterable[tuple[str, float]]) -> list[Down]:
+    """Return when parties were dead, as the run's events say. ``seen`` holds the times at which each did something: a
+    process that is started again is back with the first of them.
+    """
+    active = defaultdict[str, list[float]](list)
+    for who, moment in seen:
+        active[who].append(moment)
+    found, since = [], dict[str, float]()
+    for number, (at, text) in enumerate(run.events):
+        died, back = _DIED.search(text), _BACK.search(text)
+        dead = [*parties] if text.startswith("all ") else [died[1]] if died else []
+        for who in dead:
+            since.setdefault(who, at)
+            if "started again" in text:
+                told = [then for then, other in run.events[number:] if (one := _BACK.search(other)) and one[1] == who]
+                if later := [moment for moment in active[who] + told if moment > at]:
+                    found.append(Down(who, since.pop(who), min(later), True))
+        if not dead and back and back[1] in since:
+            found.append(Down(back[1], since.pop(back[1]), at, True))
+    return found + [Down(who, start, max(start, run.seconds), False) for who, start in since.items()]
 
 
 def starts_of_steps(spans: Iterable[Span]) -> dict[int, float]:

@@ -6,6 +6,7 @@ const BARS = [...Object.keys(DOES), "wait"];
 const TRAFFIC = ["sent", "answer"];
 const DENSE = 900;
 const ROUNDING_S = 1e-10;
+const LINES = { down: "M1 2H18V12H1zM4 12l4 -10M10 12l4 -10", kill: "M4 2l10 10m0 -10l-10 10" };
 
 /* ---- data ---- */
 
@@ -37,7 +38,8 @@ function unpack({ tick, total, groups, kinds, windows, longest: [which, number],
         ...own.map((one) => busy(one, "transfer")),
       ];
     });
-    return { ...run, messages, waits, spans, steps: run.steps.map((step) => step * tick) };
+    const [down, kills] = [rows(run.down, tick), run.kills && rows(run.kills, tick)];
+    return { ...run, messages, waits, spans, down, kills, steps: run.steps.map((step) => step * tick) };
   });
   const seconds = Object.entries(windows).map(([name, ends]) => [name, ends.map((end) => end * tick)]);
   const most = Math.max(1, ...runs.map((run) => run.most));
@@ -102,13 +104,15 @@ function stretches({ messages }, { since, chain }) {
 /* "worker 0, worker 1" or "5 workers". */
 function parties(run, lanes) {
   const names = [...new Set(lanes)].sort((a, b) => a - b).map((lane) => run.lanes[lane]);
-  return names.length > 4 ? `${names.length} workers` : names.join(", ");
+  const kind = names.some((name) => name.startsWith("server")) ? "processes" : "workers";
+  return names.length > 4 ? `${names.length} ${kind}` : names.join(", ");
 }
 
 /* What a lane does at a time, such as "waits for worker 3" or, of many processes, "61 % compute". */
 function doing(run, lane, time) {
   const wait = at(run.waits, time).find((one) => one.lane === lane);
   const [most] = at(run.spans[lane], time).sort((a, b) => b.part - a.part);
+  if (at(run.down, time).some((one) => one.lane === lane)) return "is down";
   if (run.folded) return most && !TRAFFIC.includes(most.group) ? `${Math.round(100 * most.part)} % ${most.group}` : "";
   return wait ? `waits${forWhom(run, wait)}` : (DOES[most?.group] ?? "");
 }
@@ -127,7 +131,9 @@ function momentWords(run, time) {
   const travelling = at(run.messages, time).length;
   const step = run.steps.length && `${run.worker} is in step ${run.first + stepAt(run.steps, time)}`;
   if (time >= run.steps.at(-1)) return "the run has ended";
-  const parts = [step, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
+  const dead = at(run.down, time).map(({ lane }) => lane);
+  const down = dead.length && `down: ${parties(run, dead)}`;
+  const parts = [step, down, ...waiting, travelling && `messages on their way: ${travelling}`].filter(Boolean);
   return parts.join("; ") || "nothing is recorded here";
 }
 
@@ -204,6 +210,35 @@ function drawMessages(messages, { lanes }, x) {
   return Object.entries(paths).map(([name, d]) => svg("path", { class: name, opacity, d: d.join("") }));
 }
 
+/* Hatched stretches, with a name where there is room for it. */
+function drawDown(down, { lanes }, { x }) {
+  return down.map(({ lane, start, stop }) => {
+    const [y, left, right] = [lanes[lane], x(start), x(stop)];
+    const [middle, room] = [(left + right) / 2, right - left > 60 ? 20 : -6];
+    const places = Array.from({ length: Math.max(0, Math.floor((right - left) / 6)) }, (_, i) => left + 6 * i);
+    const lines = places.filter((one) => Math.abs(one + 3 - middle) > room).map((one) => `M${one} ${y + 8}l6 -16`);
+    const d = `M${left} ${y - 8}H${right}V${y + 8}H${left}z${lines.join("")}`;
+    const name = room > 0 && write(middle, y, "down", { "text-anchor": "middle" });
+    return [svg("path", { class: "minips-down", d }), name];
+  });
+}
+
+/* The kills that are planned, as crosses. */
+function drawKills(kills, { lanes }, { x }) {
+  const crosses = kills.map(({ lane, start }) => `M${x(start) - 6} ${lanes[lane] - 6}l12 12m0 -12l-12 12`);
+  return ["minips-kill minips-under", "minips-kill"].map((name) => svg("path", { class: name, d: crosses.join("") }));
+}
+
+/* The lane of the first run that a click puts a kill on, and its time; null outside of the lanes. */
+function killAt({ data, plan, window: [from, to] }, x, y) {
+  const [run] = data.runs;
+  const [{ lane: height, lanes }] = plan.places;
+  const lane = lanes.findIndex((middle) => Math.abs(middle - y) <= height / 2);
+  if (!run.kills || lane < 0 || x < plan.left || x > plan.right) return null;
+  const second = (to - from) / (plan.right - plan.left);
+  return { who: run.lanes[lane], at: from + (x - plan.left) * second, near: 8 * second };
+}
+
 function drawAxis({ left, right, width, bottom, x }, [from, to]) {
   const rough = ((to - from) * 90) / (right - left);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -228,7 +263,9 @@ function drawWindow({ data, window, plan }) {
       dense ? drawShares(spans[lane], y, place.lane - 4, window, plan.x) : drawSpans(spans[lane], y, plan.x),
     ]);
     const title = write(0, place.top - 13, run.title, { class: "minips-title" });
-    return [title, lanes, !dense && drawMessages(inside(run.messages, window), place, plan.x)];
+    const down = drawDown(inside(run.down, window), place, plan);
+    const kills = run.kills && drawKills(inside(run.kills, window), place, plan);
+    return [title, lanes, !dense && drawMessages(inside(run.messages, window), place, plan.x), down, kills];
   });
   return [drawAxis(plan, window), runs];
 }
@@ -269,9 +306,11 @@ function drawLegend({ runs }) {
   const has = (group) => runs.some((run) => run.spans.some((lane) => lane.some((span) => span.group === group)));
   const lines = { "transfer from a worker": "sent", "from a server": "answer", "what ended a wait": "chain" };
   if (runs.some((run) => run.messages.some((message) => message.lost))) lines.lost = "sent minips-lost";
+  if (runs.some((run) => run.down.length)) lines.down = "down";
+  if (runs[0].kills?.length) lines["a kill"] = "kill";
   const bars = BARS.filter(has).map((group) => [group, `bar minips-${group}`]);
   return [...bars, ...Object.entries(lines)].map(([name, type]) => {
-    const line = svg("path", { class: `minips-${type}`, d: "M0 7H15" });
+    const line = svg("path", { class: `minips-${type}`, d: LINES[type] ?? "M0 7H15" });
     return html("span", {}, svg("svg", { width: 20, height: 14, "aria-hidden": "true" }, line), name);
   });
 }
@@ -358,6 +397,8 @@ function render({ model, el }) {
     const [{ left, right, places }, [from, to]] = [state.plan, state.window];
     const time = from + ((event.clientX - over - left) / (right - left)) * (to - from);
     if (time < from || time > to) return;
+    const kill = killAt(state, event.clientX - over, event.clientY - top);
+    if (kill) return ask(model, kill);
     const far = (wait) => Math.abs(places[wait.run].lanes[wait.lane] - event.clientY + top);
     state.chosen = at(waits(), time).find((wait) => far(wait) <= places[wait.run].lane / 2) ?? null;
     clock.pause();
@@ -366,9 +407,14 @@ function render({ model, el }) {
   }
 
   const ended = watch(model, "data", (data) => {
-    state.data = unpack(data);
+    const [{ total: before, runs: seen }, { window, time }] = [state.data, state];
+    Object.assign(state, { data: unpack(data), plan: null });
     const { total, runs, windows } = state.data;
     clock.set({ duration: total, marks: marksOf(runs) });
+    if (window && before === total && seen.length === runs.length) {
+      frame(window); // only its kills have changed
+      return clock.seek(time);
+    }
     buttons[0].hidden = buttons[1].hidden = !windows.wait;
     buttons[2].hidden = !runs[0].steps.length;
     fill(lines[0], drawLegend(state.data));

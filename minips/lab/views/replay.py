@@ -1,5 +1,6 @@
 """A run's trace, played back: a lane for each process, its spans, and messages that travel between the lanes."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from minips.core.exchange import AllReduce
 from minips.lab.source import code
 from minips.lab.views.base import View, format_bytes, format_seconds
 from minips.lab.views.packing import pack
-from minips.lab.views.recording import Recording, Window, axis_of, rank
+from minips.lab.views.recording import Down, Recording, Window, axis_of, rank
 from minips.lab.views.still import draw_still
 from minips.results.run import Run
 from minips.stage import Value
@@ -142,13 +143,28 @@ def sentences_of(recording: Recording, origin: float) -> Iterator[str]:
     if lost := sum(message.start is None or message.end is None for message in messages):
         many = f"Of {lost:,} messages only one end is known: their lines break off."
         yield many if lost > 1 else "Of one message only one end is known: its line breaks off."
-    for at, text in run.events[:MOST_EVENTS]:
-        yield f"At {format_seconds(at - origin)}, {text.rstrip('.')}."
-    if len(run.events) > MOST_EVENTS:
-        yield f"{len(run.events) - MOST_EVENTS:,} more events are in Run.events."
+    yield from happened(recording, origin)
     if run.clock_error_s:
         yield f"Its machines' clocks agree to ± {format_seconds(run.clock_error_s)}."
     if recording.folded:
         yield "Lanes are shares of time: lab.replay(run, seconds=(start, stop)) shows a part of the run in full."
     if run.trace.until < recording.stop:
         yield f"From {format_seconds(run.trace.until - origin)} on, the trace has not kept everything."
+
+
+def happened(recording: Recording, origin: float = 0.0) -> Iterator[str]:
+    """Yield sentences about the parties that were down and the run's events. ``origin`` is the zero of their times."""
+    run = recording.run
+    together = defaultdict[tuple[float, bool], list[Down]](list)
+    for down in sorted(recording.downs, key=lambda down: rank(down.who)):
+        together[down.start, down.back].append(down)
+    for (start, back), downs in sorted(together.items())[:MOST_EVENTS]:
+        names, stop = join_names([down.who for down in downs]), max(down.stop for down in downs)
+        who = f"{names} is" if len(downs) == 1 else f"{names} are"
+        who = "All processes are" if len(downs) == len(recording.parties) > 1 else who
+        until = f"to {format_seconds(stop - origin)}" if back else "on"
+        yield f"{who[0].upper()}{who[1:]} down from {format_seconds(start - origin)} {until}."
+    for at, text in run.events[:MOST_EVENTS]:
+        yield f"At {format_seconds(max(at - origin, 0.0))}, {text.rstrip('.')}."
+    if len(run.events) > MOST_EVENTS:
+        yield f"{len(run.events) - MOST_EVENTS:,} more events are in Run.events."

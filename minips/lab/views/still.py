@@ -20,22 +20,29 @@ COLUMNS = 240
 """The bins of a lane with more spans than can be told apart."""
 STUB = 8
 """The width of a line that breaks off."""
+KILL = LOOKS[1].colour
+"""The colour of a kill's mark."""
 COLOURS = {group: look.colour for group, look in zip(GROUPS, LOOKS, strict=True)}
 HEIGHTS = {"compute": 14, "encode": 10, "transfer": 4, "wait": 6, "decode": 10, "update": 14}
 """The heights of the bars of each group."""
 SENT, ANSWERED = LOOKS[2].colour, LOOKS[0].colour
 """The colours of the messages of workers and of servers."""
 
+Mark = tuple[str, float]
+"""A party and a time, at which it is to be killed."""
 
-def draw_still(recordings: Sequence[Recording]) -> str:
-    """Return the picture of eight steps in the middle of the first run or, without steps, of all of it."""
+
+def draw_still(recordings: Sequence[Recording], which: str = "eight", marks: Sequence[Mark] = ()) -> str:
+    """Return the picture of eight steps in the middle of the first run or, without steps or for ``"all"``, of all of
+    it. ``marks`` are on the lanes of the first run.
+    """
     shown = windows(recordings)
-    window = shown.get("eight", shown["all"])
+    window = shown.get(which, shown["all"])
     parts: list[str] = []
     top = 0.0
     for recording in recordings:
         lanes = fold(recording.parties) if recording.folded else {party: [party] for party in recording.parties}
-        parts += draw_run(recording, lanes, window, top)
+        parts += draw_run(recording, lanes, window, top, marks if recording is recordings[0] else ())
         top += HEAD + LANE * len(lanes)
     origin = axis_of(recordings).start
     parts += [*draw_axis(window, origin, top), *draw_legend(top + 34)]
@@ -46,8 +53,10 @@ def draw_still(recordings: Sequence[Recording]) -> str:
     )
 
 
-def draw_run(recording: Recording, lanes: dict[str, list[str]], window: Window, top: float) -> Iterator[str]:
-    """Yield a run's title, lanes, spans and messages."""
+def draw_run(
+    recording: Recording, lanes: dict[str, list[str]], window: Window, top: float, marks: Sequence[Mark]
+) -> Iterator[str]:
+    """Yield a run's title, lanes, spans, messages, and the times in which a party was down."""
     yield text(4, top + 17, recording.title, 'font-weight="600"')
     middle: dict[str, float] = {}
     for number, (title, parties) in enumerate(lanes.items()):
@@ -58,6 +67,11 @@ def draw_run(recording: Recording, lanes: dict[str, list[str]], window: Window, 
         yield from draw_lane(recording, parties, window, y)
     if not recording.folded:
         yield from draw_messages(recording, middle, window)
+        for down in recording.downs:
+            yield from draw_down(place(down.start, window), place(down.stop, window), middle[down.who])
+        for who, at in marks:
+            cross = f"M{place(at, window) - 5:.1f} {middle[who] - 5:g}l10 10m0 -10l-10 10"
+            yield f'<path stroke="{KILL}" stroke-width="2.5" fill="none" d="{cross}"/>'
 
 
 def draw_lane(recording: Recording, parties: list[str], window: Window, y: float) -> Iterator[str]:
@@ -103,6 +117,16 @@ def draw_messages(recording: Recording, middle: dict[str, float], window: Window
     for (colour, lost), paths in lines.items():
         dashes = ' stroke-dasharray="3 2"' if lost else ""
         yield f'<path fill="none" stroke="{colour}" stroke-width="1.2"{dashes} d="{"".join(paths)}"/>'
+
+
+def draw_down(start: float, stop: float, y: float) -> Iterator[str]:
+    """Yield a hatched stretch, with its name if there is room."""
+    middle, room = (start + stop) / 2, 20 if stop - start > 60 else -6
+    lines = "".join(f"M{x:.1f} {y + 8:g}l6 -16" for x in np.arange(start, stop - 6, 6) if abs(x + 3 - middle) > room)
+    box = f"M{start:.1f} {y - 8:g}H{stop:.1f}V{y + 8:g}H{start:.1f}z"
+    yield f'<path stroke="currentColor" stroke-opacity=".5" fill="none" d="{box}{lines}"/>'
+    if room > 0:
+        yield text(middle, y + 4, "down", 'text-anchor="middle"')
 
 
 def draw_axis(window: Window, origin: float, y: float) -> Iterator[str]:
