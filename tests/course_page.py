@@ -19,7 +19,7 @@ BEGIN, END = "<!-- tests/course_page.py writes what follows -->", "<!-- and it e
 AFTERWARDS = {
     "an afternoon": "say what travels in a training step, write a server's round, and choose who waits for whom",
     "a week": "write every stage of a parameter server, compare schemes fairly, and train beside slow or lying workers",
-    "all of it": "predict a run's cost, do without a server, put a codec into DDP, and talk less often",
+    "all of it": "predict a run's cost, do without a server, put a codec into DDP, and train through whatever dies",
 }
 """What a learner can do after each way."""
 NEEDS = re.compile(r"\*\*What you need\.\*\* (.+)\n")
