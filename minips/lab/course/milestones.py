@@ -133,10 +133,11 @@ def judge(asked: Milestone, path: Path) -> tuple[bool, str]:
     """Return whether the server in a file passes, and the words for it, from a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / TOLD
+        settings = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
         process = subprocess.Popen(
             [sys.executable, "-c", CHILD, asked.key, str(path.resolve()), str(told)],
             cwd=path.resolve().parent,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MINIPS_AUTOPLAY": "1"},
+            env={**os.environ, **settings, "MINIPS_AUTOPLAY": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
