@@ -275,9 +275,9 @@ def _as_good_as_exact(cls: Any, rng: np.random.Generator) -> str:
         ends.append([(_accuracy(problem, params), problem.loss_and_gradient(params)[0]) for params in runs])
     (right, loss), (reached, left) = np.mean(ends, axis=0)
     said = f"{reached:.1%} of the held-out digits with one bit, {right:.1%} exactly"
-    refuse_if(reached < right - 0.015, f"Three runs of {steps} steps: {said}.")
+    refuse_if(not reached >= right - 0.015, f"Three runs of {steps} steps: {said}.")
     told = f"Three runs of {steps} steps end with a loss of {left:.3f}, exact ones with {loss:.3f}."
-    refuse_if(left > 1.25 * loss, f"{told} Error feedback closes this gap.")
+    refuse_if(not left <= 1.25 * loss, f"{told} Error feedback closes this gap.")
     return f"{said}: the means of three runs of {steps} steps."
 
 

@@ -125,7 +125,7 @@ def milestone(key: str = "") -> Milestones | Verdict:
     ok, words = judge(asked, path)
     if not ok:
         return Verdict(key, False, f"{words}\nThe milestone: {asked.task}\n{asked.paper}, {asked.link}")
-    said = [words, f"{asked.paper}, {asked.link}", _given(path), state.note("milestone", asked.note)]
+    said = [words, f"{asked.paper}, {asked.link}", _given(asked, path), state.note("milestone", asked.note)]
     return Verdict(key, True, "\n".join(filter(None, said)))
 
 
@@ -195,8 +195,9 @@ def _line(path: Path) -> str:
     return ""
 
 
-def _given(path: Path) -> str:
-    """Return a sentence that names the sections of the file that are minips' own; empty if there is none."""
-    ready = own.sections(own.given())
-    same = [title for title, text in own.sections(path).items() if ready.get(title) == text]
-    return f"Its sections {', '.join(same)} are the given ones, not yours." if same else ""
+def _given(asked: Milestone, path: Path) -> str:
+    """Return a sentence that names the sections it used that are minips' own; empty if there is none."""
+    ready, mine = own.sections(own.given()), own.sections(path)
+    same = [title for title, text in mine.items() if ready.get(title) == text]
+    used = [title for title in same if own.is_used(title, asked.until, asked.key)]
+    return f"These sections of {path.name} are the given ones, not yours: {', '.join(used)}." if used else ""

@@ -198,6 +198,11 @@ def _place(lesson: str) -> int:
     return words.index(word)
 
 
+def is_used(title: str, lesson: str, milestone: str = "") -> bool:
+    """Return True for the section of a lesson before this one, and for that of this milestone."""
+    return title == MILESTONE + milestone or _rank(title) < _place(lesson)
+
+
 def load(path: Path, lesson: str, milestone: str = "") -> type:
     """Return the last class in the sections before this lesson and, if one is named, in that of a milestone. ValueError
     if there is none.
