@@ -333,7 +333,7 @@ def two_of_seven_lie(cls: Any, rng: np.random.Generator) -> str:
         with case(f"Workers {liars[0]} and {liars[1]} of {workers} {what}:"):
             reached = _accuracy(problem, _train(cls, problem, workers, steps, lr, seed, send))
             refuse_if(
-                not reached >= honest - 0.1,
+                not reached >= honest - 0.15,
                 f"the model reads {reached:.0%} of the held-out digits, and {honest:.0%} if nobody lies. Combine a "
                 "round's gradients by a rule of lesson 18, such as a median or Krum, in a handle that stands "
                 f"{_section('lies')}.",
