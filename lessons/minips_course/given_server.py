@@ -128,3 +128,61 @@ class Server(Server):
             answers = [(worker, ("applied", {}))]
         self.due -= {to for to, _ in answers}
         return answers
+
+
+# Milestone ps
+class Server(Server):
+    """Divides the keys, the values of all arrays in their order, into ranges: one for each server."""
+
+    @staticmethod
+    def split(tensors, servers=2):
+        total = sum(x.size for x in tensors.values())
+        pieces, start = [{} for _ in range(servers)], 0
+        for name, x in tensors.items():
+            for i, piece in enumerate(pieces):
+                first, last = (total * j // servers - start for j in (i, i + 1))
+                part = x.reshape(-1)[max(first, 0) : max(last, 0)]
+                if part.size:
+                    piece[name] = part
+            start += x.size
+        return pieces
+
+    @staticmethod
+    def join(pieces, like):
+        parts = {name: [piece[name] for piece in pieces if name in piece] for name in like}
+        return {name: np.concatenate([*parts[name], x.reshape(-1)[:0]]).reshape(x.shape) for name, x in like.items()}
+
+
+# Milestone onebit
+class Server(Server):
+    """Gradients travel as one bit for each value, its sign, and the mean magnitude of each tensor."""
+
+    @staticmethod
+    def encode(tensors):
+        signs = {f"{name}.signs": np.packbits(x > 0) for name, x in tensors.items()}
+        return signs | {f"{name}.mean": np.float32(np.abs(x).mean()) for name, x in tensors.items()}
+
+    @staticmethod
+    def decode(parts, like):
+        found = {}
+        for name, x in like.items():
+            bits = np.unpackbits(parts[f"{name}.signs"], count=x.size).reshape(x.shape)
+            found[name] = ((2.0 * bits - 1) * parts[f"{name}.mean"]).astype(x.dtype)
+        return found
+
+
+# Milestone lies
+class Server(Server):
+    """Takes each step with the median of a round's gradients, which two liars of seven cannot move far."""
+
+    def handle(self, worker, message):
+        kind, tensors = message
+        if kind == "pull":
+            return super().handle(worker, message)
+        self.held[worker] = tensors
+        if len(self.held) < self.workers:
+            return []
+        for name, p in self.params.items():
+            p -= self.lr * np.median([push[name] for push in self.held.values()], axis=0)
+        self.held = {}
+        return [(number, ("applied", {})) for number in range(self.workers)]

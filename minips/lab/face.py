@@ -6,6 +6,7 @@ from minips.lab.course.cells import answer, quiz, say
 from minips.lab.course.courses import Course
 from minips.lab.course.exercises import check, hint
 from minips.lab.course.intervals import interval
+from minips.lab.course.milestones import milestone
 from minips.lab.course.own import keep, own, train_own
 from minips.lab.course.predictions import predict
 from minips.lab.course.recorded import record, recorded
@@ -18,6 +19,7 @@ from minips.lab.views.playground import playground
 from minips.lab.views.replay import replay
 from minips.lab.workbench import Workbench
 
-__all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "own", "playground"]
-__all__ += ["plots", "plug", "predict", "progress", "quiz", "record", "recorded", "replay", "report", "say", "show"]
+__all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "milestone", "own"]
+__all__ += ["playground", "plots", "plug", "predict", "progress", "quiz", "record", "recorded", "replay", "report"]
+__all__ += ["say", "show"]
 __all__ += ["timeline", "train_own", *panels.__all__]

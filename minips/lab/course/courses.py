@@ -6,8 +6,9 @@
 
 minips imports each lesson's modules ``questions`` and ``checks``, if they exist: for the lesson "matrices",
 ``algebra_course.matrices.questions``. They add entries to the tables of `minips.lab.course.questions` and
-`minips.lab.course.exercises`, under keys that begin with the course's name: ``algebra:matrices.1``. ``MOVED`` in the
-package's module may map old module names to new ones, see `minips.lab.moved`.
+`minips.lab.course.exercises`, under keys that begin with the course's name: ``algebra:matrices.1``. The package's own
+module ``milestones``, if it exists, adds milestones of a learner's server. ``MOVED`` in the package's module may map
+old module names to new ones, see `minips.lab.moved`.
 """
 
 import re
@@ -145,6 +146,8 @@ def _loaded(entry: EntryPoint) -> Course:
         for part in ("questions", "checks"):
             if find_spec(f"{package}.{part}"):
                 import_module(f"{package}.{part}")
+    if find_spec(f"{entry.module}.milestones"):
+        import_module(f"{entry.module}.milestones")
     course.paths()
     return course
 

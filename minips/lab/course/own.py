@@ -16,7 +16,8 @@ answers of the kinds ``applied``, ``params`` and ``error``. A server may also ha
 
 ``server.py`` has a section for each lesson that extends the server, in the lessons' order, under a comment with the
 lesson's name; so has ``given_server.py`` in the course's package. A lesson uses the learner's sections from earlier
-lessons if they pass those lessons' checks, which `grows` adds.
+lessons if they pass those lessons' checks, which `grows` adds. A section under the comment ``# Milestone ssp`` belongs
+to a milestone, see `minips.lab.course.milestones`; no lesson uses it.
 """
 
 import dis
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 FILE = "server.py"
+LESSON, MILESTONE = "Lesson ", "Milestone "
+"""The words with which the title of a section begins."""
 WAIT_S = 20.0
 """The most seconds that a worker waits for an answer."""
 BATCH = 32
@@ -134,7 +137,7 @@ def keep(cls: type) -> None:
     Earlier lessons that are missing get the given sections. ValueError if the class defines no lesson's ``name``, or
     uses something that only the notebook has.
     """
-    sections = _sections(given())
+    parts = sections(given())
     word = next((word for word, growth in reversed(GROWTH.items()) if growth.name in vars(cls)), None)
     if word is None:
         names = ", ".join(growth.name for growth in GROWTH.values())
@@ -150,30 +153,41 @@ def keep(cls: type) -> None:
     except (Exception, TooLong) as error:
         print(f'It is not kept: it does not pass the check of lesson "{word}". {type(error).__name__}: {error}')
         return
-    sections = {known: part for known, part in sections.items() if _place(known) < _place(word)}
+    title = f"{LESSON}{word}"
+    parts = {known: part for known, part in parts.items() if _rank(known) < _rank(title)}
     path = Path(FILE)
     if path.is_file():
-        sections |= _sections(path)
-    sections[word] = text
-    body = [f"# Lesson {known}\n{part}\n" for known, part in sorted(sections.items(), key=lambda one: _place(one[0]))]
+        parts |= sections(path)
+    parts[title] = text
+    body = [f"# {known}\n{part}\n" for known, part in sorted(parts.items(), key=lambda one: _rank(one[0]))]
     files.write(path, "\n\n".join(['"""My parameter server."""\n', *body]))
     linecache.checkcache(str(path))
     print(f"It is kept in {FILE}.")
 
 
-def _sections(path: Path) -> dict[str, str]:
-    """Map each lesson's name to its section of the file."""
+def sections(path: Path) -> dict[str, str]:
+    """Map each section's title to its text."""
     text = path.read_text(encoding="utf-8")
-    heads = [*_heads(text)]
+    return {title: text[head.end() : end].strip() for title, head, end in _heads(text)}
+
+
+def _heads(text: str) -> Iterator[tuple[str, re.Match[str], int]]:
+    """Yield each section's title, such as "Lesson wire" or "Milestone ps", the comment above it, and the section's end.
+    An earlier edition's comments have the lesson's number.
+    """
+    heads = []
+    for head in re.finditer(rf"^# ({LESSON}|{MILESTONE})(\w+)\n", text, re.MULTILINE):
+        word = full_key(head[2]) if head[1] == LESSON else head[2]
+        if head[1] == MILESTONE or word in chosen().lessons:
+            heads.append((head[1] + word, head))
     ends = [*(head.start() for _, head in heads), len(text)][1:]
-    return {word: text[head.end() : end].strip() for (word, head), end in zip(heads, ends, strict=True)}
+    for (title, head), end in zip(heads, ends, strict=True):
+        yield title, head, end
 
 
-def _heads(text: str) -> Iterator[tuple[str, re.Match[str]]]:
-    """Yield each section's lesson and the comment above it. An earlier edition's comments have the lesson's number."""
-    for head in re.finditer(r"^# Lesson (\w+)\n", text, re.MULTILINE):
-        if (word := full_key(head[1])) in chosen().lessons:
-            yield word, head
+def _rank(title: str) -> int:
+    """Return the place of a section: those of milestones are after all lessons."""
+    return _place(title.removeprefix(LESSON)) if title.startswith(LESSON) else len(chosen().lessons)
 
 
 def _place(lesson: str) -> int:
@@ -184,13 +198,24 @@ def _place(lesson: str) -> int:
     return words.index(word)
 
 
-def load(path: Path, lesson: str) -> type:
-    """Return the last class in the sections before this lesson. ValueError if there is none."""
-    text = path.read_text(encoding="utf-8")
-    place = _place(lesson)
-    cut = next((head.start() for word, head in _heads(text) if _place(word) >= place), None)
+def is_used(title: str, lesson: str, milestone: str = "") -> bool:
+    """Return True for the section of a lesson before this one, and for that of this milestone."""
+    return title == MILESTONE + milestone or _rank(title) < _place(lesson)
+
+
+def load(path: Path, lesson: str, milestone: str = "") -> type:
+    """Return the last class in the sections before this lesson and, if one is named, in that of a milestone. ValueError
+    if there is none.
+    """
+    text, place = path.read_text(encoding="utf-8"), _place(lesson)
+    for title, head, end in [*_heads(text)]:
+        if (
+            title != MILESTONE + milestone and _rank(title) >= place
+        ):  # blank lines, so that errors name the file's lines
+            lines = re.sub(r"[^\n]", " ", text[head.end() : end])
+            text = text[: head.end()] + lines + text[end:]
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(text[:cut], str(path), "exec"), names)
+    exec(compile(text, str(path), "exec"), names)
     if "Server" not in names:
         raise ValueError(f"{path.name} has no class Server in the lessons before {lesson}.")
     found: type = names["Server"]

@@ -14,6 +14,7 @@ from minips import files
 from minips.lab.course import state
 from minips.lab.course.courses import lesson_of
 from minips.lab.course.lessons import Lesson, lessons
+from minips.lab.course.milestones import passed
 from minips.lab.course.questions import NONE, QUESTIONS
 from minips.lab.course.verdicts import CSS as PICTURES
 from minips.lab.course.verdicts import from_note, result
@@ -80,6 +81,7 @@ def _page(name: str) -> Iterator[str]:
             if any(own.values()):
                 yield f"<h3>{lesson.number} {html.escape(lesson.title)}</h3>"
                 yield from _lesson(lesson.exercises, own)
+    yield from (f"<p>{words}</p>" for words in _milestones())
     yield from (f"<p><small>{words}</small></p>" for words in _aside())
     yield "</main></body></html>"
 
@@ -89,6 +91,12 @@ def _aside() -> list[str]:
     count = state.set_aside()
     notes = "1 note belongs" if count == 1 else f"{count} notes belong"
     return [f"{notes} to no lesson of a course that is installed, and is left out here."] if count else []
+
+
+def _milestones() -> list[str]:
+    """Return a sentence that names the milestones that the learner's own server has passed; an empty list if none."""
+    done = passed() if state.noted("milestone") else []
+    return [f"Milestones of your own server: {', '.join(done)}."] if done else []
 
 
 def _lesson(exercises: list[str], own: dict[str, dict[str, dict[str, str]]]) -> Iterator[str]:
@@ -117,7 +125,7 @@ class Row(NamedTuple):
 
 class Transcript:
     """A table with a row for each lesson: the exercises passed, the predictions made, and how many came true. If there
-    are several courses, each course's title is above its lessons.
+    are several courses, each course's title is above its lessons. Below, the milestones passed and the notes left out.
     """
 
     def __init__(self) -> None:
@@ -143,11 +151,11 @@ class Transcript:
         return rows
 
     def __repr__(self) -> str:
-        return "\n".join([*align(self.table(), "<"), *_aside()])
+        return "\n".join([*align(self.table(), "<"), *_milestones(), *_aside()])
 
     def _repr_html_(self) -> str:
         (head, *body), left = self.table(), "text-align:left"
-        aside = "".join(f"<p>{words}</p>" for words in _aside())
+        aside = "".join(f"<p>{words}</p>" for words in (*_milestones(), *_aside()))
         return f"<table>{html_rows([head], 3, left)}{html_rows(body, 0, left)}</table>{aside}"
 
 

@@ -1,4 +1,5 @@
-"""The learner's progress through the lessons of all courses: passed exercises, predictions, answers and quizzes.
+"""The learner's progress through the lessons of all courses: passed exercises and milestones, predictions, answers and
+quizzes.
 
 Each note is a line of JSON in the user's state folder, with its key. Notes from an edition whose keys had numbers also
 contain the notebook's file name, which shows the lesson that they belong to today. Unattended runs
@@ -18,7 +19,7 @@ from minips.lab.course import courses
 from minips.lab.course.courses import Course, chosen, lesson_of
 from minips.training.progress import autoplay as autoplay
 
-KINDS = ("exercise", "question", "answer", "quiz")
+KINDS = ("exercise", "question", "answer", "quiz", "milestone")
 """The kinds of notes. In a note, the kind is the name under which the key is stored."""
 
 
@@ -36,8 +37,8 @@ def state_file() -> Path:
 
 
 def note(kind: str, key: str, **said: str) -> str:
-    """Note what is ``said`` about an exercise, a question, an answer or a quiz, under its key. The last note on a key
-    counts. Returns a sentence if the note could not be written, and an empty text otherwise.
+    """Note what is ``said`` under a key of one of the `KINDS`. The last note on a key counts. Returns a sentence if the
+    note could not be written, and an empty text otherwise.
     """
     fact = {kind: key, **said}
     before = [known for known in facts() if known.get(kind) == key]
