@@ -12,11 +12,25 @@ from minips.lab.course.recorded import record, recorded
 from minips.lab.course.reports import progress, report
 from minips.lab.panels import *  # noqa: F403
 from minips.lab.plots import timeline
+from minips.lab.puzzles import puzzle
 from minips.lab.source import show
 from minips.lab.views.playground import playground
 from minips.lab.views.replay import replay
 from minips.lab.workbench import Workbench
 
 __all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "own", "playground"]
-__all__ += ["plots", "predict", "progress", "quiz", "record", "recorded", "replay", "report", "say", "show", "timeline"]
+__all__ += [
+    "plots",
+    "predict",
+    "progress",
+    "puzzle",
+    "quiz",
+    "record",
+    "recorded",
+    "replay",
+    "report",
+    "say",
+    "show",
+    "timeline",
+]
 __all__ += ["train_own", *panels.__all__]

@@ -1,0 +1,128 @@
+"""The pictures of the puzzles, drawn as the lab's charts are. Imported when a picture is first drawn."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minips.lab.charts import (
+    GAP,
+    MARKS,
+    PENS,
+    ROW,
+    Chart,
+    Drawing,
+    Lines,
+    Points,
+    Scale,
+    Text,
+    beside,
+    half,
+    legend,
+    translate,
+)
+from minips.lab.puzzles.base import Puzzle
+from minips.lab.views.race import HEIGHT, THICK, THIN, WIDTH, pixel, places, role
+
+if TYPE_CHECKING:
+    from minips.lab.puzzles.allreduce import Reduced
+
+CELL = 9.0
+"""Pixels of a piece in a grid."""
+MOST_GRIDS = 21
+"""After more steps, grids are left out."""
+
+
+def draw_all_reduce(played: "Reduced", width: float) -> Drawing:
+    """Draw the network with what its links carried, the ticks of each step, and after each step what every rank has."""
+    above = beside(width, _network(played, half(width)), _ticks(played, half(width)))
+    below = _grids(played, width)
+    return Drawing(
+        width, above.height + GAP + below.height, [*above.parts, *translate(below.parts, 0, above.height + GAP)]
+    )
+
+
+def _network(played: "Reduced", width: float) -> Drawing:
+    """Draw each link as wide and as orange as it was long busy, in the direction that carried more."""
+    graph, ticks = played.board.network.graph(8, 0), played.total
+    at = {node: np.array(pixel(*xy)) * (width / WIDTH) for node, xy in places(graph).items()}
+    parts: list[Lines | Text] = []
+    for ends in graph.edges:
+        share = max(ticks[ends], ticks[ends[::-1]]) / max(played.score, 1)
+        line = Lines([np.array([at[end] for end in ends])], "dim", THIN + THICK * share)
+        parts += [line, line._replace(ink="b", opacity=share)]
+    for node, place in at.items():
+        switch = role(node) == "switch"
+        shape = 6 * MARKS["diamond"] if switch else 10 * MARKS["circle"]
+        parts.append(Lines([place + shape], "text" if switch else "a"))
+        if not switch:
+            parts.append(Text(place[0], place[1] + 4, str(node).split()[-1], "middle", "paper", bold=True))
+    high = HEIGHT * width / WIDTH + 8
+    samples = [
+        (Lines([np.array([(0, 0), (22, 0)], float)], "b", THICK), "busy throughout"),
+        (Lines([np.array([(0, 0), (22, 0)], float)], "dim", THIN), "idle"),
+    ]
+    names, below = legend(samples, width)
+    return Drawing(width, high + below, parts + translate(names, 0, high))
+
+
+def _ticks(played: "Reduced", width: float) -> Drawing:
+    """Draw the steps one after another: their latency and their traffic."""
+    count = len(played.steps)
+    most = max([played.puzzle.par, played.score])
+    chart = Chart(
+        width, 250, Scale("ticks", 0, most * 1.04), Scale("step", count - 0.5, -0.5, words=lambda row: f"{row + 1:g}")
+    )
+    begins = np.cumsum([0, *(step.ticks for step in played.steps)])
+    waits = begins[:-1] + [step.ticks - max(step.load.values(), default=0) for step in played.steps]
+    rows = np.arange(count)
+    chart.areas((begins[:-1], waits), (rows - 0.3, rows + 0.3), "dim", "latency", pale=True)
+    chart.areas((waits, begins[1:]), (rows - 0.3, rows + 0.3), "b", "the busiest link")
+    goals(chart, played.puzzle, (-0.5, count - 0.5))
+    return chart.drawing()
+
+
+def goals(chart: Chart, puzzle: Puzzle, ys: tuple[float, float]) -> None:
+    """Draw par and the best known value as lines across a chart of time."""
+    for value, pen, name in (puzzle.par, PENS[0], "par"), (puzzle.best, PENS[2], "best known"):
+        chart.line([value, value], ys, pen._replace(dash="6 3" if name == "par" else "2 3"), name)
+
+
+def _grids(played: "Reduced", width: float) -> Drawing:
+    """Draw a grid for the start and one after each step: a row for each rank, a column for each piece."""
+    size = 8 * CELL
+    across = max(int((width - 30) // (size + GAP)), 1)
+    parts: list[Lines | Text] = []
+    shown = np.unique(np.linspace(0, len(played.looks) - 1, min(len(played.looks), MOST_GRIDS)).round().astype(int))
+    for place, number in enumerate(shown):
+        look = played.looks[number]
+        x, y = 30 + place % across * (size + GAP), (place // across) * (size + 2 * ROW) + ROW
+        parts.append(Text(x, y - 5, f"after step {number}" if number else "start"))
+        if place % across == 0:
+            parts += [Text(x - 5, y + CELL * (rank + 1) - 1, str(rank), "end", "dim") for rank in (0, 7)]
+        frame = np.array([(x, y), (x + size, y), (x + size, y + size), (x, y + size), (x, y)])
+        for count in range(1, 9):
+            cells = [
+                _square(x + CELL * piece, y + CELL * rank)
+                for rank in range(8)
+                for piece in range(8)
+                if look[rank][piece] == count
+            ]
+            if cells:
+                parts.append(Lines(cells, "c" if count == 8 else "a", opacity=1 if count == 8 else 0.06 + 0.1 * count))
+        parts.append(Lines([frame], "dim", 1))
+    rows = -(-len(shown) // across)
+    high = rows * (size + 2 * ROW) + 4
+    samples = [
+        (Lines([_square(6, -5)], "a", opacity=0.16), "one gradient"),
+        (Lines([_square(6, -5)], "a", opacity=0.76), "seven gradients"),
+        (Lines([_square(6, -5)], "c"), "the whole sum"),
+    ]
+    names, below = legend(samples, width - 30)
+    note = Text(
+        30, high + below + 12, "A row for each rank, a column for each piece: the largest sum that the rank has."
+    )
+    return Drawing(width, high + below + ROW, [*parts, *translate(names, 30, high), note])
+
+
+def _square(x: float, y: float) -> Points:
+    return np.array([(x, y), (x + CELL, y), (x + CELL, y + CELL), (x, y + CELL)])
