@@ -5,7 +5,7 @@ that could be changed. A step takes as long as its busiest link, and a constant 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import isgenerator
 from itertools import pairwise
@@ -27,7 +27,7 @@ Ends = tuple[str, str]
 
 
 class Fact(NamedTuple):
-    """What the board knows of a sum."""
+    """A sum's entry on the board."""
 
     board: "Board"
     piece: int
@@ -145,7 +145,7 @@ class Rank:
         fact.board.used.add((self.number, fact.piece))
 
 
-class Message(NamedTuple):
+class Sending(NamedTuple):
     """A sum on its way, in one step."""
 
     source: int
@@ -156,9 +156,9 @@ class Message(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happened between two yields."""
+    """All that happens between two yields."""
 
-    messages: list[Message]
+    messages: list[Sending]
     load: dict[Ends, float]
     """Ticks for which each link carries something, in one direction."""
 
@@ -186,7 +186,7 @@ class Board:
             if i != j and (path := self._path(f"worker {i}", f"worker {j}"))
         }
         self.steps: list[Step] = []
-        self.sent: list[Message] = []
+        self.sent: list[Sending] = []
         self.used: set[tuple[int, int]] = set()
         self.most = [[0] * PIECES for _ in range(RANKS)]
         """The gradients in the largest sum of each piece that each rank has."""
@@ -231,7 +231,7 @@ class Board:
         if type(to) is not int or (fact.at, to) not in self.paths:
             neighbours = ", ".join(map(str, self.ranks[fact.at].neighbours))
             raise IllegalMoveError(f"Rank {fact.at} sends to the ranks {neighbours}, by number; got {to!r}.")
-        self.sent.append(Message(fact.at, to, fact.piece, len(fact.ranks)))
+        self.sent.append(Sending(fact.at, to, fact.piece, len(fact.ranks)))
         return self.make(fact.piece, fact.ranks, to, later=1)
 
     def end_step(self) -> None:
@@ -269,7 +269,7 @@ class Board:
 
 
 class AllReducePuzzle(Puzzle):
-    """What the three have in common."""
+    """An all-reduce on a network."""
 
     function = "all_reduce"
     unit = "ticks"
@@ -393,17 +393,9 @@ class Reduced(Played):
     def drawing(self, width: float = 720.0) -> "Drawing":
         from minips.lab.puzzles.pictures import draw_all_reduce
 
-        return draw_all_reduce(self, width)
+        graph, steps = self.board.network.graph(RANKS, 0), [(LATENCY, step.ticks - LATENCY) for step in self.steps]
+        return draw_all_reduce(graph, self.total, steps, self.looks, self.goals, width)
 
 
 def _short(node: str) -> str:
     return node.replace("worker", "rank")
-
-
-def sends(steps: tuple[Step, ...]) -> Iterator[tuple[float, float, Message]]:
-    """Yield each message with the ticks at which its step begins and ends."""
-    now = 0.0
-    for step in steps:
-        for message in step.messages:
-            yield now, now + step.ticks, message
-        now += step.ticks

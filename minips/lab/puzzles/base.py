@@ -1,4 +1,4 @@
-"""What all puzzles have: a page of text, `Puzzle.play`, and the outcome with its score and picture."""
+"""The contract of puzzles: a page of text, `Puzzle.play`, and the outcome with its score and picture."""
 
 import io
 import textwrap
@@ -65,6 +65,11 @@ class Played(ABC):
     @abstractmethod
     def drawing(self, width: float = 720.0) -> "Drawing":
         """The picture as lines and texts, for a page of this width in pixels."""
+
+    @property
+    def goals(self) -> tuple[float, float]:
+        """Par, and the best known score."""
+        return self.puzzle.par, self.puzzle.best
 
     @property
     def verdict(self) -> str:

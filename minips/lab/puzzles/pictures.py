@@ -1,6 +1,7 @@
 """The pictures of the puzzles, drawn as the lab's charts are. Imported when a picture is first drawn."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +21,7 @@ from minips.lab.charts import (
     legend,
     translate,
 )
-from minips.lab.puzzles.base import Puzzle
 from minips.lab.views.race import HEIGHT, THICK, THIN, WIDTH, pixel, places, role
-
-if TYPE_CHECKING:
-    from minips.lab.puzzles.allreduce import Reduced
 
 CELL = 9.0
 """Pixels of a piece in a grid."""
@@ -32,22 +29,37 @@ MOST_GRIDS = 21
 """After more steps, grids are left out."""
 
 
-def draw_all_reduce(played: "Reduced", width: float) -> Drawing:
-    """Draw the network with what its links carried, the ticks of each step, and after each step what every rank has."""
-    above = beside(width, _network(played, half(width)), _ticks(played, half(width)))
-    below = _grids(played, width)
+Goals = tuple[float, float]
+"""Par, and the best known value."""
+
+
+def draw_all_reduce(
+    graph: Any,
+    busy: Mapping[tuple[str, str], float],
+    steps: Sequence[tuple[float, float]],
+    looks: Sequence[Sequence[Sequence[int]]],
+    goals: Goals,
+    width: float,
+) -> Drawing:
+    """Draw the network with each link's ``busy`` ticks, the latency and the traffic of all steps, and what every rank
+    has after each of them.
+    """
+    above = beside(width, _network(graph, busy, steps, half(width)), _ticks(steps, goals, half(width)))
+    below = _grids(looks, width)
     return Drawing(
         width, above.height + GAP + below.height, [*above.parts, *translate(below.parts, 0, above.height + GAP)]
     )
 
 
-def _network(played: "Reduced", width: float) -> Drawing:
+def _network(
+    graph: Any, busy: Mapping[tuple[str, str], float], steps: Sequence[tuple[float, float]], width: float
+) -> Drawing:
     """Draw each link as wide and as orange as it was long busy, in the direction that carried more."""
-    graph, ticks = played.board.network.graph(8, 0), played.total
+    whole = sum(map(sum, steps)) or 1
     at = {node: np.array(pixel(*xy)) * (width / WIDTH) for node, xy in places(graph).items()}
     parts: list[Lines | Text] = []
     for ends in graph.edges:
-        share = max(ticks[ends], ticks[ends[::-1]]) / max(played.score, 1)
+        share = max(busy.get(ends, 0), busy.get(ends[::-1], 0)) / whole
         line = Lines([np.array([at[end] for end in ends])], "dim", THIN + THICK * share)
         parts += [line, line._replace(ink="b", opacity=share)]
     for node, place in at.items():
@@ -65,36 +77,37 @@ def _network(played: "Reduced", width: float) -> Drawing:
     return Drawing(width, high + below, parts + translate(names, 0, high))
 
 
-def _ticks(played: "Reduced", width: float) -> Drawing:
+def _ticks(steps: Sequence[tuple[float, float]], goals: Goals, width: float) -> Drawing:
     """Draw the steps one after another: their latency and their traffic."""
-    count = len(played.steps)
-    most = max([played.puzzle.par, played.score])
+    count, ends = len(steps), np.cumsum([0.0, *(tick for step in steps for tick in step)])
     chart = Chart(
-        width, 250, Scale("ticks", 0, most * 1.04), Scale("step", count - 0.5, -0.5, words=lambda row: f"{row + 1:g}")
+        width,
+        250,
+        Scale("ticks", 0, 1.04 * max(*goals, ends[-1])),
+        Scale("step", count - 0.5, -0.5, words=lambda row: f"{row + 1:g}"),
     )
-    begins = np.cumsum([0, *(step.ticks for step in played.steps)])
-    waits = begins[:-1] + [step.ticks - max(step.load.values(), default=0) for step in played.steps]
+    begins, waits = ends[:-1:2], ends[1::2]
     rows = np.arange(count)
-    chart.areas((begins[:-1], waits), (rows - 0.3, rows + 0.3), "dim", "latency", pale=True)
-    chart.areas((waits, begins[1:]), (rows - 0.3, rows + 0.3), "b", "the busiest link")
-    goals(chart, played.puzzle, (-0.5, count - 0.5))
+    chart.areas((begins, waits), (rows - 0.3, rows + 0.3), "dim", "latency", pale=True)
+    chart.areas((waits, ends[2::2]), (rows - 0.3, rows + 0.3), "b", "the busiest link")
+    draw_goals(chart, goals, (-0.5, count - 0.5))
     return chart.drawing()
 
 
-def goals(chart: Chart, puzzle: Puzzle, ys: tuple[float, float]) -> None:
+def draw_goals(chart: Chart, goals: Goals, ys: tuple[float, float]) -> None:
     """Draw par and the best known value as lines across a chart of time."""
-    for value, pen, name in (puzzle.par, PENS[0], "par"), (puzzle.best, PENS[2], "best known"):
+    for value, pen, name in (goals[0], PENS[0], "par"), (goals[1], PENS[2], "best known"):
         chart.line([value, value], ys, pen._replace(dash="6 3" if name == "par" else "2 3"), name)
 
 
-def _grids(played: "Reduced", width: float) -> Drawing:
+def _grids(looks: Sequence[Sequence[Sequence[int]]], width: float) -> Drawing:
     """Draw a grid for the start and one after each step: a row for each rank, a column for each piece."""
     size = 8 * CELL
     across = max(int((width - 30) // (size + GAP)), 1)
     parts: list[Lines | Text] = []
-    shown = np.unique(np.linspace(0, len(played.looks) - 1, min(len(played.looks), MOST_GRIDS)).round().astype(int))
+    shown = np.unique(np.linspace(0, len(looks) - 1, min(len(looks), MOST_GRIDS)).round().astype(int))
     for place, number in enumerate(shown):
-        look = played.looks[number]
+        look = looks[number]
         x, y = 30 + place % across * (size + GAP), (place // across) * (size + 2 * ROW) + ROW
         parts.append(Text(x, y - 5, f"after step {number}" if number else "start"))
         if place % across == 0:
