@@ -9,10 +9,13 @@ Deciding needs neither widgets nor pictures, so `minips play` runs without them;
 
 from minips.lab.puzzles.allreduce import ALL_REDUCES
 from minips.lab.puzzles.base import IllegalMoveError, Played, Puzzle
+from minips.lab.puzzles.buckets import BucketsPuzzle
+from minips.lab.puzzles.clicks import ClicksPuzzle
+from minips.lab.puzzles.waiting import WaitingPuzzle
 
 __all__ = ["PUZZLES", "IllegalMoveError", "Played", "Puzzle", "puzzle"]
 
-PUZZLES: dict[str, Puzzle] = {one.name: one for one in (*ALL_REDUCES,)}
+PUZZLES: dict[str, Puzzle] = {one.name: one for one in (*ALL_REDUCES, WaitingPuzzle(), BucketsPuzzle(), ClicksPuzzle())}
 """Maps a puzzle's name to it, in the order of play."""
 
 

@@ -5,7 +5,7 @@ that could be changed. A step takes as long as its busiest link, and a constant 
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import isgenerator
 from itertools import pairwise
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from minips.lab.puzzles.base import IllegalMoveError, Played, Puzzle, only_the_game_makes
-from minips.machines.topology import Ring, Star, TwoRacks
 
 if TYPE_CHECKING:
     from minips.lab.charts import Drawing
@@ -159,31 +158,32 @@ class Step(NamedTuple):
     """All that happens between two yields."""
 
     messages: list[Sending]
-    load: dict[Ends, float]
+    load: dict[Ends, int]
     """Ticks for which each link carries something, in one direction."""
 
     @property
-    def ticks(self) -> float:
+    def ticks(self) -> int:
         return LATENCY + max(self.load.values(), default=0)
 
 
-Network = Star | Ring | TwoRacks
+def _worker(number: int) -> str:
+    """Return the name of a rank's node, as `minips.lab.views.race` knows it."""
+    return f"worker {number % RANKS}"
 
 
 class Board:
     """The ranks, their links, and what has happened so far."""
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.cost: dict[Ends, float] = {}
+    def __init__(self, links: Mapping[Ends, int]) -> None:
+        self.cost: dict[Ends, int] = {}
         """Ticks of one piece over each link, in each direction."""
-        for a, b, *bps in network.links(RANKS, 0):
-            self.cost[a, b] = self.cost[b, a] = network.bandwidth_bps / (bps[0] if bps else network.bandwidth_bps)
+        for (a, b), ticks in links.items():
+            self.cost[a, b] = self.cost[b, a] = ticks
         self.paths = {
             (i, j): path
             for i in range(RANKS)
             for j in range(RANKS)
-            if i != j and (path := self._path(f"worker {i}", f"worker {j}"))
+            if i != j and (path := self._path(_worker(i), _worker(j)))
         }
         self.steps: list[Step] = []
         self.sent: list[Sending] = []
@@ -241,7 +241,7 @@ class Board:
         load = Counter[Ends]()
         for message in self.sent:
             for ends in self.paths[message.source, message.target]:
-                load[ends] += self.cost[ends]  # type: ignore[assignment]
+                load[ends] += self.cost[ends]
         self.look()
         self.steps.append(Step(self.sent, dict(load)))
         for at, piece, count in self.arriving:
@@ -273,11 +273,12 @@ class AllReducePuzzle(Puzzle):
 
     function = "all_reduce"
     unit = "ticks"
-    network: ClassVar[Network]
-    links: ClassVar[str]
+    links: ClassVar[dict[Ends, int]]
+    """Maps the ends of each link to the ticks that a piece takes there."""
+    network: ClassVar[str]
     rules: ClassVar[str] = """
     Eight ranks each have a gradient of eight pieces, rank.gradients[0] to [7]. In the end every rank must have used the
-    whole sum of every piece: rank.use(total). {links}
+    whole sum of every piece: rank.use(total). {network}
 
     Your function gets the list of ranks. a + b adds two sums at the same rank; a.send(3) sends a sum to rank 3 and
     returns what arrives there; yield ends a step, and lets everything arrive. A sum has .piece, .ranks, .at and .whole.
@@ -300,10 +301,10 @@ def all_reduce(ranks):
 
     @property
     def task(self) -> str:  # type: ignore[override]
-        return self.rules.format(links=self.links)
+        return self.rules.format(network=self.network)
 
     def play(self, function: Callable[..., Any]) -> "Reduced":
-        board = Board(self.network)
+        board = Board(self.links)
         moves = function(board.ranks)
         if not isgenerator(moves):
             raise IllegalMoveError("The function has no yield. Yield after sending: it ends a step.")
@@ -317,16 +318,16 @@ class OnStar(AllReducePuzzle):
     """All ranks at one switch."""
 
     name, title, par, best = "star", "an all-reduce at one switch", 26, 18
-    network = Star()
-    links = "Each rank has one link to a switch, over which it can send to every other rank."
+    links = {(_worker(i), "switch"): 1 for i in range(RANKS)}
+    network = "Each rank has one link to a switch, over which it can send to every other rank."
 
 
 class OnRing(AllReducePuzzle):
     """Each rank beside two others."""
 
     name, title, par, best = "ring", "an all-reduce around a ring", 24, 20
-    network = Ring()
-    links = "The ranks form a ring: each has a link to the rank before it and to the rank after it, and to no other."
+    links = {(_worker(i), _worker(i + 1)): 1 for i in range(RANKS)}
+    network = "The ranks form a ring: each has a link to the rank before it and to the rank after it, and to no other."
     start = """
 def all_reduce(ranks):
     \"\"\"Every gradient goes all the way around: 7 steps, but each of them carries whole gradients.\"\"\"
@@ -346,8 +347,8 @@ class OnRacks(AllReducePuzzle):
     """Four ranks in each of two racks."""
 
     name, title, par, best = "racks", "an all-reduce over two racks", 50, 46
-    network = TwoRacks(uplink_bps=2.5e8)
-    links = (
+    links = {("rack 0", "rack 1"): 4, **{(_worker(i), f"rack {i // 4}"): 1 for i in range(RANKS)}}
+    network = (
         "Ranks 0 to 3 are at the switch of one rack, ranks 4 to 7 at the other's. Between the switches is one uplink, "
         "on which a piece takes 4 ticks; all messages between the racks share it."
     )
@@ -393,8 +394,8 @@ class Reduced(Played):
     def drawing(self, width: float = 720.0) -> "Drawing":
         from minips.lab.puzzles.pictures import draw_all_reduce
 
-        graph, steps = self.board.network.graph(RANKS, 0), [(LATENCY, step.ticks - LATENCY) for step in self.steps]
-        return draw_all_reduce(graph, self.total, steps, self.looks, self.goals, width)
+        steps = [(LATENCY, step.ticks - LATENCY) for step in self.steps]
+        return draw_all_reduce(self.board.cost, self.total, steps, self.looks, self.goals, width)
 
 
 def _short(node: str) -> str:

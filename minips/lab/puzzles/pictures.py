@@ -1,12 +1,12 @@
 """The pictures of the puzzles, drawn as the lab's charts are. Imported when a picture is first drawn."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from minips.lab.charts import (
     GAP,
+    LETTER,
     MARKS,
     PENS,
     ROW,
@@ -34,17 +34,17 @@ Goals = tuple[float, float]
 
 
 def draw_all_reduce(
-    graph: Any,
+    links: Iterable[tuple[str, str]],
     busy: Mapping[tuple[str, str], float],
     steps: Sequence[tuple[float, float]],
     looks: Sequence[Sequence[Sequence[int]]],
     goals: Goals,
     width: float,
 ) -> Drawing:
-    """Draw the network with each link's ``busy`` ticks, the latency and the traffic of all steps, and what every rank
+    """Draw the network and each link's ``busy`` ticks, the latency and the traffic of all steps, and what every rank
     has after each of them.
     """
-    above = beside(width, _network(graph, busy, steps, half(width)), _ticks(steps, goals, half(width)))
+    above = beside(width, _network(links, busy, steps, half(width)), _ticks(steps, goals, half(width)))
     below = _grids(looks, width)
     return Drawing(
         width, above.height + GAP + below.height, [*above.parts, *translate(below.parts, 0, above.height + GAP)]
@@ -52,10 +52,15 @@ def draw_all_reduce(
 
 
 def _network(
-    graph: Any, busy: Mapping[tuple[str, str], float], steps: Sequence[tuple[float, float]], width: float
+    links: Iterable[tuple[str, str]],
+    busy: Mapping[tuple[str, str], float],
+    steps: Sequence[tuple[float, float]],
+    width: float,
 ) -> Drawing:
     """Draw each link as wide and as orange as it was long busy, in the direction that carried more."""
-    whole = sum(map(sum, steps)) or 1
+    import networkx as nx
+
+    graph, whole = nx.Graph([*links]), sum(map(sum, steps)) or 1
     at = {node: np.array(pixel(*xy)) * (width / WIDTH) for node, xy in places(graph).items()}
     parts: list[Lines | Text] = []
     for ends in graph.edges:
@@ -84,7 +89,7 @@ def _ticks(steps: Sequence[tuple[float, float]], goals: Goals, width: float) -> 
         width,
         250,
         Scale("ticks", 0, 1.04 * max(*goals, ends[-1])),
-        Scale("step", count - 0.5, -0.5, words=lambda row: f"{row + 1:g}"),
+        Scale("step", count - 0.5, -0.5, words=lambda row: f"{row + 1:g}" if row % 1 == 0 else ""),
     )
     begins, waits = ends[:-1:2], ends[1::2]
     rows = np.arange(count)
@@ -92,6 +97,61 @@ def _ticks(steps: Sequence[tuple[float, float]], goals: Goals, width: float) -> 
     chart.areas((waits, ends[2::2]), (rows - 0.3, rows + 0.3), "b", "the busiest link")
     draw_goals(chart, goals, (-0.5, count - 0.5))
     return chart.drawing()
+
+
+def draw_lanes(
+    lanes: Mapping[str, Sequence[tuple[float, float, str]]], unit: str, goals: Goals, width: float
+) -> Drawing:
+    """Draw boxes with a begin, an end and a name, in a lane for each kind of work."""
+    last = max(end for boxes in lanes.values() for _, end, _ in boxes)
+    rows = Scale("", len(lanes) - 0.5, -0.5, places=tuple(lanes))
+    chart = Chart(width, 70 + 60 * len(lanes), Scale(unit, 0, 1.04 * max(*goals, last)), rows)
+    for row, (boxes, ink) in enumerate(zip(lanes.values(), "abd", strict=False)):
+        for begin, end, name in boxes:
+            chart.areas((begin, end), (row - 0.32, row + 0.32), ink, pale=True)
+            ((left, _), (right, _)) = chart.points((begin, end), row)
+            names = [one for one in name.split() if LETTER * len(one) <= right - left]
+            tall = (len(names) - 1) / 2
+            for place, one in enumerate(names):
+                ((x, y),) = chart.points((begin + end) / 2, row)
+                chart.parts.append(Text(x, y + 4 + 11 * (place - tall), one, "middle"))
+    draw_goals(chart, goals, (-0.5, len(lanes) - 0.5))
+    return chart.drawing()
+
+
+def draw_loads(loads: Sequence[Sequence[float]], width: float) -> Drawing:
+    """Draw a group of bars for each hour, one for each server, and the level of an even spread."""
+    hours = Scale("hour", -0.5, len(loads) - 0.5, places=tuple(map(str, range(len(loads)))))
+    chart = Chart(width, 300, hours, Scale("clicks", 0, 1.05 * max(map(max, loads))))
+    each = 0.8 / len(loads[0])
+    for hour, row in enumerate(loads):
+        for server, load in enumerate(row):
+            left = hour - 0.4 + each * server
+            busiest = load == max(row)
+            label = {True: "the busiest server", False: "another server"}[busiest] if hour == 0 else ""
+            known = any(label == name for _, name in chart._legend)
+            chart.areas((left + 0.02, left + each - 0.02), (0, load), "b" if busiest else "a", "" if known else label)
+            ((x, y),) = chart.points(left + each / 2, 0)
+            chart.parts.append(Text(x, y - 6, str(server), "middle", "paper", bold=True))
+        level = sum(row) / len(row)
+        chart.line([hour - 0.45, hour + 0.45], [level, level], PENS[2], "even spread" if hour == 0 else "")
+    return chart.drawing()
+
+
+def draw_waiting(
+    curves: Sequence[Sequence[tuple[float, float]]], reads: Sequence[tuple[float, int]], loss: float, width: float
+) -> Drawing:
+    """Draw the held-out loss of each run against seconds, and when each worker reads in the first run."""
+    last, most = max(curve[-1][0] for curve in curves), max(row[1] for curve in curves for row in curve)
+    losses = Chart(half(width), 300, Scale("virtual seconds", 0, 1.03 * last), Scale("held-out loss", 0, most))
+    for number, (curve, pen) in enumerate(zip(curves, PENS, strict=False)):
+        losses.line([row[0] for row in curve], [row[1] for row in curve], pen, f"seed {number}")
+    losses.line([0, last], [loss, loss], PENS[4]._replace(dash="2 3"), "to reach")
+    workers = 1 + max(worker for _, worker in reads)
+    rows = Scale("worker", workers - 0.5, -0.5)
+    seen = Chart(half(width), 300, Scale("virtual seconds of seed 0", 0, 1.03 * curves[0][-1][0]), rows)
+    seen.marks(reads, PENS[0], "a worker reads")
+    return beside(width, losses.drawing(), seen.drawing())
 
 
 def draw_goals(chart: Chart, goals: Goals, ys: tuple[float, float]) -> None:
