@@ -10,7 +10,7 @@ from minips import cli
 from minips.lab.puzzles import PUZZLES, IllegalMoveError, puzzle
 from minips.lab.puzzles.allreduce import Sum
 from minips.lab.puzzles.buckets import LayerGradient
-from minips.lab.puzzles.clicks import Item, Shelf
+from minips.lab.puzzles.clicks import Shelf, TableItem
 from minips.lab.puzzles.waiting import LOSS
 from minips.stages.consistency import PullView
 
@@ -223,6 +223,9 @@ def test_two_plays_are_the_same_and_the_picture_is_drawn_anew(name):
     pictures = [one.png() for one in (first, given_one)]
     assert all(one.startswith(b"\x89PNG") for one in pictures)
     assert pictures[0] != pictures[1]
+    shown, _ = first._repr_mimebundle_()
+    assert first.verdict in shown["text/plain"]
+    assert {"text/html", "image/png"} & {*shown}
 
 
 @pytest.mark.parametrize("solutions", [PAR, BEST])
@@ -398,7 +401,7 @@ ILLEGAL = [
     ("clicks", makes_it_cheap, "An item's clicks cannot be changed"),
     ("clicks", leaves_out, "47 items are on no server"),
     ("clicks", builds_a_server, "There is no such server"),
-    ("clicks", lambda items, servers: servers[0].hold(object.__new__(Item)), "Expected an item of this play"),
+    ("clicks", lambda items, servers: servers[0].hold(object.__new__(TableItem)), "Expected an item of this play"),
 ]  # fmt: skip
 
 

@@ -107,10 +107,6 @@ class Played(ABC):
         return Shown(self.png(), f"{self.verdict} {self.words}", repr(self))._repr_mimebundle_()
 
 
-def only_the_game_makes(what: str, where: str) -> TypeError:
+def only_the_game_makes(what: str, where: str) -> IllegalMoveError:
     """The error for a learner who makes a value of the game."""
-    return IllegalMadeError(f"{what} cannot be made. {where}")
-
-
-class IllegalMadeError(IllegalMoveError, TypeError):
-    """Raised if a learner makes or changes a value that only the game makes."""
+    return IllegalMoveError(f"{what} cannot be made. {where}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from minips.lab.puzzles.base import IllegalMadeError, IllegalMoveError, Played, Puzzle, only_the_game_makes
+from minips.lab.puzzles.base import IllegalMoveError, Played, Puzzle, only_the_game_makes
 
 if TYPE_CHECKING:
     from minips.lab.charts import Drawing
@@ -26,18 +26,18 @@ def clicks_on(item: int) -> tuple[int, ...]:
     return tuple(MOST // ((7 * item + 11 * hour) % ITEMS + 1) for hour in range(HOURS))
 
 
-class Item:
+class TableItem:
     """A row of the table: its ``number``, and its ``clicks`` in each hour. Only the game makes items."""
 
     __slots__ = ("clicks", "number")
     number: int
     clicks: tuple[int, ...]
 
-    def __new__(cls) -> "Item":
+    def __new__(cls) -> "TableItem":
         raise only_the_game_makes("An item", "Place the items that the function gets.")
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise IllegalMadeError(f"An item's {name} cannot be changed. Only its server is yours to choose.")
+        raise IllegalMoveError(f"An item's {name} cannot be changed. Only its server is yours to choose.")
 
     def __repr__(self) -> str:
         return f"item {self.number}"
@@ -51,7 +51,7 @@ class Shelf:
     def __init__(self, number: int, place: Callable[["Shelf", object], None]) -> None:
         self.number, self._place = number, place
 
-    def hold(self, item: Item) -> None:
+    def hold(self, item: TableItem) -> None:
         """Place an item here. `IllegalMoveError` if the server is full, or the item is placed already."""
         self._place(self, item)
 
@@ -86,13 +86,15 @@ def place(items, servers):
         def hold(shelf: Shelf, item: object) -> None:
             server = next((number for number, one in enumerate(shelves) if one is shelf), None)
             if server is None:
-                raise IllegalMadeError("There is no such server. Use the servers that the function gets.")
+                raise IllegalMoveError("There is no such server. Use the servers that the function gets.")
             if id(item) not in known:
-                got = "another item" if isinstance(item, Item) else repr(item)
+                got = "another item" if isinstance(item, TableItem) else repr(item)
                 raise IllegalMoveError(f"Expected an item of this play, from items; got {got}.")
             number = known[id(item)]
             if number in held:
-                raise IllegalMoveError(f"Item {number} is on server {held[number]} already. Place every item once.")
+                raise IllegalMoveError(
+                    f"Item {number} is on server {held[number]} already. Place every item once."
+                )
             if list(held.values()).count(server) == ROOM:
                 raise IllegalMoveError(f"Server {server} is full: it holds {ROOM} items. Choose another server.")
             held[number] = server
@@ -111,8 +113,8 @@ def place(items, servers):
         return Placed(self, sum(map(max, loads)), tuple(map(tuple, loads)), tuple(sorted(held.items())))
 
 
-def _item(number: int) -> Item:
-    one = object.__new__(Item)
+def _item(number: int) -> TableItem:
+    one = object.__new__(TableItem)
     object.__setattr__(one, "number", number)
     object.__setattr__(one, "clicks", clicks_on(number))
     return one
