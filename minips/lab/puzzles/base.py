@@ -86,13 +86,16 @@ class Played(ABC):
         return f"{puzzle.name}: {score:g} {puzzle.unit} ({place})."
 
     def png(self) -> bytes:
-        """Return the picture as PNG. Needs matplotlib."""
+        """Return the verdict and the picture as PNG. Needs matplotlib."""
         from matplotlib.figure import Figure
 
-        from minips.lab.charts import paint
+        from minips.lab.charts import LETTER, ROW, Drawing, Text, paint, translate
 
-        figure, picture = Figure(), io.BytesIO()
-        paint(self.drawing(), figure)
+        below, figure, picture = self.drawing(), Figure(), io.BytesIO()
+        lines = [self.verdict, *textwrap.wrap(self.words, int(below.width / LETTER))]
+        texts = [Text(0, ROW * (row + 0.8), line, bold=not row) for row, line in enumerate(lines)]
+        high = ROW * (len(lines) + 1)
+        paint(Drawing(below.width, high + below.height, [*texts, *translate(below.parts, 0, high)]), figure)
         figure.savefig(picture, format="png", dpi=150)
         return picture.getvalue()
 

@@ -91,7 +91,7 @@ class BucketsPuzzle(Puzzle):
     and now, in ms since the backward pass began. It returns the gradients to send as one message, in a list; an empty
     list waits for the next gradient. A gradient has .layer and .link_ms.
 
-    The score is the time from the begin of the backward pass to the end of the next forward pass. Together they compute
+    The score is the time from the start of the backward pass to the end of the next forward pass. Together they compute
     for {sum(one.backward_ms + one.forward_ms for one in LAYERS)} ms. One message for each gradient, or few large ones?
     """
     start = """

@@ -92,9 +92,7 @@ def place(items, servers):
                 raise IllegalMoveError(f"Expected an item of this play, from items; got {got}.")
             number = known[id(item)]
             if number in held:
-                raise IllegalMoveError(
-                    f"Item {number} is on server {held[number]} already. Place every item once."
-                )
+                raise IllegalMoveError(f"Item {number} is on server {held[number]} already. Place every item once.")
             if list(held.values()).count(server) == ROOM:
                 raise IllegalMoveError(f"Server {server} is full: it holds {ROOM} items. Choose another server.")
             held[number] = server
