@@ -19,18 +19,5 @@ from minips.lab.views.replay import replay
 from minips.lab.workbench import Workbench
 
 __all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "own", "playground"]
-__all__ += [
-    "plots",
-    "predict",
-    "progress",
-    "puzzle",
-    "quiz",
-    "record",
-    "recorded",
-    "replay",
-    "report",
-    "say",
-    "show",
-    "timeline",
-]
-__all__ += ["train_own", *panels.__all__]
+__all__ += ["plots", "predict", "progress", "puzzle", "quiz", "record", "recorded", "replay", "report", "say", "show"]
+__all__ += ["timeline", "train_own", *panels.__all__]
