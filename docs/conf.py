@@ -40,6 +40,7 @@ docs/cost
 docs/stages
 docs/examples
 docs/recipes
+docs/play
 docs/benchmarks
 docs/reading
 docs/FAQ

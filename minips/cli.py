@@ -1,4 +1,4 @@
-"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check``.
+"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check | play``.
 
 Results go to standard output; progress and errors go to standard error. Ctrl-C and SIGTERM end every command cleanly:
 `train` and `serve` first save the run so far, and `serve` tells its workers that the run is over.
@@ -161,12 +161,19 @@ def _load(arguments: Sequence[str] | None) -> list[str]:
     early.add_argument("--load", action="append", default=[])
     given, rest = early.parse_known_args(arguments)
     for file in given.load:
-        path = Path(file).resolve()
-        if path.suffix != ".py" or not path.is_file():
-            raise OSError(f"--load takes an existing Python file that defines stages, FILE.py; got {file}.")
-        if _module(path.stem, path.parent).__file__ != str(path):
-            raise ValueError(f"--load {file}: there is another module named {path.stem}. Choose another name.")
+        _file_module("--load", file, "defines stages")
     return rest
+
+
+def _file_module(option: str, file: str, what: str) -> ModuleType:
+    """Import a Python file, as `_module` does. OSError if it is none, ValueError if another module has its name."""
+    path = Path(file).resolve()
+    if path.suffix != ".py" or not path.is_file():
+        raise OSError(f"{option} takes an existing Python file that {what}, FILE.py; got {file}.")
+    module = _module(path.stem, path.parent)
+    if module.__file__ != str(path):
+        raise ValueError(f"{option} {file}: there is another module named {path.stem}. Choose another name.")
+    return module
 
 
 def _module(name: str, folder: Path) -> ModuleType:
@@ -632,6 +639,30 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
     return 0 if verdict else 1
 
 
+def play(options: argparse.Namespace) -> None:
+    """Play a puzzle with your function, and print its score. Without FILE, print the task; without NAME, all names."""
+    from minips.lab.puzzles import PUZZLES, puzzle
+
+    if not options.name:
+        for one in PUZZLES.values():
+            _say(f"{one.name:10}{one.title}; par {one.par:g} {one.unit}, best known {one.best:g}")
+        return
+    with wrong_values():
+        chosen = puzzle(options.name)
+    if not options.file:
+        print(chosen.page)
+        return
+    with wrong_values():
+        module = _file_module("play", options.file, f"defines {chosen.function}")
+        function = getattr(module, chosen.function, None)
+        if not callable(function):
+            raise ValueError(f"{options.file} defines no {chosen.function}. See: minips play {chosen.name}")
+    with _user_code(f"{chosen.function} does not solve {chosen.name}", Path(options.file).resolve().parent):
+        played = chosen.play(function)
+    _say(f"{played.verdict} {played.words}\n")
+    print(played.text())
+
+
 @wrong_values()
 def _config(options: argparse.Namespace, start: Config | None = None) -> Config:
     """The config in the --config file, or else ``start``, changed by the options."""
@@ -783,6 +814,9 @@ def _parser() -> argparse.ArgumentParser:
     one = add(check, "grade an exercise in a notebook")
     one.add_argument("exercise", metavar="EXERCISE", help="its key, such as wait.2")
     one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="one or more copies of the lesson")
+    one = add(play, "play a puzzle, and see your score beside par")
+    one.add_argument("name", metavar="NAME", nargs="?", help="the puzzle's name (default: list all)")
+    one.add_argument("file", metavar="FILE.py", nargs="?", help="defines your function (default: print the task)")
     return parser
 
 

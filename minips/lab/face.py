@@ -14,12 +14,13 @@ from minips.lab.course.reports import progress, report
 from minips.lab.panels import *  # noqa: F403
 from minips.lab.panels.plug import plug
 from minips.lab.plots import timeline
+from minips.lab.puzzles import puzzle
 from minips.lab.source import show
 from minips.lab.views.playground import playground
 from minips.lab.views.replay import replay
 from minips.lab.workbench import Workbench
 
 __all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "milestone", "own"]
-__all__ += ["playground", "plots", "plug", "predict", "progress", "quiz", "record", "recorded", "replay", "report"]
-__all__ += ["say", "show"]
+__all__ += ["playground", "plots", "plug", "predict", "progress", "puzzle", "quiz", "record", "recorded", "replay"]
+__all__ += ["report", "say", "show"]
 __all__ += ["timeline", "train_own", *panels.__all__]
