@@ -9,6 +9,7 @@ import hashlib
 import json
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +20,10 @@ from minips.core.exchange import AllReduce
 from minips.core.limits import check_run
 from minips.core.partition import join
 from minips.engines.base import TrainingJob
+from minips.racing.borrowed import Parties, lend
+from minips.racing.rules import check
 from minips.racing.tracks import Track, problem_of
+from minips.sandbox import Limits
 from minips.stage import Tensors
 
 SEEDS, TARGET = 5, 0.9
@@ -107,16 +111,35 @@ def seeds_of(text: str, salt: str = "", count: int = SEEDS) -> list[int]:
 
 
 @one_blas_thread
-def judge(track: Track, config: Config, text: str, salt: str = "", most_s: float = MOST_S) -> Verdict:
-    """Run a config on a track, once for each seed of the entry's ``text``. ValueError if the track forbids the config;
-    RuntimeError if a stage fails; TimeoutError after ``most_s`` seconds of wall-clock time.
+def judge(
+    track: Track,
+    text: str,
+    file: str = "entry.py",
+    salt: str = "",
+    limits: Limits | None = None,
+    most_s: float = MOST_S,
+    progress: Callable[[int], object] = lambda lap: None,
+) -> Verdict:
+    """Race the entry with this ``text`` on a track, once for each of its seeds; ``progress`` is called with the number of
+    each. The wall clock allows ``most_s`` seconds.
+
+    ValueError if the text is no entry, or does what the track forbids; RuntimeError if its code fails or exceeds a
+    limit; TimeoutError if it takes too long.
     """
+    check(text, file)
     deadline = time.monotonic() + most_s
-    laps = [_lap(track, config, seed, deadline) for seed in seeds_of(text, salt)]
-    return Verdict(track.name, track.config_for(config, 0), tuple(laps))
+    with Parties(text, file, limits) as parties, lend(parties) as config:
+        laps = []
+        for lap, seed in enumerate(seeds_of(text, salt)):
+            progress(lap)
+            try:
+                laps.append(_lap(track, config, seed, deadline, parties))
+            except (RuntimeError, ValueError) as error:
+                raise parties.error or error from None
+        return Verdict(track.name, track.config_for(config, 0), tuple(laps))
 
 
-def _lap(track: Track, config: Config, seed: int, deadline: float) -> Lap:
+def _lap(track: Track, config: Config, seed: int, deadline: float, parties: Parties) -> Lap:
     problem = problem_of(seed)
     config = track.config_for(config, seed).for_rows(problem.rows)
     if config.steps > MOST_STEPS:
@@ -124,11 +147,13 @@ def _lap(track: Track, config: Config, seed: int, deadline: float) -> Lap:
     held_out: Any = problem.held_out()
     rows, engine = held_out.rows, track.engine(config)
     engine.check(config)
-    faults = None if track.faults is None else _possible(track, config)
+    faults = track.faults
     if faults:
         engine.check_faults(faults, config)
+    parties.begin()
     params = check_run(config, problem.init(seeds.init(seed)), problem.tables)
     team = engine.prepare(TrainingJob(problem, config, params, _nothing, _never, None, None, faults=faults))
+    parties.begin(team.simulation)
     right: list[int] = []
 
     def learned() -> bool:
@@ -146,10 +171,6 @@ def _lap(track: Track, config: Config, seed: int, deadline: float) -> Lap:
     nbytes = sum(worker.bytes_sent + worker.bytes_received for worker in everyone)
     steps = len(right) * config.local_steps
     return Lap(reached, steps, team.simulation.events.now, nbytes, tuple(right), rows)
-
-
-def _possible(track: Track, config: Config) -> Any:
-    return track.faults
 
 
 def _progress(team: Any) -> tuple[int, Any]:

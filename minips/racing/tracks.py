@@ -22,7 +22,7 @@ from minips.machines.calibration import Calibration
 from minips.machines.fit import Line
 from minips.machines.topology import Star, Topology, TwoRacks, hosts
 from minips.problems import MLP
-from minips.results.trace import DECODE, ENCODE, UPDATE
+from minips.results.trace import DECODE, ENCODE
 from minips.stage import Array, Stage, Tensors, option
 
 HELD_OUT, HIDDEN = 0.2, 32
@@ -35,9 +35,8 @@ the sums of a batch fit into float64's 53.
 OF_SPANS = {
     **dict(zip(ENCODE, ("memory", "quantizer", "serializer", "compressor"), strict=True)),
     **dict(zip(DECODE, ("compressor", "serializer", "quantizer"), strict=True)),
-    **dict(zip(UPDATE, ("aggregator", "optimizer"), strict=True)),
 }
-"""The kind of stage that spends the time of each span."""
+"""The kind of stage that spends the time of each span of a codec."""
 
 
 class ExactMLP(MLP):
@@ -163,7 +162,9 @@ def calibration_of(config: Config) -> Calibration:
     def lines(codec: Any, spans: tuple[str, ...]) -> dict[str, Line]:
         return {span: _slowest(span, _stages(getattr(codec, OF_SPANS[span]))) for span in spans}
 
-    update = {span: _slowest(span, [getattr(config, OF_SPANS[span])]) for span in UPDATE}
+    inner = [config.local.optimizer] if config.local else []  # its steps are charged as the outer optimizer's
+    update = {"aggregate": _slowest("aggregate", [config.aggregator])}
+    update["apply"] = _slowest("apply", [config.optimizer, *inner])
     return replace(
         base,
         worker=lines(push, ENCODE) | lines(pull, DECODE),
