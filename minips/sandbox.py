@@ -4,9 +4,9 @@
         sandbox.begin(text, "entry.py")
         answer = sandbox.ask("minips.racing.borrowed", "call", …, seconds=10)
 
-`Sandbox` starts a process that imports numpy and minips. `begin` makes it fork a child, which seals itself and then runs
-the text as a module; `ask` calls a function of a module of minips in the child, with the text's module as its first
-argument. `end` ends the child; the next `begin` starts afresh, without a second import. Questions and answers are
+`Sandbox` starts a process that imports numpy and minips. `begin` makes it fork a child, which seals itself and then
+runs the text as a module; `ask` calls a function of a module of minips in the child, with the text's module as its
+first argument. `end` ends the child; the next `begin` starts afresh, without a second import. Questions and answers are
 MessagePack on two pipes, with arrays, and without pickles: this process reads what the child writes as data only.
 
 `seal` applies what the system offers:
@@ -52,8 +52,6 @@ START_S = 60.0
 NEW_USER, NEW_PID, NEW_NET, NEW_IPC = 0x10000000, 0x20000000, 0x40000000, 0x08000000
 CAPABILITIES_V3 = 0x20080522
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
-GOOD_END = 77
-"""The exit status of a child that was told to end."""
 FIRST_UID = 61_000
 """As root, a child gets the uid ``FIRST_UID`` plus a number from its process's."""
 
@@ -132,7 +130,7 @@ class Sandbox:
         if self._begun:
             self._begun = False
             self._write(None)
-            self._answer(self.limits.answer_s)
+            self._answer(self.limits.answer_s, ends=True)
 
     def _write(self, question: Any) -> None:
         """Send a question, for at most ``answer_s`` seconds: the child may have stopped reading."""
@@ -148,7 +146,7 @@ class Sandbox:
             except BrokenPipeError:
                 self._fail(f"{self.who} ended its process.")
 
-    def _answer(self, seconds: float) -> Any:
+    def _answer(self, seconds: float, ends: bool = False) -> Any:
         pipe, deadline = self._process.stdout, time.monotonic() + seconds
         assert pipe
 
@@ -170,10 +168,12 @@ class Sandbox:
             kind, value = _unpack(read(size))
         except Exception:
             self._fail(f"{self.who} answered with something that is no answer.")
+        if kind == "ended" and ends and value == 0:
+            return None
         if kind == "ended":
             self._fail(f"{self.who} {_why(value, self.limits)}.")
         if kind != "answer":
-            raise SandboxError(f"{self.who} failed: {str(value):.500}")
+            raise SandboxError(f"{self.who} failed: {value!s:.500}")
         return value
 
     def _fail(self, why: str) -> None:
@@ -188,11 +188,11 @@ def _why(status: Any, limits: Limits) -> str:
         return f"was killed: it computed for more than {limits.cpu_s} seconds, or used too much memory"
     if number > 0:
         return f"ended by {signal.Signals(number).name}"
-    return "ended its process"
+    return "ended its process"  # and cannot answer any more
 
 
 def _pack(value: Any) -> bytes:
-    data = msgpack.packb(value, default=_plain)
+    data: bytes = msgpack.packb(value, default=_plain)
     return HEAD.pack(len(data)) + data
 
 
@@ -219,7 +219,7 @@ def _array(code: int, data: bytes) -> Any:
 
 
 def _serve(root: str) -> None:
-    """Fork a child for each question that begins one, until there are no more questions. The process's main function."""
+    """Fork a child for each question that begins one. The process's main function."""
     import minips
     from minips.stage import kinds, names, stage_class
 
@@ -240,8 +240,8 @@ def _serve(root: str) -> None:
         if not child:
             _child(question, root)
         _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status) != GOOD_END:
-            _reply("ended", status)
+        _reply("ended", status)
+        if status:
             return
 
 
@@ -260,8 +260,7 @@ def _child(question: Any, root: str) -> None:
     while (asked := _read()) is not None:
         module, function, arguments = asked
         _try(lambda: getattr(sys.modules[module], function)(entry, *arguments))  # noqa: B023
-    _reply("answer", None)
-    os._exit(GOOD_END)
+    os._exit(0)
 
 
 def _try(call: Callable[[], Any]) -> None:
@@ -304,7 +303,7 @@ def _control(*arguments: int) -> bool:
     """Call Linux's prctl. Return False elsewhere."""
     if sys.platform != "linux":
         return False
-    return ctypes.CDLL(None, use_errno=True).prctl(*arguments, 0, 0, 0) == 0
+    return bool(ctypes.CDLL(None).prctl(*arguments, 0, 0, 0) == 0)
 
 
 def seal(limits: Limits, root: str) -> list[str]:

@@ -41,7 +41,13 @@ def line_of(work: Callable[[np.ndarray], Callable[[], object]]) -> list[float]:
     return [float(f"{line.fixed_s:.3g}"), float(f"{line.each_s:.3g}")]
 
 
+def packet(x: np.ndarray) -> Packet:
+    """A packet with one tensor."""
+    return Packet({"clock": 1}, {"W": ("exact", {"values": x})})
+
+
 def stages_of(kind: str) -> list[Any]:
+    """The stages of a kind, with their default fields, that can be made here."""
     found = []
     for name in names(kind):
         try:
@@ -53,6 +59,7 @@ def stages_of(kind: str) -> list[Any]:
 
 @one_blas_thread
 def main() -> None:
+    """Measure every stage, and write the file."""
     rng = np.random.default_rng(0)
     spans: dict[str, dict[str, list[float]]] = {}
 
@@ -71,16 +78,14 @@ def main() -> None:
 
         keep("compensate", memory, compensate)
     for serializer in stages_of("serializer"):
-        packet = lambda x: Packet({"clock": 1}, {"W": ("exact", {"values": x})})  # noqa: E731
         keep("serialize", serializer, lambda x, s=serializer: (lambda p: lambda: s.dumps(p))(packet(x)))
         keep("deserialize", serializer, lambda x, s=serializer: (lambda f: lambda: s.loads(f))(s.dumps(packet(x))))
     for compressor in stages_of("compressor"):
         keep("compress", compressor, lambda x, c=compressor: (lambda b: lambda: c.compress(b))(x.tobytes()))
-        packed = lambda x, c: c.compress(x.tobytes())  # noqa: E731
         keep(
             "decompress",
             compressor,
-            lambda x, c=compressor: (lambda b: lambda: c.decompress(b, x.nbytes))(packed(x, c)),
+            lambda x, c=compressor: (lambda b: lambda: c.decompress(b, x.nbytes))(c.compress(x.tobytes())),
         )
     for aggregator in stages_of("aggregator"):
         together = max(8, aggregator.least)

@@ -1,7 +1,7 @@
 """The race: an entry is a config, with stages of its own if it likes, that is to learn the digits first.
 
-`judge` runs an entry on a track (`minips.racing.tracks`) in virtual time, once for each of five seeds, until 90 % of the
-held-out digits are right. Two numbers count: the virtual seconds, and the bytes. Both are the same on every machine.
+`judge` runs an entry on a track (`minips.racing.tracks`) in virtual time, once for each of five seeds, until 90 % of
+the held-out digits are right. Two numbers count: the virtual seconds, and the bytes. Both are the same everywhere.
 
 Who does what: this process reads the rows, simulates, counts bytes and right rows, and writes the verdict. The entry's
 own code runs in sandboxes (`minips.sandbox`), one process for each worker and server. There it gets the arrays that a

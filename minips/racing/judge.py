@@ -9,7 +9,7 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class Verdict:
         }
 
     def __str__(self) -> str:
-        rows = [
+        rows: list[tuple[str, Sequence[float], str]] = [
             ("accuracy", [lap.right[-1] / lap.rows if lap.right else 0.0 for lap in self.laps], "{:.3f}"),
             ("steps", [lap.steps for lap in self.laps], "{:.0f}"),
             ("seconds", [lap.seconds for lap in self.laps], "{:.4f}"),
@@ -120,8 +120,8 @@ def judge(
     most_s: float = MOST_S,
     progress: Callable[[int], object] = lambda lap: None,
 ) -> Verdict:
-    """Race the entry with this ``text`` on a track, once for each of its seeds; ``progress`` is called with the number of
-    each. The wall clock allows ``most_s`` seconds.
+    """Race the entry with this ``text`` on a track, once for each of its seeds; ``progress`` is called with the number
+    of each. The wall clock allows ``most_s`` seconds.
 
     ValueError if the text is no entry, or does what the track forbids; RuntimeError if its code fails or exceeds a
     limit; TimeoutError if it takes too long.
