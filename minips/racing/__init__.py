@@ -9,7 +9,7 @@ stage gets, and nothing else: it cannot reach a row, a clock or the verdict, and
 `minips.racing.rules` checks an entry's syntax tree before it runs. docs/race.md says what this cannot promise.
 """
 
-from minips.racing.judge import Verdict as Verdict
-from minips.racing.judge import judge as judge
 from minips.racing.tracks import TRACKS as TRACKS
 from minips.racing.tracks import Track as Track
+from minips.racing.verdicts import Verdict as Verdict
+from minips.racing.verdicts import judge as judge
