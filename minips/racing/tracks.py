@@ -23,9 +23,11 @@ from minips.machines.fit import Line
 from minips.machines.topology import Star, Topology, TwoRacks, hosts
 from minips.problems import MLP
 from minips.results.trace import DECODE, ENCODE
+from minips.stages.shards import ByLabel, Contiguous, Shards
 from minips.stage import Array, Stage, Tensors, option
 
 HELD_OUT, HIDDEN = 0.2, 32
+RESTART_S = 0.05
 BATCH_S, ROW_S, SHARD_ROWS = 1e-3, 5e-5, 180
 """The mean seconds of a batch, and of each row in it, on a machine that is no straggler; the rows of a worker."""
 X_GRID, W_GRID, H_GRID, R_GRID = 2.0**6, 2.0**20, 2.0**10, 2.0**16
@@ -114,13 +116,14 @@ class Track:
     """True if each step's time is drawn anew."""
     faults: Faults | None = None
     restart: int = 0
+    shards: Shards = Contiguous()
     workers: int = 8
     most_servers: int = 4
 
     def config_for(self, config: Config, seed: int) -> Config:
         """The entry's config on this track. ValueError if it sets what the track sets."""
         usual = Config()
-        for name in ("transport", "link", "delays", "timeout_s", "seed"):
+        for name in ("transport", "link", "shards", "delays", "timeout_s", "seed"):
             if getattr(config, name) != getattr(usual, name):
                 raise ValueError(
                     f"The track sets {name}; the entry has {name}={getattr(config, name)!r}. Leave it out."
@@ -136,12 +139,16 @@ class Track:
             )
         rows = min(config.batch_size or SHARD_ROWS, SHARD_ROWS) * config.accumulate
         delays = Delays(BATCH_S + ROW_S * rows, self.slow, self.exponential)
-        return replace(config, workers=self.workers, delays=delays, seed=seed)
+        return replace(config, workers=self.workers, delays=delays, shards=self.shards, seed=seed)
 
     def engine(self, config: Config) -> Simulated:
         """The simulator of this track, with the times of the config's stages."""
         return Simulated(
-            topology=self.topology, calibration=calibration_of(config), abandon=False, restart=self.restart
+            topology=self.topology,
+            calibration=calibration_of(config),
+            abandon=False,
+            restart=self.restart,
+            restart_s=RESTART_S,
         )
 
 
@@ -198,19 +205,21 @@ TRACKS = {
         Track(
             "racks",
             "Two racks of four workers: 1 Gbit/s within, 5 Mbit/s between them. Worker 1 is twice as slow. Worker 6 is "
-            "killed before its push 8 and started again, and a connection breaks behind 1 of 500 messages.",
+            "killed before its second push and started again after 50 ms; a connection breaks behind 1 of 100 messages.",
             TwoRacks(bandwidth_bps=1e9, latency_s=1e-4, uplink_bps=5e6),
             slow={1: 2.0},
-            faults=Faults(kill={"worker 6": 8}, cut=0.002),
+            faults=Faults(kill={"worker 6": 1}, cut=0.01),
             restart=1,
         ),
         Track(
             "home",
             "Eight homes: 1 Mbit/s and 20 ms to an exchange point, where the servers are. Each step's time is drawn "
-            "anew, from an exponential distribution, and workers 2 and 3 are three times slower.",
+            "anew, from an exponential distribution, and workers 2 and 3 are three times slower. Each home has few of "
+            "the ten digits.",
             HomeUplinks(),
             slow={2: 3.0, 3: 3.0},
             exponential=True,
+            shards=ByLabel(),
         ),
     )
 }

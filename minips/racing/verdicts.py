@@ -174,7 +174,7 @@ def _lap(track: Track, config: Config, seed: int, deadline: float, parties: Part
 
 
 def _progress(team: Any) -> tuple[int, Any]:
-    """The clocks that all the workers have completed, and a function that reads the parameters."""
+    """The clock, in complete rounds or else in pushes for each worker, and a function that reads the parameters."""
     if isinstance(team.simulation.config.exchange, AllReduce):
         replica = min((worker.replica for worker in team.workers), key=lambda one: one.shard.version)
         return replica.shard.version, lambda: replica.shard.params
@@ -183,7 +183,8 @@ def _progress(team: Any) -> tuple[int, Any]:
     def read() -> Tensors:
         return join([dict(server.shard.params) for server in servers], [server.layout for server in servers])
 
-    return min(server.shard.applied for server in servers) // team.simulation.config.workers, read
+    shards, workers = [server.shard for server in servers], team.simulation.config.workers
+    return min(one.applied // workers if one.quorum is None else one.rounds for one in shards), read
 
 
 def _nothing(progress: object) -> None:
