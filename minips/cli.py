@@ -1,4 +1,4 @@
-"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check``.
+"""The command line: ``minips demo | train | race | serve | work | status | stages | doctor | lab | check``.
 
 Results go to standard output; progress and errors go to standard error. Ctrl-C and SIGTERM end every command cleanly:
 `train` and `serve` first save the run so far, and `serve` tells its workers that the run is over.

@@ -8,7 +8,8 @@ LEADERBOARD.md has to be run again.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from minips.stage import names, stage_class
 from minips.stages.aggregators import Contribution
 from minips.stages.serializers import Packet
 
+TOGETHER = 8
+"""Contributions to a round."""
 SIZES = (65, 650, 6500)
 REPEATS = 60
 
 
-def line_of(work: Callable[[np.ndarray], Callable[[], object]]) -> list[float]:
+def line_of(work: "Work") -> list[float]:
     """Fit a line to the median seconds of ``work(x)()`` over arrays of several sizes."""
     timings = []
     for size in SIZES:
@@ -57,61 +60,61 @@ def stages_of(kind: str) -> list[Any]:
     return found
 
 
+Work = Callable[[np.ndarray], Callable[[], object]]
+"""Makes, from an array, the call to be timed."""
+
+
+def works() -> Iterator[tuple[str, Any, Work]]:
+    """Yield the span of each stage's work, the stage, and the work."""
+    rng = np.random.default_rng(0)
+    for quantizer in stages_of("quantizer"):
+        yield "quantize", quantizer, lambda x: partial(quantizer.encode, x, rng)  # noqa: B023
+        yield "dequantize", quantizer, lambda x: partial(quantizer.decode, quantizer.encode(x, rng))  # noqa: B023
+    for memory in stages_of("memory"):
+        yield "compensate", memory, lambda x: partial(_remember, memory, x, {})  # noqa: B023
+    for serializer in stages_of("serializer"):
+        yield "serialize", serializer, lambda x: partial(serializer.dumps, packet(x))  # noqa: B023
+        yield "deserialize", serializer, lambda x: partial(serializer.loads, serializer.dumps(packet(x)))  # noqa: B023
+    for one in stages_of("compressor"):
+        yield "compress", one, lambda x: partial(one.compress, x.tobytes())  # noqa: B023
+        yield "decompress", one, lambda x: partial(one.decompress, one.compress(x.tobytes()), x.nbytes)  # noqa: B023
+    for aggregator in stages_of("aggregator"):
+        yield "aggregate", aggregator, lambda x: partial(aggregator.combine, _round(x))  # noqa: B023
+    for optimizer in stages_of("optimizer"):
+        yield "apply", optimizer, lambda x: partial(optimizer.step, {"W": x.copy()}, {"W": x}, {"clock": 1})  # noqa: B023
+
+
+def _remember(memory: Any, x: np.ndarray, state: dict[str, Any]) -> None:
+    if not memory.stateless:
+        memory.update(memory.compensate(x, state), x, state)
+
+
+def _round(x: np.ndarray) -> list[Contribution]:
+    return [Contribution(rank, 0, 0, {"W": x + np.float32(rank)}) for rank in range(TOGETHER)]
+
+
+def _short(line: Line) -> Line:
+    return Line(float(f"{line.fixed_s:.3g}"), float(f"{line.each_s:.3g}"))
+
+
 @one_blas_thread
 def main() -> None:
     """Measure every stage, and write the file."""
-    rng = np.random.default_rng(0)
     spans: dict[str, dict[str, list[float]]] = {}
-
-    def keep(span: str, stage: Any, work: Callable[[np.ndarray], Callable[[], object]]) -> None:
+    for span, stage, work in works():
         spans.setdefault(span, {})[stage.name] = line_of(work)
         print(span, stage.name, spans[span][stage.name])
-
-    for quantizer in stages_of("quantizer"):
-        keep("quantize", quantizer, lambda x, q=quantizer: lambda: q.encode(x, rng))
-        keep("dequantize", quantizer, lambda x, q=quantizer: (lambda parts: lambda: q.decode(parts))(q.encode(x, rng)))
-    for memory in stages_of("memory"):
-
-        def compensate(x: np.ndarray, m: Any = memory) -> Callable[[], object]:
-            state: dict[str, Any] = {}
-            return lambda: m.stateless or m.update(m.compensate(x, state), x, state)
-
-        keep("compensate", memory, compensate)
-    for serializer in stages_of("serializer"):
-        keep("serialize", serializer, lambda x, s=serializer: (lambda p: lambda: s.dumps(p))(packet(x)))
-        keep("deserialize", serializer, lambda x, s=serializer: (lambda f: lambda: s.loads(f))(s.dumps(packet(x))))
-    for compressor in stages_of("compressor"):
-        keep("compress", compressor, lambda x, c=compressor: (lambda b: lambda: c.compress(b))(x.tobytes()))
-        keep(
-            "decompress",
-            compressor,
-            lambda x, c=compressor: (lambda b: lambda: c.decompress(b, x.nbytes))(c.compress(x.tobytes())),
-        )
-    for aggregator in stages_of("aggregator"):
-        together = max(8, aggregator.least)
-
-        def combine(x: np.ndarray, a: Any = aggregator, n: int = together) -> Callable[[], object]:
-            each = [Contribution(rank, 0, 0, {"W": x + np.float32(rank)}) for rank in range(n)]
-            return lambda: a.combine(each)
-
-        keep("aggregate", aggregator, combine)
-    for optimizer in stages_of("optimizer"):
-
-        def step(x: np.ndarray, o: Any = optimizer) -> Callable[[], object]:
-            params, state = {"W": x.copy()}, {"clock": 1}
-            return lambda: o.step(params, {"W": x}, state)
-
-        keep("apply", optimizer, step)
     base = ps.cost.calibrate(ps.Config(push=Codec(), batch_size=None), problem_of(0))
-    rests = ("worker_rest", "server_rest", "idle", "hop_rest", "hop_idle")
-    lines = {
-        name: Line(*(float(f"{x:.3g}") for x in (line.fixed_s, line.each_s)))
-        for name in rests
-        if (line := getattr(base, name))
-    }
-    base = ps.cost.Calibration(**lines, together=8)  # the tracks say how long a gradient takes
+    kept = ps.cost.Calibration(  # the tracks say how long a gradient takes
+        worker_rest=_short(base.worker_rest),
+        server_rest=_short(base.server_rest),
+        idle=_short(base.idle),
+        hop_rest=_short(base.hop_rest),
+        hop_idle=_short(base.hop_idle),
+        together=TOGETHER,
+    )
     file = Path(__file__).parents[2] / "minips" / "racing" / "calibration.json"
-    file.write_text(json.dumps({"base": base.to_dict(), "spans": spans}, indent=1) + "\n")
+    file.write_text(json.dumps({"base": kept.to_dict(), "spans": spans}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

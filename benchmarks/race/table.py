@@ -3,7 +3,7 @@
 python benchmarks/race/table.py
 """
 
-import re
+import math
 import sys
 from pathlib import Path
 
@@ -17,17 +17,17 @@ HEAD = "| entry | seconds | kB | accuracy | digest |\n|---|---|---|---|---|\n"
 def table(track: Track) -> str:
     """The table of a track: the fastest entry first, then entries without a place."""
     placed: list[tuple[float, str]] = []
-    others = []
+    others: list[tuple[float, str]] = []
     for path in sorted(ENTRIES.glob("*.py")):
         print(track.name, path.name, file=sys.stderr)
         link = f"[{path.stem}](examples/race/{path.name})"
         try:
             verdict = judge(track, path.read_text(), path.name)
         except (ValueError, RuntimeError) as error:
-            others.append(f"| {link} | no place: {error} | | | |\n")
+            others.append((math.inf, f"| {link} | no place: {error} | | | |\n"))
             continue
-        (placed if verdict.placed else others).append((verdict.seconds, _row(link, verdict)))  # type: ignore[arg-type]
-    return HEAD + "".join(row for _, row in sorted(placed)) + "".join(others)
+        (placed if verdict.placed else others).append((verdict.seconds, _row(link, verdict)))
+    return HEAD + "".join(row for _, row in [*sorted(placed), *others])
 
 
 def _row(link: str, verdict: Verdict) -> str:
@@ -47,7 +47,8 @@ def main() -> None:
     for track in TRACKS.values():
         begin = f"<!-- {track.name} -->\n"
         words = f"{begin}\n{track.about}\n\n{table(track)}\n<!-- end -->"
-        page = re.sub(re.escape(begin) + ".*?<!-- end -->", lambda _, words=words: words, page, flags=re.DOTALL)
+        before, _, rest = page.partition(begin)
+        page = before + words + rest.partition("<!-- end -->")[2]
     PAGE.write_text(page)
 
 

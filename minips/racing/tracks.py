@@ -23,8 +23,8 @@ from minips.machines.fit import Line
 from minips.machines.topology import Star, Topology, TwoRacks, hosts
 from minips.problems import MLP
 from minips.results.trace import DECODE, ENCODE
-from minips.stages.shards import ByLabel, Contiguous, Shards
 from minips.stage import Array, Stage, Tensors, option
+from minips.stages.shards import ByLabel, Contiguous, Shards
 
 HELD_OUT, HIDDEN = 0.2, 32
 RESTART_S = 0.05
@@ -204,8 +204,9 @@ TRACKS = {
         ),
         Track(
             "racks",
-            "Two racks of four workers: 1 Gbit/s within, 5 Mbit/s between them. Worker 1 is twice as slow. Worker 6 is "
-            "killed before its second push and started again after 50 ms; a connection breaks behind 1 of 100 messages.",
+            "Two racks of four workers: 1 Gbit/s within, 5 Mbit/s between them. Worker 1 is twice as slow. Worker 6 "
+            "is killed before its second push and started again after 50 ms. Behind 1 of 100 messages, the "
+            "connection breaks.",
             TwoRacks(bandwidth_bps=1e9, latency_s=1e-4, uplink_bps=5e6),
             slow={1: 2.0},
             faults=Faults(kill={"worker 6": 1}, cut=0.01),
