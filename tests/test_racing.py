@@ -15,6 +15,7 @@ import pytest
 
 import minips as ps
 from minips import sandbox
+from minips.cli import main
 from minips.racing import TRACKS, judge
 from minips.racing.rules import EntryError, check
 from minips.racing.tracks import calibration_of, problem_of
@@ -62,7 +63,7 @@ config = ps.Config(push=ps.Codec(Half(), ps.ErrorFeedback()), optimizer=Heavy(lr
 DESCENT = OWN.replace(
     "push=ps.Codec(Half(), ps.ErrorFeedback()), optimizer=Heavy(lr=0.3)", "steps=2, optimizer=Heavy()"
 )
-SHORT = Limits(cpu_s=2, answer_s=4.0)
+SHORT = Limits(cpu_s=1, answer_s=4.0)
 
 
 @pytest.fixture
@@ -106,6 +107,19 @@ def test_an_entry_is_placed_with_the_same_digest_each_time(started: list[int]) -
     assert len(first.laps) == 5
     assert all(lap.right[-1] >= 0.9 * lap.rows > lap.right[-2] for lap in first.laps)
     assert judge(TRACKS["office"], QUICK, salt="another").digest != first.digest
+
+
+def test_the_command_prints_the_figures_or_says_why_not(
+    tmp_path: Path, started: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = tmp_path / "good.py", tmp_path / "bad.py"
+    good.write_text(QUICK)
+    bad.write_text("import os\n")
+    assert main(["race", "office", str(good)]) == 0
+    assert judge(TRACKS["office"], QUICK).digest in capsys.readouterr().out
+    assert main(["race", "office", str(bad)]) == 1
+    assert "No place: bad.py, line 1: it imports os" in capsys.readouterr().err
+    assert main(["race", "office", str(tmp_path / "none.py")]) == 2
 
 
 def test_own_stages_do_what_the_same_stages_of_minips_do(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +228,7 @@ def test_the_rules_name_what_an_entry_may_not(text: str, sentence: str) -> None:
         ("import os\nos.fork()", "temporarily unavailable"),
         ("import numpy as np\nnp.ones(2**33, 'u1')", "more memory"),
         ("import torch", "torch"),
-        ("while True: pass", "computed for more than 2 seconds|no answer"),
+        ("while True: pass", "computed for more than 1 seconds|no answer"),
         ("import os\nos._exit(0)", "ended its process"),
         ("open('/etc/passwd')", "No such file|denied"),
         ("open('made', 'w')", "Permission denied|Read-only|No such file"),
@@ -260,10 +274,17 @@ def test_a_track_runs_with_its_faults(track: str, started: list[int]) -> None:
     assert json.loads(json.dumps(verdict.to_dict()))["digest"] == verdict.digest
 
 
-@pytest.mark.parametrize("field", [{"workers": 5}, {"servers": 5}, {"seed": 3}, {"link": ps.Link(1e9)}])
+@pytest.mark.parametrize(
+    "field", [{"workers": 5}, {"servers": 5}, {"seed": 3}, {"link": ps.Link(1e9)}, {"steps": 2000}]
+)
 def test_a_track_sets_its_machines(field: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(field))):
         TRACKS["office"].config_for(ps.Config(**field), 0)
+
+
+def test_an_all_reduce_is_refused_where_faults_would_end_it() -> None:
+    with pytest.raises(ValueError, match="would end RingAllReduce"):
+        TRACKS["racks"].config_for(ps.Config(exchange="ring"), 0)
 
 
 @pytest.mark.soak

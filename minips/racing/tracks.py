@@ -15,6 +15,7 @@ import numpy as np
 
 from minips import datasets, seeds
 from minips.core.config import Config
+from minips.core.exchange import AllReduce
 from minips.core.faults import Faults
 from minips.core.local import Delays
 from minips.engines.simulated.engine import Simulated
@@ -27,6 +28,8 @@ from minips.stage import Array, Stage, Tensors, option
 from minips.stages.shards import ByLabel, Contiguous, Shards
 
 HELD_OUT, HIDDEN = 0.2, 32
+MOST_STEPS, MOST_BATCHES = 1_000, 8
+"""The most steps of each worker, and the most batches that a step may average: a race must end."""
 RESTART_S = 0.05
 BATCH_S, ROW_S, SHARD_ROWS = 1e-3, 5e-5, 180
 """The mean seconds of a batch, and of each row in it, on a machine that is no straggler; the rows of a worker."""
@@ -136,6 +139,13 @@ class Track:
         if config.servers > self.most_servers:
             raise ValueError(
                 f"The track has machines for {self.most_servers} servers; the entry uses {config.servers}."
+            )
+        if self.faults and isinstance(config.exchange, AllReduce):
+            raise ValueError(f"This track's faults would end {config.exchange!r}. Use servers: exchange=ps.PS().")
+        if max(config.steps, config.epochs or 0) > MOST_STEPS or config.accumulate > MOST_BATCHES:
+            raise ValueError(
+                f"A race has at most {MOST_STEPS} steps of each worker, and {MOST_BATCHES} batches in a step; the "
+                f"entry has steps={config.steps}, epochs={config.epochs}, accumulate={config.accumulate}."
             )
         rows = min(config.batch_size or SHARD_ROWS, SHARD_ROWS) * config.accumulate
         delays = Delays(BATCH_S + ROW_S * rows, self.slow, self.exponential)

@@ -22,13 +22,11 @@ from minips.core.partition import join
 from minips.engines.base import TrainingJob
 from minips.racing.borrowed import Parties, lend
 from minips.racing.rules import check
-from minips.racing.tracks import Track, problem_of
+from minips.racing.tracks import MOST_STEPS, Track, problem_of
 from minips.sandbox import Limits
 from minips.stage import Tensors
 
 SEEDS, TARGET = 5, 0.9
-MOST_STEPS = 1_000
-"""The most steps of each worker."""
 MOST_S = 600.0
 """The most wall-clock seconds for all seeds."""
 
@@ -143,7 +141,9 @@ def _lap(track: Track, config: Config, seed: int, deadline: float, parties: Part
     problem = problem_of(seed)
     config = track.config_for(config, seed).for_rows(problem.rows)
     if config.steps > MOST_STEPS:
-        raise ValueError(f"A race has at most {MOST_STEPS} steps of each worker; the entry asks for {config.steps}.")
+        raise ValueError(
+            f"A race has at most {MOST_STEPS} steps of each worker; the entry's epochs take {config.steps}."
+        )
     held_out: Any = problem.held_out()
     rows, engine = held_out.rows, track.engine(config)
     engine.check(config)
