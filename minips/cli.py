@@ -1,4 +1,4 @@
-"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check | play``.
+"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check | play | race``.
 
 Results go to standard output; progress and errors go to standard error. Ctrl-C and SIGTERM end every command cleanly:
 `train` and `serve` first save the run so far, and `serve` tells its workers that the run is over.
@@ -337,6 +337,26 @@ def _end(run: Run, options: argparse.Namespace) -> int:
         on = f"; --resume {options.save} continues it" if early else ""
         _say(f"The run is saved in {options.save}{on}.", file=sys.stderr)
     return 3 if run.diverged else 1 if run.stopped else 0
+
+
+def race(options: argparse.Namespace) -> int:
+    """Race an entry in virtual time: the seconds, and the bytes, to 90 % of the held-out digits. See docs/race.md."""
+    from minips.racing import TRACKS, judge
+
+    check_files(options.json)
+    track = TRACKS[options.track]
+    with wrong_values(), _file_errors(f"{options.entry} cannot be read", "Name an entry, such as entry.py."):
+        text = Path(options.entry).read_text()
+    shown = text_stream(options)
+    _say(f"{track.name}: {track.about}", file=shown)
+    try:
+        verdict = judge(track, text, Path(options.entry).name, options.salt)
+    except (ValueError, TypeError, RuntimeError, OSError) as error:
+        _say(f"No place: {message_of(error)}", file=sys.stderr)
+        return 1
+    write_json(options.json, verdict.to_dict())
+    _say(verdict, file=shown)
+    return 0 if verdict.placed else 1
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -784,6 +804,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_config(one)
     of_network = ("--token-file", "--plaintext")
     by_hand = (*of_network, "--start-timeout-s")
+    one = add(race, "race a config to 90 %% of the digits", "--json")
+    one.add_argument("track", choices=("office", "racks", "home"), help="the network and its stragglers")
+    one.add_argument("entry", metavar="entry.py", help="a file with a Config named config, and stages of your own")
+    one.add_argument("--salt", default="", help="a word that gives other seeds")
     one = add(serve, "serve parameters to workers started by hand", *_PROBLEM, *_FILES, *_KEPT, *by_hand)
     one.add_argument("--bind", metavar="ADDRESS", help="such as tcp://127.0.0.1:7071 (default: a free port)")
     one.add_argument("--index", type=int, metavar="I", help="serve only the server with this number, out of several")

@@ -220,6 +220,14 @@ def register(cls: type[S]) -> type[S]:
     return cls
 
 
+def withdraw(cls: type[Stage]) -> None:
+    """Undo the registration of a class."""
+    if _KINDS.get(cls.kind, {}).get(cls.name) is cls:
+        del _KINDS[cls.kind][cls.name]
+        DEFAULTS.pop((cls.kind, cls.name), None)
+        CHANGES[0] += 1
+
+
 def announce(kind: str, name: str, where: str) -> None:
     """List the stage at ``where``, a text ``"module:Class"``. The module is imported when the stage is first used."""
     _KINDS.setdefault(kind, {}).setdefault(name, where)

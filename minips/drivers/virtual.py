@@ -52,6 +52,8 @@ class VirtualCluster:
 
     def __init__(self, config: Config, events: EventLoop, machines: Machines | None) -> None:
         self.config, self.events = config, events
+        self.running = ""
+        """The node whose session, work or gradient is being computed."""
         self.places: dict[str, int] = {}
         self.cores: dict[str, Cores] = {}
         """Each node's machine, and that machine's cores."""
@@ -93,6 +95,7 @@ class Node(Processor):
         while True:
             while self._alone and self._alone is not over:
                 yield self._alone
+            self.cluster.running = self.who
             try:
                 need = session.send(answer) if error is None else session.throw(error)
             except StopIteration as end:
@@ -108,6 +111,7 @@ class Node(Processor):
                 if need.alone:
                     self._alone = over = Signal()
                 yield from self.spend(need.spans, need.values, step)
+                self.cluster.running = self.who
                 try:
                     answer = need.call()
                 except KeyboardInterrupt:
@@ -183,6 +187,7 @@ class TrainingNode(Node):
         if not finished and self._cores:
             self._cores.leave(work)
         self.cluster.record("compute", self.who, began, self.clock)
+        self.cluster.running = self.who
         return finished
 
     def give_up(self) -> None:
