@@ -127,19 +127,18 @@ quiz(
     Item(
         "One server lost about a thousand packets. Why was its median step hardly longer?",
         {
-            "its link never had to wait": "Others queued behind the lost packets, so the link stayed busy, and TCP "
-            "learned of each loss at once.",
+            "its link stayed busy": "Others queued behind the lost packets, so TCP learned of each loss at once.",
             "lost packets are free": "Each is sent again, and takes the link's time once more.",
             "one server answers sooner": "It has four times the bytes of one of four servers.",
         },
         by="say links.2: one < 1.3 * 134 and one_lost > 50",
     ),
     Item(
-        "Four workers, four servers, a thin cable. Where do the servers belong?",
+        "Four workers and four servers fill two racks, which share a thin cable. Where do the servers belong?",
         {
             "two in each rack": "Then half of the bytes stay in their rack, and both ways of the cable work at once.",
-            "all in the other rack": "Then every byte crosses, in pushes one way, in answers the other.",
-            "anywhere": "Here apart took about four times as long.",
+            "all in one rack": "Then every byte crosses, in pushes one way, in answers the other.",
+            "anywhere": "Here a step with all servers in one rack took about four times as long.",
         },
         by="say links.4: apart_virtual / mixed_virtual > 3.9",
     ),
@@ -154,7 +153,7 @@ quiz(
         by="check links.1",
     ),
     Item(
-        "A run of 1,000 workers in virtual time was right at four. What did nobody check?",
+        "Virtual time was right for four workers. What did nobody check for 1,000?",
         {
             "that its queues hold the bytes": "In virtual time nothing overflows. Hosts of that number cannot be made "
             "here.",
