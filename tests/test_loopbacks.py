@@ -96,9 +96,10 @@ for name in sys.argv[1:]:
 
 
 def test_a_client_that_the_system_connects_to_itself_finds_no_server_and_leaves_it_the_port(tmp_path):
-    told = on_a_host_with("127.0.0.1", "-c", SELF, *NETWORK, tmp_path=tmp_path)
+    names = [name for name in NETWORK if name != "zmq"]  # libzmq dials by itself
+    told = on_a_host_with("127.0.0.1", "-c", SELF, *names, tmp_path=tmp_path)
     lines = [line.split("|") for line in told.splitlines()]
-    for name in NETWORK:
+    for name in names:
         *errors, served = [words for other, words in lines if other == name]
         assert served == f"{name}://127.0.0.1:40000"
         assert len(errors) == 4

@@ -35,7 +35,7 @@ from minips.stages.transports.base import HANDSHAKE_S, Rest
 from minips.stages.transports.endpoints import PatientTransport
 from minips.stages.transports.framing import size, too_large
 from minips.stages.transports.inbox import InboxListener, InboxWire
-from minips.stages.transports.network import NetworkTransport, netloc
+from minips.stages.transports.network import NetworkTransport, is_number, netloc
 from minips.stages.transports.patience import AT_ONCE, OUTSTANDING_BYTES, ConnectionMonitor, Limit, StallTimer
 from minips.stages.transports.wire import AUTH, CALL, Listener, Wire
 
@@ -76,8 +76,9 @@ class Zmq(NetworkTransport, PatientTransport):
         return _ZmqListener(loop, self.address(host, int(bound)))
 
     def dial(self, address: str, timeout: float) -> Wire:
-        host, _ = self.host_and_port(address)
-        host, port = self.resolve(address, timeout, [host])  # libzmq tries only one address of a name
+        host, port = self.host_and_port(address)
+        if not is_number(host):  # libzmq tries only one address of a name, perhaps not the server's
+            host, port = self.resolve(address, timeout, [host])
         loop = _Loop("DEALER", self.max_message_bytes, self.stalled_s)
         try:
             loop.socket.connect(f"tcp://{netloc(host, port)}")
