@@ -162,6 +162,16 @@ def holds(history):
 def holds(history):
     return False
 """,
+        "by the last clock": """
+def holds(history):
+    last = {}
+    for what, worker, clock in history:
+        if what == "kept" and last.get(worker, -1) >= clock or what == "acknowledged" and last.get(worker) != clock:
+            return False
+        if what == "kept":
+            last[worker] = clock
+    return True
+""",
         "by numbers alone": """
 def holds(history):
     kept = [event for event in history if event[0] == "kept"]

@@ -14,8 +14,8 @@ from minips.lab.course.questions import (
 
 question(
     "plug.1",
-    "Four workers make 40 steps each, so there are 160 gradients. Before its 21st push worker 3 is killed, and stays "
-    "away. How many gradients are missing in the end under BSP, under ASP, and in a ring?",
+    "A run has four workers and 40 steps, so 160 gradients. Before its 21st push worker 3 is killed, and stays away. "
+    "How many gradients are missing in the end under BSP, under ASP, and in a ring?",
     Option(
         "20 each: those of worker 3",
         lambda bsp, asp, ring: bsp == asp == ring == 20,
@@ -24,9 +24,9 @@ question(
     Expected(
         "BSP 20, ASP none, the ring 80",
         lambda bsp, asp, ring: bsp == 20 and asp == 0 and ring == 80,
-        "Under BSP the server waited for worker 3, then let go of it: its last 20 gradients are missing. Under ASP the "
-        "run ends after 160 pushes, whoever makes them: the others made more. In a ring each rank needs all the "
-        "others: the run ended with an error, and all that was to come is missing.",
+        "Under BSP the server waited a quarter of a second for worker 3, then let go of it: its last 20 gradients are "
+        "missing. Under ASP the run ends after 160 pushes, whoever makes them: the others made more. In a ring each "
+        "rank needs all the others: the run ended with an error, and all that was to come is missing.",
     ),
     Option(
         "BSP 80, ASP 20, the ring 80",
@@ -86,15 +86,16 @@ sentence(
 
 sentence(
     "plug.2",
-    "With one, the new server applied {replayed} pushes of its journal. In the end {made} pushes counted, and the "
-    "parameters are those of a run without a death, to the bit: {same}.",
+    "With a checkpoint, the new server applied {replayed} pushes of its journal. In the end {made} pushes counted, and "
+    "the parameters are those of a run without a death, to the bit: {same}.",
     expect="same and made == 160",
     kind="identity",
 )
 
 sentence(
     "plug.4",
-    "Faults that the error needs: {after} of {before}.",
+    "Faults that the error needs: {after} of {before}. A server makes two steps with a message: it takes it, and keeps "
+    "what it has done.",
     kind="single",
 )
 
@@ -131,8 +132,8 @@ sentence(
 
 sentence(
     "plug.3",
-    "A worker with two servers was killed at each of its {kills} steps, {between} times after only one server had its "
-    "push. Then it was started again: {wrong} promises were broken.",
+    "A worker with two servers was killed at each of {kills} moments of its run, {between} times after only one server "
+    "had its push. Then it was started again: {wrong} promises were broken.",
     expect="wrong == 0 and between > 0",
     kind="count",
 )

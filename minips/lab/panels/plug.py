@@ -375,7 +375,7 @@ def sentences(found: Pulled) -> Iterator[str]:
         yield f"The fault costs {format_seconds(cost)}." if cost >= 0 else f"That is {format_seconds(-cost)} less."
         yield f"Lost: {lost} of {calm.updates} pushes. Done twice: {twice} gradient{'s' * (twice != 1)}."
         if run.losses:
-            alike = "the same" if run.losses[-1][2] == calm.losses[-1][2] else "another one"
+            alike = "the same" if run.losses[-1][2] == calm.losses[-1][2] else "a different one"
             yield f"The loss at the end is {run.losses[-1][2]:.4f}, {alike}."
     if run:
         recording = Recording(run)
