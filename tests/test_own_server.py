@@ -165,8 +165,9 @@ def test_a_learners_server_grows_from_lesson_to_lesson_and_trains_the_digits(
 
 @pytest.mark.parametrize("word", own.GROWTH)
 def test_the_given_server_passes(word: str) -> None:
-    later = dict(pairwise(own.GROWTH)).get(word)
-    server = own.load(own.given(), later) if later else given_server.Server
+    later, name = dict(pairwise(own.GROWTH)).get(word), own.GROWTH[word].name
+    last = next(cls for cls in given_server.Server.__mro__ if name in vars(cls))  # behind it are those of milestones
+    server = own.load(own.given(), later) if later else last
     for seed in range(5):
         own.GROWTH[word].check(server, np.random.default_rng(seed))
 

@@ -15,8 +15,10 @@ from minips.lab.course import own
 from minips.stage import Array
 from minips.testing.faults import Agenda, Cut, Fault, Kill, Party, Wire
 from minips.testing.schedules import LONG_S, shrink
-from minips_course.given_server import Server as Once
+from minips_course import given_server
 
+Once = next(cls for cls in given_server.Server.__mro__ if "deliver" in vars(cls))
+"""The given server as this lesson leaves it: it counts each push once."""
 WORKERS, STEPS, DOWN_S, REDIAL_S = 3, 4, 0.01, 0.002
 """Of a run; and the seconds for which a killed server is down, and those before a worker dials again."""
 MESSAGES = 4 * STEPS
