@@ -230,7 +230,8 @@ def test_for_real_it_ends_as_in_virtual_time(kill, config, how, lost):
     assert "Measured: 20 steps in" in panel.view.sentence
     assert downs(found.run)
     assert all(start < stop <= found.run.seconds + 0.5 for _, start, stop, _ in downs(found.run))
-    assert [run["title"] for run in panel.view.data["runs"]][1] == "B: with kills, measured"
+    title = [run["title"] for run in panel.view.data["runs"]][1]
+    assert title == f"B: with kills{found.settings}, measured"
 
 
 def test_for_real_it_can_be_stopped_and_leaves_nothing():

@@ -56,6 +56,8 @@ class Pulled(NamedTuple):
     measured: bool
     ended: str = ""
     """The error that ended it for good."""
+    settings: str = ""
+    """Its restarts and its checkpoint, in words."""
 
 
 def plug(
@@ -94,7 +96,7 @@ class Plug(Panel[Any, Pulled]):
             raise ValueError(f"plug needs a run of at least two clocks; got {config!r}.")
         Faults(kill=kill).check(config)
         self.problem, self.engine, self.kill, self.configs = problem, engine, kill, rules_of(config)
-        self.asks = asks_of(config, [*self.configs])  # type: ignore[misc]
+        self.asks = asks_of(config, [*self.configs], kill)  # type: ignore[misc]
         self.view = View("replay", {}, "", "")
         self._calm: dict[tuple[str, bool], Run] = {}
         super().__init__(**asked)
@@ -135,7 +137,8 @@ class Plug(Panel[Any, Pulled]):
 
     def find(self, asked: Any, measured: bool = False) -> Pulled:
         calm, engine = self.calm(asked.rule, measured), Processes() if measured else self.engine
-        return pull(self.problem, calm, {**self.kill}, asked, engine, **self._watched())
+        pulled = pull(self.problem, calm, {**self.kill}, asked, engine, **self._watched())
+        return pulled._replace(settings=settings_of(asked))
 
     def run_for_real(self) -> None:
         """Train on processes with the same kills, in a thread."""
@@ -189,7 +192,7 @@ class Plug(Panel[Any, Pulled]):
             recordings, words = [Recording(calm, f"A: {rule}, undisturbed")], f"Planned: {killed(self.kill)}."
             if found and found.calm.config == calm.config:
                 words = f"{self.words(found)} {words * (found.kill != self.kill)}".rstrip()
-                title = f"B: with kills, {'measured' if found.measured else 'in virtual time'}"
+                title = f"B: with kills{found.settings}, {'measured' if found.measured else 'in virtual time'}"
                 recordings += [Recording(found.run, title)] if found.run else []
             else:
                 words = f"{undisturbed(calm)} {words}"
@@ -231,15 +234,16 @@ def rules_of(config: Config) -> dict[str, Config]:
     return found
 
 
-def asks_of(config: Config, rules: Sequence[str]) -> type[Any]:
-    """Return the class of what a panel for this config asks."""
+def asks_of(config: Config, rules: Sequence[str], kill: Kill) -> type[Any]:
+    """Return the class of what a panel for this config asks; it shows the first of these kills."""
     servers = [f"server {number}" for number in range(config.servers)]
     parties = [*servers, *(f"worker {number}" for number in range(config.workers))]
     dies = "a worker dies before it pushes the gradient of this clock, a server once it has applied so many clocks"
     kept = f"keep the run, with a snapshot every {EVERY} clocks: if a death ends it, it goes on from there"
+    party, clock = next(iter(kill.items()), (parties[0], config.clocks // 2))
     fields = [
-        ("party", str, option(parties[0], "the process to kill", choices=parties)),
-        ("clock", int, option(config.clocks // 2, dies, minimum=0, maximum=config.clocks - 1, step=1)),
+        ("party", str, option(party, "the process to kill", choices=parties)),
+        ("clock", int, option(clock, dies, minimum=0, maximum=config.clocks - 1, step=1)),
         ("rule", str, option(rules[0], "who waits for whom", choices=rules)),
         ("restart", int, option(0, "how often each process is started again", minimum=0, maximum=3, step=1)),
         ("checkpoint", bool, option(False, kept)),
@@ -351,6 +355,12 @@ def killed(kill: Kill) -> str:
     """Return the kills in words."""
     deaths = [f"{who} killed at clock {clock}" for who, clock in sorted(kill.items(), key=lambda one: one[1])]
     return join_names(deaths) if deaths else "no kill"
+
+
+def settings_of(asked: Any) -> str:
+    """Return a panel's restarts and checkpoint in words, none if there are none."""
+    restarts = f", {asked.restart} restart{'s' * (asked.restart != 1)}" if asked.restart else ""
+    return f"{restarts}, a checkpoint" if asked.checkpoint else restarts
 
 
 def undisturbed(calm: Run, measured: bool = False) -> str:
