@@ -249,7 +249,13 @@ CHEATS = {
 }
 
 
-@pytest.mark.parametrize("cheat", CHEATS)
+SLOW = ("detects seeds", "returns constants", "writes its own verdict")
+"""The cheats that train on all five seeds."""
+
+
+@pytest.mark.parametrize(
+    "cheat", [pytest.param(cheat, marks=pytest.mark.soak if cheat in SLOW else ()) for cheat in CHEATS]
+)
 def test_a_cheat_gets_a_sentence_and_no_place(cheat: str, started: list[int]) -> None:
     text, sentence = CHEATS[cheat]
     try:
@@ -329,7 +335,9 @@ def replace_rows(problem: ps.MLP, order: np.ndarray) -> ps.MLP:
     return type(problem)(problem.X[rows][:, order], problem.y[rows], classes=10, hidden=32)
 
 
-@pytest.mark.parametrize("track", TRACKS)
+@pytest.mark.parametrize(
+    "track", [pytest.param(track, marks=pytest.mark.soak if track == "office" else ()) for track in TRACKS]
+)
 def test_a_track_runs_with_its_faults(track: str, started: list[int]) -> None:
     verdict = judge(TRACKS[track], QUICK)
     assert verdict.placed

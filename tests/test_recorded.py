@@ -280,7 +280,9 @@ def test_lesson_23_exchanges_gradients_between_processes_with_torch_and_without(
     assert found["naive"]["calls_ms"][0][0] >= found["naive"]["ready_ms"][-1]
 
 
-@pytest.mark.parametrize("hidden", ["", "import sys; sys.modules['torch'] = None; "])
+@pytest.mark.parametrize(
+    "hidden", ["", pytest.param("import sys; sys.modules['torch'] = None; ", marks=pytest.mark.soak)]
+)
 def test_the_program_of_lesson_23_runs_with_torch_and_says_without_what_is_missing(hidden: str, tmp_path: Path) -> None:
     (path,) = [path for path in LESSONS if path.name.startswith("23")]
     (cell,) = [cell for cell in code_cells(lesson(path)) if cell.id == "own"]

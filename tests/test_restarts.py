@@ -202,7 +202,8 @@ def test_a_worker_that_is_stopped_for_less_than_the_silence_goes_on(seconds, sil
     assert stopper.struck
 
 
-@pytest.mark.parametrize("consistency", [ps.BSP(), pytest.param(ps.ASP(), marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("consistency", [ps.BSP(), ps.ASP()])
 def test_a_worker_that_is_stopped_for_longer_than_the_silence_no_longer_counts_until_it_comes_back(
     tmp_path, consistency
 ):

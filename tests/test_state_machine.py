@@ -429,7 +429,7 @@ def run(examples, steps, **options):
 
 
 def test_whatever_happens_the_server_decides_as_the_reference():
-    run(200, 50)
+    run(100, 50)
 
 
 @pytest.mark.soak
