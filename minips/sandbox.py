@@ -23,7 +23,6 @@ container or a virtual machine around it is stronger.
 
 import ctypes
 import os
-import resource
 import select
 import signal
 import struct
@@ -43,6 +42,9 @@ import msgpack
 import numpy as np
 
 from minips.words import message_of
+
+if sys.platform != "win32":
+    import resource
 
 HEAD = struct.Struct("!Q")
 MOST_BYTES = 2**26
@@ -75,6 +77,8 @@ class Sandbox:
     """One sandboxed process. ``who`` names it in errors. Use it with ``with``, or call `close`."""
 
     def __init__(self, limits: Limits | None = None, who: str = "The entry") -> None:
+        if sys.platform == "win32":
+            raise OSError("A sandbox needs the limits of Linux or macOS. On Windows, use WSL.")
         self.limits, self.who = limits or Limits(), who
         self._root = tempfile.TemporaryDirectory(prefix="minips-sandbox-")
         os.chmod(self._root.name, 0o755)

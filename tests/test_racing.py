@@ -22,6 +22,7 @@ from minips.racing.tracks import calibration_of, problem_of
 from minips.sandbox import Limits, Sandbox, SandboxError
 from minips.stage import names
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a sandbox needs the limits of Linux or macOS")
 ENTRIES = sorted((Path(__file__).parents[1] / "examples" / "race").glob("*.py"))
 QUICK = "import minips as ps\nconfig = ps.Config(optimizer=ps.SGD(lr=0.5))\n"
 OWN = '''
@@ -63,6 +64,59 @@ config = ps.Config(push=ps.Codec(Half(), ps.ErrorFeedback()), optimizer=Heavy(lr
 DESCENT = OWN.replace(
     "push=ps.Codec(Half(), ps.ErrorFeedback()), optimizer=Heavy(lr=0.3)", "steps=2, optimizer=Heavy()"
 )
+OTHERS = '''
+"""An aggregator, a memory and a schedule of one's own."""
+from dataclasses import dataclass
+
+import numpy as np
+import minips as ps
+
+
+@ps.register
+@dataclass(frozen=True)
+class Average(ps.Aggregator):
+    name = "average"
+
+    def combine(self, contributions):
+        first = contributions[0].gradients
+        total = {name: first[name] + contributions[1].gradients[name] for name in first}
+        for one in contributions[2:]:
+            for name, g in one.gradients.items():
+                total[name] += g
+        return {name: (x / np.float32(len(contributions))) for name, x in total.items()}
+
+
+@ps.register
+@dataclass(frozen=True)
+class Remembered(ps.Memory):
+    name = "remembered"
+
+    def compensate(self, x, state):
+        return x - state["all"] if "all" in state else x
+
+    def update(self, p, sent, state):
+        state["all"] = state["all"] + sent if "all" in state else sent
+
+    def restore(self, received, state):
+        state["all"] = state["all"] + received if "all" in state else received
+        return state["all"]
+
+
+@ps.register
+@dataclass(frozen=True)
+class Halved(ps.schedules.Schedule):
+    name = "halved"
+
+    def factor(self, clock):
+        return 0.5
+
+
+config = ps.Config(
+    push=ps.Codec(memory=Remembered()),
+    aggregator=Average(),
+    optimizer=ps.SGD(lr=1.0, schedule=Halved()),
+)
+'''
 SHORT = Limits(cpu_s=1, answer_s=4.0)
 
 
@@ -132,6 +186,14 @@ def test_own_stages_do_what_the_same_stages_of_minips_do(started: list[int], mon
 
     assert len(started) == 1 + 8 + 1 + 1  # the config's, eight workers, a server; the second entry's config
     assert "half" not in names("quantizer")
+
+
+def test_each_kind_of_own_stage_works(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt: [7])
+    own = judge(TRACKS["office"], OTHERS)
+    same = "import minips as ps\nconfig = ps.Config(push=ps.Codec(memory=ps.Delta()), optimizer=ps.SGD(lr=0.5))\n"
+    assert own.placed
+    assert own.laps[0].right == judge(TRACKS["office"], same).laps[0].right
 
 
 def test_an_own_stage_is_charged_as_the_slowest() -> None:

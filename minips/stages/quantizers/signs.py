@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from minips.stage import Array, register
-from minips.stages.quantizers.base import CHUNK, Parts, Quantizer, chunks, empty_for, number, part, shape_tag
+from minips.stages.quantizers.base import Parts, Quantizer, chunks, empty_for, number, part, shape_tag
 from minips.stages.quantizers.packing import packed_nbytes
 
 
@@ -28,11 +28,11 @@ class Sign(Quantizer):
 
     def encode(self, x: Array, rng: np.random.Generator | None) -> Parts:
         flat, bits, total = x.reshape(-1), np.empty(packed_nbytes(x.size, 1), np.uint8), 0.0
-        ones = np.ones(min(x.size, CHUNK), np.result_type(x.dtype, np.float32))
+        dtype = np.result_type(x.dtype, np.float32)
         with np.errstate(over="ignore"):
             for some in chunks(x.size):
                 bits[some.start // 8 : -(-some.stop // 8)] = np.packbits(flat[some] >= 0)
-                total += float(np.dot(np.abs(flat[some]), ones[: some.stop - some.start]))
+                total += float(np.abs(flat[some]).sum(dtype=dtype))  # in one order, unlike a dot product's
         scale = total / max(x.size, 1)
         if not np.isfinite(total):  # the sum of a piece overflowed
             scale = float((np.abs(flat) / np.float64(x.size)).sum())
