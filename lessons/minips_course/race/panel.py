@@ -41,13 +41,14 @@ class Found(NamedTuple):
 
 def entry(asked: Asked) -> ps.Config:
     """Return the config of an entry, with the rate of the race's entries."""
-    codecs = {}
+    push, pull = ps.Codec(), ps.Codec()
     if asked.bits < 32:
         bits = ps.Uniform(bits=asked.bits)
-        codecs = {"push": ps.Codec(bits, ps.ErrorFeedback()), "pull": ps.Codec(bits, ps.Delta())}
+        push, pull = ps.Codec(bits, ps.ErrorFeedback()), ps.Codec(bits, ps.Delta())
     local = ps.LocalSteps(asked.steps, ps.SGD(lr=1.0)) if asked.steps > 1 else None
+    rule = WAITS[asked.waits]
     return ps.Config(
-        workers=8, steps=160, optimizer=ps.SGD(lr=1.0), consistency=WAITS[asked.waits], local=local, **codecs
+        workers=8, steps=160, optimizer=ps.SGD(lr=1.0), consistency=rule, local=local, push=push, pull=pull
     )
 
 

@@ -23,7 +23,7 @@ question(
         "target are the bytes of a step, times the steps.",
     ),
     otherwise="It saves hardly anything.",
-    kind="single",
+    kind="count",
     shown={"fewer": "the defaults' bytes: {:.0f} times those of the four-bit entry"},
 )
 
@@ -48,14 +48,14 @@ question(
         "large noise stays large.",
     ),
     otherwise="There is nothing to compare.",
-    kind="single",
+    kind="count",
     shown={"times": "beside garbage: {:.1f} times as long"},
 )
 
 sentence(
     "race.1",
     "{entry}: {seconds:.3f} virtual s and {kb:.0f} kB to 90 % (means of five seeds).",
-    kind="single",
+    kind="count",
 )
 
 sentence(
@@ -69,14 +69,14 @@ sentence(
     "race.3",
     "Your entry, on the judge's seeds: {seconds:.3f} virtual s and {kb:.0f} kB. Limits that it breaks: {broken}. "
     "Digest {digest}, the same on every machine.",
-    kind="single",
+    kind="count",
 )
 
 sentence(
     "race.4",
     "Four bits, nobody waits, and your rule: {seconds:.3f} virtual s and {kb:.0f} kB; beside garbage {missed} of "
     "{runs} runs do not get to 90 %.",
-    kind="single",
+    kind="count",
 )
 
 prompt(
@@ -91,7 +91,7 @@ prompt(
         "table: row['four bits'][0] == 0.046",
         "say race.2: missed >= 1",
     ),
-    kind="single",
+    kind="count",
 )
 
 quiz(

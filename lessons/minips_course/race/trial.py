@@ -12,7 +12,7 @@ from minips.racing.tracks import ExactMLP
 from minips.racing.verdicts import run, seeds_of
 from minips.stage import Tensors
 
-__all__ = ["GARBAGE", "KB", "OFFICE", "SECONDS", "Trial", "enter", "race", "seeds_of", "table"]
+__all__ = ["GARBAGE", "KB", "OFFICE", "SECONDS", "Trial", "broken", "enter", "race", "seeds_of", "table"]
 
 SECONDS, KB = 0.1, 160.0
 """The limits of the lesson: virtual seconds, and kB of all messages."""
@@ -40,21 +40,45 @@ class Spoiled(ExactMLP):
 
 
 @dataclass(frozen=True)
-class SpoiledTrack(Track):
+class Capped(Track):
+    """A track on which a worker makes at most ``most`` steps."""
+
+    most: int = MOST_STEPS
+
+    def config_for(self, config: ps.Config, seed: int) -> ps.Config:
+        most = self.most - self.most % config.local_steps
+        return replace(super().config_for(config, seed), steps=min(config.steps, most))
+
+
+@dataclass(frozen=True)
+class SpoiledTrack(Capped):
     """A track on which one worker, another for each seed, sends garbage."""
 
     def problem(self, seed: int) -> ExactMLP:
         honest = super().problem(seed)
-        problem: Any = object.__new__(Spoiled)
+        problem = object.__new__(Spoiled)
         vars(problem).update(vars(honest), liar=seed % self.workers)
         return problem
 
-    def config_for(self, config: ps.Config, seed: int) -> ps.Config:
-        return replace(super().config_for(config, seed), steps=min(config.steps, MOST_STEPS))
-
 
 OFFICE = TRACKS["office"]
-GARBAGE = SpoiledTrack(**{field.name: getattr(OFFICE, field.name) for field in fields(OFFICE)})
+_given = {field.name: getattr(OFFICE, field.name) for field in fields(OFFICE)}
+GARBAGE = SpoiledTrack(**_given)
+QUICK = {"with honest workers": Capped(**_given), "beside garbage": SpoiledTrack(**_given, most=64)}
+"""The tracks of the exercise: what keeps its limits makes fewer steps."""
+
+
+def broken(verdict: Verdict, where: str) -> list[str]:
+    """Return a sentence for each limit that a verdict does not keep."""
+    missed = sum(not lap.reached for lap in verdict.laps)
+    if missed:
+        return [f"{where}, {missed} of {len(verdict.laps)} runs do not get to 90 %."]
+    found = []
+    if verdict.seconds > SECONDS:
+        found.append(f"{where} it takes {verdict.seconds:.3f} virtual s; the limit is {SECONDS:g} s.")
+    if verdict.nbytes > 1e3 * KB:
+        found.append(f"{where} it sends {verdict.nbytes / 1e3:.0f} kB; the limit is {KB:.0f} kB.")
+    return found
 
 
 class Trial(NamedTuple):
@@ -91,17 +115,7 @@ class Trial(NamedTuple):
     @property
     def faults(self) -> list[str]:
         """A sentence for each limit that the entry does not keep."""
-        found = []
-        for verdict, where in ((self.honest, "with honest workers"), (self.spoiled, "beside garbage")):
-            missed = sum(not lap.reached for lap in verdict.laps)
-            if missed:
-                found.append(f"{where}, {missed} of {len(verdict.laps)} runs never get to 90 %.")
-                continue
-            if verdict.seconds > SECONDS:
-                found.append(f"{where} it takes {verdict.seconds:.3f} virtual s; the limit is {SECONDS:g} s.")
-            if verdict.nbytes > 1e3 * KB:
-                found.append(f"{where} it sends {verdict.nbytes / 1e3:.0f} kB; the limit is {KB:.0f} kB.")
-        return found
+        return broken(self.honest, "with honest workers") + broken(self.spoiled, "beside garbage")
 
 
 def _seconds(verdict: Verdict) -> float:
