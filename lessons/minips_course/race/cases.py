@@ -45,8 +45,8 @@ config = ps.Config(consistency=ps.ASP(), optimizer=ps.Adagrad(lr=0.05), batch_si
         "all bits": (PUSH + PULL, ""),
         "all bits of a pull": (PULL, ""),
         "an exchange after each step": ("    local=ps.LocalSteps(4, ps.SGD(lr=1.0)),\n", ""),
-        "few bytes, too slow": (f"{ROUND},\n    aggregator=ps.Median(),", "consistency=ps.BSP(),"),
-        "few bytes, much too slow": """
+        "a mean that waits for all": (f"{ROUND},\n    aggregator=ps.Median(),", "consistency=ps.BSP(),"),
+        "few bytes, too slow": """
 entry = '''
 import minips as ps
 
