@@ -246,6 +246,7 @@ SLIDERS = {
     every_panel.PANELS["minips_course.batch.panel.NoisySteps"]: "workers batch_size accumulate lr",
     every_panel.PANELS["minips_course.spend.panel.BitsByTensor"]: "U a W b lr",
     every_panel.PANELS["minips_course.local.panel.SeldomExchanges"]: "outer",
+    every_panel.PANELS["minips_course.race.panel.SecondsAndBytes"]: "",
     every_panel.PANELS["minips_course.links.panel.PlacesOnTwoRacks"]: "workers servers megabits",
     RoundedAverage: "workers levels shift",
     Damage: "place new",

@@ -15,7 +15,7 @@ PARTS = {
     "II. Fewer bytes": ("wire", "stranger", "squeeze", "bits", "rounding", "remember", "fails", "spend"),
     "III. Waiting and trust": ("move", "hide", "survive", "wait", "stale", "trust"),
     "IV. Cost": ("cost", "pays", "allreduce", "network", "ddp"),
-    "V. Further out": ("local", "links", "plug"),
+    "V. Further out": ("local", "links", "plug", "race"),
 }
 """Maps the title of each part to its lessons."""
 

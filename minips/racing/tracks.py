@@ -123,6 +123,10 @@ class Track:
     workers: int = 8
     most_servers: int = 4
 
+    def problem(self, seed: int) -> ExactMLP:
+        """The digits for this seed."""
+        return problem_of(seed)
+
     def config_for(self, config: Config, seed: int) -> Config:
         """The entry's config on this track. ValueError if it sets what the track sets."""
         usual = Config()
