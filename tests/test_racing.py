@@ -177,7 +177,7 @@ def test_the_command_prints_the_figures_or_says_why_not(
 
 
 def test_own_stages_do_what_the_same_stages_of_minips_do(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt: [7])
+    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt, count: [7])
     own = judge(TRACKS["home"], OWN)
     codec = "ps.Codec(ps.Float16(), ps.ErrorFeedback())"
     same = f"import minips as ps\nconfig = ps.Config(push={codec}, optimizer=ps.SGD(lr=0.3, momentum=0.5))\n"
@@ -189,7 +189,7 @@ def test_own_stages_do_what_the_same_stages_of_minips_do(started: list[int], mon
 
 
 def test_each_kind_of_own_stage_works(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt: [7])
+    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt, count: [7])
     own = judge(TRACKS["office"], OTHERS)
     same = "import minips as ps\nconfig = ps.Config(push=ps.Codec(memory=ps.Delta()), optimizer=ps.SGD(lr=0.5))\n"
     assert own.placed
