@@ -193,8 +193,9 @@ def test_a_kill_at_every_step_of_one_server():
         assert not outcome.violations, rehearsal.shrink(outcome)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("codec", ["exact", "delta"])
+@pytest.mark.parametrize(
+    "codec", [pytest.param("exact", marks=pytest.mark.soak), pytest.param("delta", marks=pytest.mark.campaign)]
+)
 def test_two_kills_at_every_pair_of_steps_of_one_server(codec):
     rehearsal = Rehearsal(config(codec))
     pairs = [*itertools.combinations(rehearsal.kills(), 2)]
