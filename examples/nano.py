@@ -251,7 +251,7 @@ def quantize(x: Array, codec: str) -> Tensors:
     """The parts of an array: the array itself or, with ``sign``, a bit for each value and the mean magnitude."""
     if codec == "exact":
         return {"values": x}
-    total = np.dot(np.abs(x).reshape(-1), np.ones(x.size, x.dtype))
+    total = np.abs(x).reshape(-1).sum(dtype=x.dtype)
     like = np.empty((0, *x.shape), x.dtype)  # no bytes: it sends only its shape and dtype
     return {"bits": np.packbits(x >= 0), "scale": np.array([total / np.float64(x.size)]), "like": like}
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 
 import minips as ps
@@ -44,6 +43,8 @@ def virtual_s(fields: Fields, network: Any, nbytes: int, workers: int = 8) -> fl
 
 def placed(network: Any, numbers: "list[int]", servers: int = 0) -> Any:
     """Return the graph of a topology with worker ``numbers[i]`` at the place of worker i."""
+    import networkx as nx
+
     graph = network.graph(workers=len(numbers), servers=servers)
     return nx.relabel_nodes(graph, {f"worker {place}": f"worker {rank}" for place, rank in enumerate(numbers)})
 
