@@ -41,6 +41,8 @@ docs/stages
 docs/examples
 docs/recipes
 docs/play
+docs/race
+LEADERBOARD
 docs/benchmarks
 docs/reading
 docs/FAQ
