@@ -6,9 +6,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import Refused, asks, case, is_own, refuse_if
-from minips.racing import judge
 from minips_course.arrays import copied, drawn_like, drawn_tensors
-from minips_course.race import trial
 
 
 @asks(
@@ -20,6 +18,9 @@ from minips_course.race import trial
 )
 def entry(text: Any, rng: np.random.Generator) -> str:
     """Write an entry that keeps the limits of time and bytes, with honest workers and beside garbage."""
+    from minips.racing import judge  # a track needs networkx
+    from minips_course.race import trial
+
     refuse_if(not isinstance(text, str), f"Expected the text of an entry, got {text!r:.80}.")
     salt, told = str(int(rng.integers(1_000_000))), []
     with case("On five new seeds:"):
