@@ -370,15 +370,27 @@ def test_a_client_whose_first_hello_was_never_answered_is_known_by_its_secret():
         assert len(opened) == 2
 
 
-def test_who_connects_again_with_its_secrets_is_the_first_free_worker_that_it_was():
-    config, secrets = over(ps.Tcp(pool=1)), ["5" * 32]
+@pytest.mark.parametrize("how", ["secrets", "session"])
+def test_a_session_that_connects_again_is_the_first_free_worker_that_it_was(how, tmp_path):
+    config, mine = over(ps.Tcp(pool=1)), {"secrets": ["5" * 32], "session": tmp_path / "session"}[how]
     with serve(config, rejoin_s=1000.0) as server, ExitStack() as stack:
         address, _ = answering_late(server, stack)
         with pytest.raises(ConnectionError):
-            ps.connect(address, config, worker=None, token="t", secrets=secrets)
-        with ps.connect(address, config, worker=None, token="t", secrets=secrets) as client:
+            ps.connect(address, config, worker=None, token="t", **{how: mine})
+        with ps.connect(address, config, worker=None, token="t", **{how: mine}) as client:
             assert client.worker == 0
             assert client.push(ONES).result(WAIT_S) == "applied"
+    with pytest.raises(ValueError, match=r"one for each of 1 servers; got 2|A session's secret is the 32 hex"):
+        ps.connect(address, config, token="t", secrets=["5" * 32, "5" * 32] if how == "secrets" else ["5"])
+
+
+def test_a_session_that_was_refused_may_ask_for_another_number(tmp_path):
+    config, file = over("tcp"), tmp_path / "session"
+    with serve(config) as server, ps.connect(server.address, config, token=server.token):
+        with pytest.raises(ValueError, match="Worker 0 is held by another session"):
+            ps.connect(server.address, config, token=server.token, session=file)
+        with ps.connect(server.address, config, worker=1, token=server.token, session=file) as client:
+            assert client.worker == 1
 
 
 def test_a_client_without_a_secret_whose_first_hello_was_never_answered_has_the_rank_once_it_is_free_again():

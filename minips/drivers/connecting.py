@@ -16,6 +16,7 @@ from minips.core.codec import Codec, encode_plainly, unpack
 from minips.core.config import Config, check_seconds
 from minips.core.fields import ANSWERS, check_fields
 from minips.core.limits import of_anything
+from minips.core.membership import check_secret
 from minips.core.message import Header, Message
 from minips.drivers.checkpoint import WorkerFiles
 from minips.drivers.client import Client
@@ -146,8 +147,8 @@ def connect(
     is this worker's number; None: the first free one. As long as a worker is connected and not silent, no other client
     can be that worker. ``session`` names a file, readable only by its owner, in which the client keeps its number and
     its secrets: a process restarted with that file is immediately the same worker. If pushes are lossy, or go to
-    several servers, it keeps its last push beside that file, to continue with the same memories. Without a file,
-    ``secrets``, 32 hexadecimal digits for each server, identify the session.
+    several servers, it keeps its last push beside that file, to continue with the same memories. ``secrets``, 32
+    hexadecimal digits for each server, identify a new session; if there are none, the client draws them.
 
     ``connect`` calls ``check`` with the first server's status before this worker gets a number; an error from ``check``
     prevents that. If its connection breaks, the client tries to reconnect after each of the ``pauses_s`` seconds (None:
@@ -156,7 +157,7 @@ def connect(
 
     ConnectionError if no server answers. PermissionError for a wrong token. ValueError if the addresses are not those
     of all the servers of one run, or if another client is this worker. ValueError or TypeError for an invalid address,
-    token, worker, time or session.
+    token, worker, time, session or secret.
     """
     check_token(token)
     check_seconds("timeout", timeout)
@@ -170,6 +171,10 @@ def connect(
     if session is not None:
         worker, kept = _read_session(session, worker, len(addresses))
     secrets = kept or secrets or new_secrets(len(addresses))  # so a hello whose answer was lost can be repeated
+    if len(secrets) != len(addresses):
+        raise ValueError(f"secrets are one for each of {len(addresses)} servers; got {len(secrets)}.")
+    for secret in secrets:
+        check_secret(secret)
     with ExitStack() as stack:
         if addresses and (config is None or worker is None or check):
             reached = config.shaped_transport() if config else transport or transport_of(addresses[0])
@@ -178,8 +183,10 @@ def connect(
             config = config or config_of(header, reached)
             if check:
                 check(header)
-            if worker is None:
-                worker = ask("hello", worker=-1, secret=secrets[0])["worker"]
+        if session is not None and not kept:
+            _write_session(session, None, secrets)
+        if addresses and worker is None:
+            worker = ask("hello", worker=-1, secret=secrets[0])["worker"]
         config, worker = config or Config(), int(worker or 0)
         own_rows = rows if not callable(rows) else rows(worker, config) if config.aggregator.weighs else 0
         keeps = session is not None and keeps_worker(config)
@@ -195,7 +202,7 @@ def connect(
         if session is not None:
             try:
                 secrets = [server.secret for server in client.protocol.servers]
-                files.write(session, json.dumps({"worker": client.worker, "secrets": secrets}), 0o600)
+                _write_session(session, client.worker, secrets)
                 if keeps:
                     client.files = own or WorkerFiles(Path(session), secrets[0])
                     client.files.take_over(client)
@@ -210,8 +217,15 @@ def new_secrets(servers: int) -> list[str]:
     return [token_hex(16) for _ in range(servers)]
 
 
+def _write_session(file: str | os.PathLike[str], worker: int | None, secrets: Sequence[str]) -> None:
+    """Write a session's file. The worker is None before the first hello, whose answer may be lost."""
+    files.write(file, json.dumps({"worker": worker, "secrets": [*secrets]}), 0o600)
+
+
 def _read_session(file: str | os.PathLike[str], worker: int | None, servers: int) -> tuple[int | None, list[str]]:
-    """The number and the secrets in a session's file; without a file, ``worker`` and an empty list."""
+    """The number and the secrets in a session's file. Before the first hello, the number is ``worker``; without a file,
+    the list is empty.
+    """
     if not isinstance(file, str | os.PathLike):
         raise TypeError(f"session names the file in which a client keeps its secrets; got {file!r}.")
     files.check(file)
@@ -222,7 +236,9 @@ def _read_session(file: str | os.PathLike[str], worker: int | None, servers: int
         raise ValueError(f"The session file {path} can be read by others than its owner. Use: chmod 600 {path}")
     with suppress(ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text())
-        if type(kept["worker"]) is int and worker in (None, kept["worker"]) and len(kept["secrets"]) == servers:
-            return kept["worker"], list(kept["secrets"])
+        number = worker if kept["worker"] is None else kept["worker"]
+        is_worker = kept["worker"] is None or (type(number) is int and worker in (None, number))
+        if is_worker and len(kept["secrets"]) == servers:
+            return number, list(kept["secrets"])
     who = "a worker" if worker is None else f"worker {worker}"
     raise ValueError(f"{path} is not a session file of {who} and {servers} servers. Name another, or delete it.")

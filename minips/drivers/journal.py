@@ -93,7 +93,7 @@ class Journal(Closable):
         except ImportError:  # on Windows
             return
         try:
-            fcntl.flock(self._files[0].number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._files[0].descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             words = f"{self._files[0].path} is in use by another process, perhaps the same command, started twice."
             raise OSError(f"{words} Stop it first, or choose another folder.") from None
@@ -180,7 +180,7 @@ class _File:
             _make(path, HEAD.pack(KIND, FORMAT, run) + _mark(0), nbytes)
         files.check(path)
         self.path, self._file = path, path.open("r+b", buffering=0)
-        self.number = self._file.fileno()
+        self.descriptor = self._file.fileno()
         try:
             _check(path, self._file.read(START), os.fstat(self._file.fileno()).st_size, run, nbytes)
         except BaseException:
@@ -238,7 +238,7 @@ class _File:
     def _write(self, buffers: Sequence[Buffer], at: int) -> int:
         """Write some of these buffers' bytes. Return how many."""
         if hasattr(os, "pwritev"):
-            return os.pwritev(self.number, buffers, at)
+            return os.pwritev(self.descriptor, buffers, at)
         self._file.seek(at)
         return self._file.write(b"".join(buffers)) or 0
 

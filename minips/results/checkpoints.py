@@ -180,7 +180,7 @@ class Checkpoint(Value):
 
     def find_config(self) -> Config | None:
         """The config of the run in the folder; None if no snapshot has it, as just before a server's first one."""
-        for who, clock in sorted(_snapshots(self.path), reverse=True):
+        for who, clock in sorted(_snapshots(self.path), key=lambda one: (one[0], -one[1])):
             with suppress(FileNotFoundError):  # another server may delete its older snapshots meanwhile
                 if config := read_snapshot(self.snapshot(who, clock), who).get("config"):  # a worker's has none
                     return Config.from_dict(config)

@@ -103,9 +103,8 @@ def _connected(place: tuple[str, int], timeout: float) -> socket.socket:
     """
     sock = socket.create_connection(place, timeout)
     if sock.getsockname() == sock.getpeername():
-        sock.setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )  # a server can listen there at once
+        # A reset, so that a server can listen at this port at once.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     return sock
