@@ -2,8 +2,8 @@
 
 - flows: a TCP flow from one host to another, during 10 s after 2 s of warming up, with buffers of 200 kB; and two flows
   over one uplink, with Jain's index of their shares (Jain, Chiu and Hawe 1984).
-- buffers: four workers and four servers at 100 Mbit/s, with link buffers of 50 to 1,000 kB: seconds per step, and the
-  packets sent again.
+- buffers: four workers and four servers at 100 Mbit/s, with buffers of 50 to 1,000 kB at both ends of each link, hosts'
+  own among them: seconds per step, and the packets sent again.
 - racks: a ring of four over two racks with a slow uplink. Its ranks follow rack by rack, or change racks at every hop.
 """
 

@@ -177,7 +177,8 @@ def test_a_network_without_hosts_tells_of_its_own_questions_alone(
     assert NO_HOSTS in said
     assert "recorded elsewhere: 2 cores, Linux" in said
     star, sizes = ps.Star(bandwidth_bps=100e6), (10_000, 30_000, 100_000, 300_000, 1_000_000)
-    deep, shallow = network.hosts(star), network.hosts(star, buffer_bytes=10_000)
+    deep = network.hosts(star)
+    shallow = network.hosts(star, buffer_bytes=10_000, host_buffer_bytes=4_000_000)
     model, config = ps.SoftmaxRegression(*ps.datasets.fourier(ps.datasets.digits(), 2000)), ps.Config(steps=20)
     assert [len(seconds) for seconds in network.calls(deep, sizes).values()] == 5 * [15]
     usual, slower = (network.runs(model, config, buffers) for buffers in (deep, shallow))

@@ -63,7 +63,8 @@ def test_where_no_hosts_can_be_made_the_recorded_runs_are_shown(
     found = timing.both(real, ways, ps.TwoRacks(40e6, 0.0, uplink_bps=10e6))
     assert all(len(pair.runs.seconds) == 3 for pair in found.values())
     two = {way: ways[way] for way in ("ring", "servers")}
-    deep, shallow = (timing.both(real, two, ps.Star(40e6, 0.0), buffer_bytes=n) for n in (4_000_000, 20_000))
+    star, own = ps.Star(40e6, 0.0), {"host_buffer_bytes": 4_000_000}
+    deep, shallow = (timing.both(real, two, star, buffer_bytes=n, **own) for n in (4_000_000, 20_000))
     assert shallow["servers"].median > deep["servers"].median
     assert "two racks, zigzag" in timing.hosts_table({"two racks": found, "star": deep})
     with pytest.raises(NotMadeError):

@@ -4,7 +4,7 @@ from math import nan
 
 OUTCOMES = {
     "cost.3": {"expected": {"seconds": 0.045}, "otherwise": {"seconds": 0.4}},
-    "cost.4": {
+    "cost.5": {
         "as long as before, within 20 %": {"times": 1.05},
         "up to half longer": {"times": 1.3},
         "more than half longer": {"times": 3.7},
@@ -15,7 +15,7 @@ OUTCOMES = {
 
 TELLING = {
     "cost.3": ["0.034", "0.054", "34 ms", "54 ms", "0.045", "share a link", "share the link"],
-    "cost.4": ["drops", "overflow", "time-out", "lost packets", "sent again", "are lost"],
+    "cost.5": ["drops", "overflow", "time-out", "lost packets", "sent again", "are lost"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 

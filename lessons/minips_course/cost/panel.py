@@ -28,7 +28,7 @@ class Asked(Value):
     milliseconds: float = option(0.0, "latency of a message, α", minimum=0, maximum=100, unit="ms")
     kilobytes: float = option(HERE[1], "size of a push and of an answer", minimum=1, maximum=10_000, unit="kB")
     workers: int = option(HERE[0], "workers that share one server", minimum=1, maximum=MOST_WORKERS, step=1)
-    buffer: float = option(10.0, "what each end of a link can hold", minimum=3, maximum=4000, unit="kB")
+    buffer: float = option(10.0, "what the switch can hold for each link", minimum=3, maximum=4000, unit="kB")
 
 
 class Step(NamedTuple):

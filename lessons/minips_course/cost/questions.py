@@ -27,8 +27,8 @@ timed_estimate(
 )
 
 timed_question(
-    "cost.4",
-    "Each end of a link now holds at most 10 kB, seven packets. How long is the same step?",
+    "cost.5",
+    "The switch now holds at most 10 kB for each link, seven packets. How long is the same step?",
     Option(
         "as long as before, within 20 %",
         lambda times: 0 < times < 1.2,
@@ -42,9 +42,9 @@ timed_question(
     Expected(
         "more than half longer",
         lambda times: times >= 1.5,
-        "Four workers push at once, and four links carry more than one can take away. The queue at the server's link "
-        "overflows, and the switch drops packets. TCP sends them again, sometimes only after a time-out of 0.2 s, "
-        "which is longer than the whole step was.",
+        "Four workers push at once, and four links carry more than one can take away. The switch's queue in front of "
+        "the server overflows, and packets are dropped. TCP sends them again, sometimes only after a time-out of "
+        "0.2 s, which is longer than the whole step was.",
     ),
     otherwise="One of the two steps was not measured.",
     shown={"times": "with 10 kB: {:.1f} times as long"},
@@ -65,8 +65,8 @@ timed_sentence(
 )
 
 timed_sentence(
-    "cost.15",
-    "With 10 kB at each end a step took {shallow:.3f} s, {times:.1f} times as long. TCP sent {again:.0f} packets "
+    "cost.17",
+    "With 10 kB in the switch a step took {shallow:.3f} s, {times:.1f} times as long. TCP sent {again:.0f} packets "
     "again in a run, and {before:.0f} with 4 MB.",
     expect="times > 1.5 and again > 2 * before + 50",
 )
@@ -88,7 +88,7 @@ prompt(
     by=(
         "timed table: 0.9 * row['yours'][0] < row['deep'][0] < 1.25 * row['yours'][1] < row['shallow'][0] "
         "if solved else row['deep'][0] > row['yours'][1]",
-        "say cost.15",
+        "say cost.17",
     ),
     kind="time",
 )
@@ -128,12 +128,12 @@ quiz(
     Item(
         "With shallow buffers a step took several times as long, for the same bytes. What does the formula leave out?",
         {
-            "packets that are lost when workers push at once": "The queue overflows, and TCP sends again, sometimes "
-            "after a time-out.",
+            "packets that are lost when workers push at once": "The switch's queue overflows, and TCP sends again, "
+            "sometimes after a time-out.",
             "the latency, which small buffers raise": "A small buffer makes the longest wait in it shorter.",
             "the server's processor": "It has the same work as with deep buffers.",
         },
-        by="say cost.15",
+        by="say cost.17",
     ),
     Item(
         "A prediction agrees with runs over `ps.Link`, the emulator. What does that show?",
@@ -145,7 +145,7 @@ quiz(
             "that TCP connections take α + βS": "Only a network that was not made of the formula can show it, or "
             "refute it.",
         },
-        by=("say cost.14", "say cost.15"),
+        by=("say cost.14", "say cost.17"),
     ),
 )
 
@@ -155,10 +155,10 @@ remember(
         "A message takes": "say cost.13",
         "Fit medians": "check cost.3",
         "On paper a step": ("predict cost.3", "say cost.14", "say cost.16"),
-        "Where a queue": ("predict cost.4", "say cost.15", "say cost.16"),
-        "An emulator": ("say cost.14", "say cost.15"),
+        "Where a queue": ("predict cost.5", "say cost.17", "say cost.16"),
+        "An emulator": ("say cost.14", "say cost.17"),
     },
 )
 
-RETIRED = {"predict": (1, 2), "say": (*range(1, 13),), "answer": (1,), "check": (1,)}
+RETIRED = {"predict": (1, 2, 4), "say": (*range(1, 13), 15), "answer": (1,), "check": (1,)}
 """The numbers that an earlier edition of the lesson used, by kind."""

@@ -9,10 +9,10 @@ OUTCOMES = {
         "more than 4 times as long": {"times": 6.0},
         "none of these": {"times": nan},
     },
-    "network.2": {
-        "less than twice as long": {"times": 1.3},
-        "2 to 4 times as long": {"times": 3.0},
-        "more than 4 times as long": {"times": 12.0},
+    "network.3": {
+        "less than 1.5 times as long": {"times": 1.3},
+        "1.5 times to twice as long": {"times": 1.8},
+        "more than twice as long": {"times": 3.3},
         "none of these": {"times": nan},
     },
 }
@@ -20,7 +20,7 @@ OUTCOMES = {
 
 TELLING = {
     "network.1": ["half of everything", "2.4", "four messages"],
-    "network.2": ["overflow", "times out", "sends again", "12 times"],
+    "network.3": ["overflow", "times out", "sends again", "3.3 times"],
 }
 """Maps a question to words that may not appear before its outcome, since they would give the answer away."""
 

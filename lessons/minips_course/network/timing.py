@@ -71,10 +71,10 @@ class ZigzagRing(ps.RingAllReduce):
         return [hop._replace(to=after, source=before) for hop in super().schedule(place, workers)]
 
 
-def on_hosts(real: Network, fields: Fields, network: Any, buffer_bytes: int) -> Runs:
+def on_hosts(real: Network, fields: Fields, network: Any, **buffers: int) -> Runs:
     """Return the seconds per step of three runs of four workers on hosts, with a gradient of `NBYTES`."""
     config = ps.Config(workers=4, steps=6, **fields)
-    return real.runs(only_exchange(NBYTES, 4), config, real.hosts(network, buffer_bytes=buffer_bytes))
+    return real.runs(only_exchange(NBYTES, 4), config, real.hosts(network, **buffers))
 
 
 class Pair(NamedTuple):
@@ -94,10 +94,10 @@ class Pair(NamedTuple):
         return self.median / self.predicted
 
 
-def both(real: Network, ways: Mapping[str, Fields], network: Any, buffer_bytes: int = 4_000_000) -> dict[str, Pair]:
-    """Return the time of a step for each way, in virtual time and on hosts with queues of so many bytes."""
+def both(real: Network, ways: Mapping[str, Fields], network: Any, **buffers: int) -> dict[str, Pair]:
+    """Return the time of a step for each way, in virtual time and on hosts with these ``buffers`` of `ps.Hosts`."""
     return {
-        way: Pair(virtual_s(fields, network, NBYTES, workers=4), on_hosts(real, fields, network, buffer_bytes))
+        way: Pair(virtual_s(fields, network, NBYTES, workers=4), on_hosts(real, fields, network, **buffers))
         for way, fields in ways.items()
     }
 
