@@ -86,7 +86,9 @@ class Sandbox:
         code = f"import sys; sys.path[:] = {paths!r}; from minips.sandbox import _serve; _serve({self._root.name!r})"
         one_thread = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
         kept = {
-            name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE") if name in os.environ
+            name: os.environ[name]
+            for name in ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
+            if name in os.environ
         }
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", code],
