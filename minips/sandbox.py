@@ -2,7 +2,7 @@
 
     with Sandbox(Limits()) as sandbox:
         sandbox.begin(text, "entry.py")
-        answer = sandbox.ask("minips.racing.borrowed", "call", …, seconds=10)
+        answer = sandbox.ask("minips.racing.borrowed", "call", …)
 
 `Sandbox` starts a process that imports numpy and minips. `begin` makes it fork a child, which seals itself and then
 runs the text as a module; `ask` calls a function of a module of minips in the child, with the text's module as its
@@ -86,7 +86,9 @@ class Sandbox:
         code = f"import sys; sys.path[:] = {paths!r}; from minips.sandbox import _serve; _serve({self._root.name!r})"
         one_thread = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
         kept = {
-            name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE") if name in os.environ
+            name: os.environ[name]
+            for name in ("PATH", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES")
+            if name in os.environ
         }
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", code],
@@ -121,13 +123,13 @@ class Sandbox:
         """Run a text as a module, in a new child. ``file`` names it in errors. SandboxError if it fails."""
         self.end()
         self._begun = True
-        self._write({"text": text, "file": file, "limits": [*vars(self.limits).values()]})
+        self._write({"text": text, "file": file, "limits": vars(self.limits)})
         self._answer(START_S + self.limits.answer_s)
 
-    def ask(self, module: str, function: str, *arguments: Any, seconds: float | None = None) -> Any:
+    def ask(self, module: str, function: str, *arguments: Any) -> Any:
         """Return ``function(entry, *arguments)``, a function of a module of minips, as the child answers it."""
         self._write([module, function, arguments])
-        return self._answer(seconds or self.limits.answer_s)
+        return self._answer(self.limits.answer_s)
 
     def end(self) -> None:
         """End the child, if there is one."""
@@ -224,7 +226,6 @@ def _array(code: int, data: bytes) -> Any:
 
 def _serve(root: str) -> None:
     """Fork a child for each question that begins one. The process's main function."""
-    import minips
     from minips.stage import kinds, names, stage_class
 
     for kind in kinds():  # a child has no files to import from
@@ -233,7 +234,6 @@ def _serve(root: str) -> None:
                 stage_class(kind, name)
     for module in ("numpy.fft", "numpy.polynomial", "minips.racing.borrowed"):
         import_module(module)
-    assert minips
     _control(PR_SET_PDEATHSIG, signal.SIGKILL)
     _PIPES[:] = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -244,14 +244,14 @@ def _serve(root: str) -> None:
         if not child:
             _child(question, root)
         _, status = os.waitpid(child, 0)
-        _reply("ended", status)
+        _write_all(_pack(["ended", status]))
         if status:
             return
 
 
 def _child(question: Any, root: str) -> None:
     """Seal this process, run the text, and answer questions. Never returns."""
-    limits = Limits(*question["limits"])
+    limits = Limits(**question["limits"])
     _APPLIED[:] = seal(limits, root)
     entry = types.ModuleType("entry")
     entry.__file__ = question["file"]
@@ -291,10 +291,6 @@ def _read_all(size: int) -> bytes:
             os._exit(0)
         got += some
     return got
-
-
-def _reply(kind: str, value: Any) -> None:
-    _write_all(_pack([kind, value]))
 
 
 def _write_all(data: bytes) -> None:

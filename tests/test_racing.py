@@ -7,18 +7,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minips as ps
+from benchmarks.race.table import PAGE, section
 from minips import sandbox
 from minips.cli import main
-from minips.racing import TRACKS, judge
-from minips.racing.rules import EntryError, check
-from minips.racing.tracks import calibration_of, problem_of
+from minips.racing import TRACKS, Verdict, judge
+from minips.racing.rules import MOST_CHARACTERS, MOST_NUMBERS, EntryError, check
+from minips.racing.tracks import HIDDEN, SHARD_ROWS, calibration_of, problem_of
+from minips.racing.verdicts import Lap
 from minips.sandbox import Limits, Sandbox, SandboxError
 from minips.stage import names
 
@@ -171,13 +173,14 @@ def test_the_command_prints_the_figures_or_says_why_not(
     bad.write_text("import os\n")
     assert main(["race", "office", str(good)]) == 0
     assert judge(TRACKS["office"], QUICK).digest in capsys.readouterr().out
-    assert main(["race", "office", str(bad)]) == 1
-    assert "No place: bad.py, line 1: it imports os" in capsys.readouterr().err
+    for track in TRACKS:
+        assert main(["race", track, str(bad)]) == 1
+        assert "No place: bad.py, line 1: it imports os" in capsys.readouterr().err
     assert main(["race", "office", str(tmp_path / "none.py")]) == 2
 
 
 def test_own_stages_do_what_the_same_stages_of_minips_do(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt, count: [7])
+    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt: [7])
     own = judge(TRACKS["home"], OWN)
     codec = "ps.Codec(ps.Float16(), ps.ErrorFeedback())"
     same = f"import minips as ps\nconfig = ps.Config(push={codec}, optimizer=ps.SGD(lr=0.3, momentum=0.5))\n"
@@ -189,7 +192,7 @@ def test_own_stages_do_what_the_same_stages_of_minips_do(started: list[int], mon
 
 
 def test_each_kind_of_own_stage_works(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt, count: [7])
+    monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt: [7])
     own = judge(TRACKS["office"], OTHERS)
     same = "import minips as ps\nconfig = ps.Config(push=ps.Codec(memory=ps.Delta()), optimizer=ps.SGD(lr=0.5))\n"
     assert own.placed
@@ -240,6 +243,7 @@ CHEATS = {
         + "print('seconds 0.0')\nverdict = 'placed'\nplaced = True",
         "No place: 5 of 5 runs",
     ),
+    "changes a shape": (DESCENT.replace("p -= self.lr * v", "params[name] = p[:1]"), "step, for U, gave float32 of"),
     "forks": ("import os\nos.fork()\n" + QUICK, "it imports os"),
     "allocates 8 GB": (in_encode("np.ones(2**33, np.uint8)"), "more memory than the sandbox gives"),
     "opens a socket": ("import socket\nsocket.socket()\n" + QUICK, "it imports socket"),
@@ -280,6 +284,7 @@ def test_a_cheat_gets_a_sentence_and_no_place(cheat: str, started: list[int]) ->
         ("import minips.engines", "imports minips.engines"),
         (f"t = {[1] * 201}", "table"),
         (f"t = '{'a' * 301}'", "301 characters"),
+        ("match ():\n    case object(__class__=c):\n        pass", "reads __class__ in a pattern"),
         ("x = 1 +", "not Python"),
         ("#" * 20_001, "at most 20000"),
     ],
@@ -314,13 +319,14 @@ def test_a_sandbox_begins_anew_without_what_was_before(started: list[int]) -> No
         for _ in range(2):
             box.begin("import numpy\nassert not hasattr(numpy, 'mark')\nnumpy.mark = 1\nprint('noise')", "entry.py")
             assert "limits of memory, time, files and processes" in box.ask("minips.sandbox", "sealed")
+    assert "limits of memory, time, files and processes" in sandbox.protections()
 
 
 def test_exact_gradients_do_not_depend_on_the_order_of_sums() -> None:
     problem = problem_of(3)
     params = problem.init(np.random.default_rng(0))
     order = np.random.default_rng(1).permutation(64)
-    other = replace_rows(problem, order)
+    other = permuted(problem, order)
     moved = {**params, "U": params["U"][order]}
     loss, gradients = problem.loss_and_gradient(params)
     again, shuffled = other.loss_and_gradient(moved)
@@ -329,7 +335,7 @@ def test_exact_gradients_do_not_depend_on_the_order_of_sums() -> None:
     assert (gradients["W"] == shuffled["W"]).all()
 
 
-def replace_rows(problem: ps.MLP, order: np.ndarray) -> ps.MLP:
+def permuted(problem: ps.MLP, order: np.ndarray) -> ps.MLP:
     """The problem with its pixels in another order, and its rows too."""
     rows = np.random.default_rng(2).permutation(problem.rows)
     return type(problem)(problem.X[rows][:, order], problem.y[rows], classes=10, hidden=32)
@@ -345,7 +351,7 @@ def test_a_track_runs_with_its_faults(track: str, started: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"workers": 5}, {"servers": 5}, {"seed": 3}, {"link": ps.Link(1e9)}, {"steps": 2000}]
+    "field", [{"workers": 5}, {"servers": 5}, {"seed": 3}, {"link": ps.Link(1e9)}, {"steps": 2000}, {"epochs": 400}]
 )
 def test_a_track_sets_its_machines(field: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(field))):
@@ -355,6 +361,47 @@ def test_a_track_sets_its_machines(field: dict[str, object]) -> None:
 def test_an_all_reduce_is_refused_where_faults_would_end_it() -> None:
     with pytest.raises(ValueError, match="would end RingAllReduce"):
         TRACKS["racks"].config_for(ps.Config(exchange="ring"), 0)
+
+
+def test_the_page_tells_what_is_given() -> None:
+    page = " ".join((Path(__file__).parents[1] / "docs" / "race.md").read_text().split())
+    problem, track = problem_of(0), TRACKS["office"]
+    values = sum(x.size for x in problem.init(np.random.default_rng(0)).values())
+    assert f"eight workers, a perceptron with {HIDDEN} hidden units ({values:,} values), and up to four servers" in page
+    assert (track.workers, track.most_servers) == (8, 4)
+    assert f"at most {MOST_CHARACTERS:,} characters and {MOST_NUMBERS} numbers" in page
+    assert "1 ms and 50 µs for each row" in page
+    for batch, rows in ((20, 20), (None, SHARD_ROWS)):
+        config = track.config_for(ps.Config(batch_size=batch), 0)
+        assert config.delays
+        assert config.delays.seconds == pytest.approx(1e-3 + 50e-6 * rows)
+    assert problem.shard(0, track.workers).rows == SHARD_ROWS
+
+
+def test_steps_stand_for_epochs() -> None:
+    config = TRACKS["office"].config_for(ps.Config(epochs=2, batch_size=50), 0)
+    assert (config.steps, config.epochs) == (8, None)  # four batches of 180 rows in each epoch
+
+
+def test_the_digest_covers_track_config_and_what_happened() -> None:
+    lap = Lap(True, 8, 0.5, 100, (3, 9), 10)
+    verdict = Verdict("office", ps.Config(), (lap,))
+    others = [replace(verdict, track="home"), replace(verdict, config=ps.Config(steps=9))]
+    for changed in ({"steps": 9}, {"seconds": 0.6}, {"nbytes": 101}, {"right": (4, 9)}):
+        others.append(replace(verdict, laps=(lap._replace(**changed),)))
+    assert len({one.digest for one in (verdict, *others)}) == 1 + len(others)
+
+
+def test_a_race_ends_by_the_wall_clock(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minips.racing.verdicts.MOST_S", 0.0)
+    with pytest.raises(TimeoutError, match="too long by the wall clock"):
+        judge(TRACKS["office"], QUICK)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("track", TRACKS)
+def test_the_leaderboard_holds_what_the_judge_says(track: str) -> None:
+    assert section(TRACKS[track]) in PAGE.read_text()
 
 
 @pytest.mark.soak

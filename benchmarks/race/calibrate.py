@@ -40,8 +40,8 @@ def line_of(work: "Work") -> list[float]:
             began = time.perf_counter()
             call()
             timings.append((size, time.perf_counter() - began))
-    line = Line.fit(timings)
-    return [float(f"{line.fixed_s:.3g}"), float(f"{line.each_s:.3g}")]
+    line = _short(Line.fit(timings))
+    return [line.fixed_s, line.each_s]
 
 
 def packet(x: np.ndarray) -> Packet:

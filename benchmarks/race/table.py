@@ -11,6 +11,7 @@ from minips.racing import TRACKS, Track, Verdict, judge
 
 ROOT = Path(__file__).parents[2]
 PAGE, ENTRIES = ROOT / "LEADERBOARD.md", ROOT / "examples" / "race"
+END = "<!-- end -->"
 HEAD = "| entry | seconds | kB | accuracy | digest |\n|---|---|---|---|---|\n"
 
 
@@ -30,10 +31,15 @@ def table(track: Track) -> str:
     return HEAD + "".join(row for _, row in [*sorted(placed), *others])
 
 
+def section(track: Track) -> str:
+    """What stands between a track's marks in LEADERBOARD.md."""
+    return f"\n{track.about}\n\n{table(track)}\n"
+
+
 def _row(link: str, verdict: Verdict) -> str:
     seconds = [lap.seconds for lap in verdict.laps]
     kilobytes = [lap.nbytes / 1e3 for lap in verdict.laps]
-    accuracy = sum(lap.right[-1] / lap.rows for lap in verdict.laps) / len(verdict.laps)
+    accuracy = sum(lap.accuracy for lap in verdict.laps) / len(verdict.laps)
     return (
         f"| {link} | {verdict.seconds:.4f} ({min(seconds):.4f} to {max(seconds):.4f}) "
         f"| {verdict.nbytes / 1e3:.1f} ({min(kilobytes):.1f} to {max(kilobytes):.1f}) "
@@ -46,9 +52,8 @@ def main() -> None:
     page = PAGE.read_text()
     for track in TRACKS.values():
         begin = f"<!-- {track.name} -->\n"
-        words = f"{begin}\n{track.about}\n\n{table(track)}\n<!-- end -->"
         before, _, rest = page.partition(begin)
-        page = before + words + rest.partition("<!-- end -->")[2]
+        page = before + begin + section(track) + END + rest.partition(END)[2]
     PAGE.write_text(page)
 
 

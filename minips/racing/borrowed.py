@@ -12,6 +12,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from minips.stages.quantizers import Parts, Quantizer
 from minips.stages.schedules import Schedule
 
 OWN_KINDS = ("quantizer", "memory", "aggregator", "optimizer", "schedule")
+FLAGS = ("elementwise", "weighs", "stateless")
 HERE = __name__
 
 
@@ -48,18 +50,19 @@ def _described(cls: Any) -> dict[str, Any]:
     default = cls()
     fields = {name: value for name, value in default.to_dict().items() if name != "name"}
     words = {"kind": cls.kind, "name": cls.name, "class": cls.__name__, "fields": fields}
-    words |= {flag: bool(getattr(cls, flag, False)) for flag in ("elementwise", "weighs", "stateless")}
+    words |= {flag: bool(getattr(cls, flag, False)) for flag in FLAGS}
     words["restores"] = cls.kind == "memory" and cls.restore is not Memory.restore
     words["varies"] = cls.kind == "quantizer" and cls.relative_variance is not Quantizer.relative_variance
     return words | {"least": int(default.least) if cls.kind == "aggregator" else 1}
 
 
-_BUILT: dict[str, Any] = {}
+@cache
+def _built(kind: str, spec: str) -> Any:
+    return build(kind, json.loads(spec))
 
 
 def call(entry: Any, kind: str, spec: str, method: str, arguments: list[Any], state: Any) -> list[Any]:
     """Call a stage's method; ``spec`` is the stage as JSON. Return its result, and the state that it leaves."""
-    stage = _BUILT.get(kind + spec) or _BUILT.setdefault(kind + spec, build(kind, json.loads(spec)))
     if method == "encode":
         x, seed = arguments
         arguments = [x, np.random.default_rng(seed)]
@@ -67,7 +70,7 @@ def call(entry: Any, kind: str, spec: str, method: str, arguments: list[Any], st
         arguments = [[Contribution(*one) for one in arguments[0]]]
     if state is not None:
         arguments = [*arguments, state]
-    result = getattr(stage, method)(*arguments)
+    result = getattr(_built(kind, spec), method)(*arguments)
     if method == "step":
         result = arguments[0]
     return [None if method == "update" else result, state]
@@ -128,18 +131,14 @@ class Borrowed(Stage):
             raise TypeError(f"{method} gave no answer.")
         if state is not None:
             if not isinstance(answer[1], dict):
-                raise TypeError(f"{method} left a state that is no dict.")
+                raise TypeError(f"{method} left a state that is not a dict.")
             state.clear()
             state.update(answer[1])
         return answer[0]
 
     def lent_array(self, like: Array, method: str, *arguments: Any, state: Any = None) -> Array:
         """Call a method there that returns an array like this one."""
-        x: Any = self.lent(method, *arguments, state=state)
-        if not isinstance(x, np.ndarray) or x.shape != like.shape or x.dtype != like.dtype:
-            got = f"{x.dtype} of {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-            raise TypeError(f"{method} gave {got}, expected {like.dtype} of {like.shape}.")
-        return x
+        return _like(like, self.lent(method, *arguments, state=state), method)
 
 
 class _Quantizer(Borrowed, Quantizer):
@@ -181,13 +180,13 @@ class _Aggregator(Borrowed, Aggregator):
 
     def combine(self, contributions: Sequence[Contribution]) -> Tensors:
         combined: Any = self.lent("combine", [[*one] for one in contributions])
-        return _like(contributions[0].gradients, combined, "combine")
+        return _all_like(contributions[0].gradients, combined, "combine")
 
 
 class _Optimizer(Borrowed, Optimizer):
     def step(self, params: Tensors, grads: Tensors, state: dict[str, Any]) -> None:
         clock = state.get("clock")
-        for name, x in _like(params, self.lent("step", params, grads, state=state), "step").items():
+        for name, x in _all_like(params, self.lent("step", params, grads, state=state), "step").items():
             params[name][...] = x
         if clock is not None:
             state["clock"] = clock
@@ -198,20 +197,25 @@ class _Schedule(Borrowed, Schedule):
         return float(self.lent("factor", clock))
 
 
-def _like(tensors: Tensors, given: Any, method: str) -> Tensors:
+def _like(x: Array, given: Any, what: str) -> Array:
+    """``given``, if it is an array with the shape and dtype of ``x``; else TypeError."""
+    if not isinstance(given, np.ndarray) or (given.shape, given.dtype) != (x.shape, x.dtype):
+        got = f"{given.dtype} of {given.shape}" if isinstance(given, np.ndarray) else type(given).__name__
+        raise TypeError(f"{what} gave {got}, expected {x.dtype} of {x.shape}.")
+    return given
+
+
+def _all_like(tensors: Tensors, given: Any, method: str) -> Tensors:
     """``given``, if it has arrays with the names, shapes and dtypes of ``tensors``; else TypeError."""
     if not isinstance(given, dict) or {*given} != {*tensors}:
         raise TypeError(f"{method} gave no arrays with the names {', '.join(tensors)}.")
-    for name, x in tensors.items():
-        if not isinstance(given[name], np.ndarray) or (given[name].shape, given[name].dtype) != (x.shape, x.dtype):
-            raise TypeError(f"{method} gave for {name} no array of {x.dtype} and shape {x.shape}.")
-    return given
+    return {name: _like(x, given[name], f"{method}, for {name},") for name, x in tensors.items()}
 
 
 @contextmanager
 def lend(parties: Parties) -> Iterator[Config]:
-    """Ask a sandbox for the entry's config, and register its own stages while the block runs. ValueError if the entry
-    is no valid one.
+    """Ask a sandbox for the entry's config, and register its own stages while the block runs. ValueError if one of them
+    is of another kind than `OWN_KINDS`, or has the name of a stage of minips.
     """
     described = parties.ask("describe")
     with ExitStack() as stack:
@@ -240,7 +244,7 @@ def _class_of(words: dict[str, Any], parties: Parties) -> type[Borrowed]:
         for field, value in words["fields"].items()
     ]
     of_class = {"name": name, "parties": parties, "smallest": int(words["least"]), "__module__": HERE}
-    of_class |= {flag: bool(words[flag]) for flag in ("elementwise", "weighs", "stateless")}
+    of_class |= {flag: bool(words[flag]) for flag in FLAGS}
     made: type[Borrowed] = dataclasses.make_dataclass(
         words["class"], fields, bases=(bases[kind],), namespace=of_class, frozen=True, repr=False
     )

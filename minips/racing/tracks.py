@@ -78,12 +78,12 @@ def _scores(params: Tensors, X: Array) -> tuple[Array, Array]:
     return H, np.asarray(H @ W + b)
 
 
-def problem_of(seed: int) -> ExactMLP:
+def problem_of(seed: int, kind: type[ExactMLP] = ExactMLP) -> ExactMLP:
     """The digits, split anew; the pixels are permuted, and so are the classes."""
     data, rng = datasets.digits(HELD_OUT, seed), seeds.split(seed + 1)
     pixels, classes = rng.permutation(data.X.shape[1]), rng.permutation(10)
     X, held_out = (np.rint(x[:, pixels] * X_GRID) / X_GRID for x in (data.X, data.X_validation))
-    return ExactMLP(X, classes[data.y], held_out, classes[data.y_validation], classes=10, hidden=HIDDEN)
+    return kind(X, classes[data.y], held_out, classes[data.y_validation], classes=10, hidden=HIDDEN)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,9 @@ class Track:
         return problem_of(seed)
 
     def config_for(self, config: Config, seed: int) -> Config:
-        """The entry's config on this track. ValueError if it sets what the track sets."""
+        """The entry's config on this track, with steps in place of epochs. ValueError if the entry sets what the track
+        sets, or needs more steps than a race has.
+        """
         usual = Config()
         for name in ("transport", "link", "shards", "delays", "timeout_s", "seed"):
             if getattr(config, name) != getattr(usual, name):
@@ -146,14 +148,16 @@ class Track:
             )
         if self.faults and isinstance(config.exchange, AllReduce):
             raise ValueError(f"This track's faults would end {config.exchange!r}. Use servers: exchange=ps.PS().")
-        if max(config.steps, config.epochs or 0) > MOST_STEPS or config.accumulate > MOST_BATCHES:
+        epochs = f", which are {config.epochs} epochs" if config.epochs else ""
+        config = replace(config, workers=self.workers).for_rows(SHARD_ROWS * self.workers)
+        if config.steps > MOST_STEPS or config.accumulate > MOST_BATCHES:
             raise ValueError(
                 f"A race has at most {MOST_STEPS} steps of each worker, and {MOST_BATCHES} batches in a step; the "
-                f"entry has steps={config.steps}, epochs={config.epochs}, accumulate={config.accumulate}."
+                f"entry has steps={config.steps}{epochs}, and accumulate={config.accumulate}."
             )
         rows = min(config.batch_size or SHARD_ROWS, SHARD_ROWS) * config.accumulate
         delays = Delays(BATCH_S + ROW_S * rows, self.slow, self.exponential)
-        return replace(config, workers=self.workers, delays=delays, shards=self.shards, seed=seed)
+        return replace(config, delays=delays, shards=self.shards, seed=seed)
 
     def engine(self, config: Config) -> Simulated:
         """The simulator of this track, with the times of the config's stages."""

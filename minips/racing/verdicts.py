@@ -1,15 +1,14 @@
-"""The judge: runs a config on a track over five seeds, and says when it had learned the digits, and by how many bytes.
+"""The judge runs a config on a track with five seeds, and says after how many seconds and bytes the digits are learned.
 
-The seeds follow from the entry's text: whoever changes the text, to put something there that a run has taught, gets
-other seeds. The same text gives the same seeds on every machine. A keeper of the table who suspects a lucky text gives
-another ``salt``.
+The seeds follow from the entry's text. The same text has the same seeds on every machine; a text that is changed, to
+hold what a run has taught, has others. A keeper of the table who suspects a lucky text gives another ``salt``.
 """
 
 import hashlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from minips.core.partition import join
 from minips.engines.base import TrainingJob
 from minips.racing.borrowed import Parties, lend
 from minips.racing.rules import check
-from minips.racing.tracks import MOST_STEPS, Track
+from minips.racing.tracks import Track
 from minips.sandbox import Limits
 from minips.stage import Tensors
 
@@ -41,6 +40,11 @@ class Lap(NamedTuple):
     right: tuple[int, ...]
     """The number of right held-out rows after each clock of all the workers."""
     rows: int
+
+    @property
+    def accuracy(self) -> float:
+        """The share of the held-out rows that are right at the end; 0 if no clock was complete."""
+        return self.right[-1] / self.rows if self.right else 0.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Verdict:
 
     def __str__(self) -> str:
         rows: list[tuple[str, Sequence[float], str]] = [
-            ("accuracy", [lap.right[-1] / lap.rows if lap.right else 0.0 for lap in self.laps], "{:.3f}"),
+            ("accuracy", [lap.accuracy for lap in self.laps], "{:.3f}"),
             ("steps", [lap.steps for lap in self.laps], "{:.0f}"),
             ("seconds", [lap.seconds for lap in self.laps], "{:.4f}"),
             ("bytes", [lap.nbytes for lap in self.laps], "{:.0f}"),
@@ -102,36 +106,23 @@ class Verdict:
         return "\n".join([*lines, f"digest    {self.digest}"])
 
 
-def seeds_of(text: str, salt: str = "", count: int = SEEDS) -> list[int]:
+def seeds_of(text: str, salt: str = "") -> list[int]:
     """The seeds for an entry's text."""
-    digests = (hashlib.sha256(f"{salt}/{number}/{text}".encode()).digest() for number in range(count))
+    digests = (hashlib.sha256(f"{salt}/{number}/{text}".encode()).digest() for number in range(SEEDS))
     return [int.from_bytes(digest[:4], "big") for digest in digests]
 
 
-@one_blas_thread
-def judge(
-    track: Track,
-    text: str,
-    file: str = "entry.py",
-    salt: str = "",
-    *,
-    count: int = SEEDS,
-    limits: Limits | None = None,
-    most_s: float = MOST_S,
-    progress: Callable[[int], object] = lambda lap: None,
-) -> Verdict:
-    """Race the entry with this ``text`` on a track, once for each of its first ``count`` seeds; ``progress`` is called
-    with the number of each. The wall clock allows ``most_s`` seconds.
+def judge(track: Track, text: str, file: str = "entry.py", salt: str = "", *, limits: Limits | None = None) -> Verdict:
+    """Race the entry with this ``text`` on a track, once for each of its seeds.
 
-    ValueError if the text is no entry, or does what the track forbids; RuntimeError if its code fails or exceeds a
-    limit; TimeoutError if it takes too long.
+    ValueError if the text is not an entry, or does what the track forbids; RuntimeError if its code fails or exceeds a
+    limit; TimeoutError if the race takes more than `MOST_S` seconds.
     """
     check(text, file)
-    deadline = time.monotonic() + most_s
+    deadline = time.monotonic() + MOST_S
     with Parties(text, file, limits) as parties, lend(parties) as config:
         laps = []
-        for lap, seed in enumerate(seeds_of(text, salt, count)):
-            progress(lap)
+        for seed in seeds_of(text, salt):
             try:
                 laps.append(_lap(track, config, seed, deadline, parties))
             except (RuntimeError, ValueError) as error:
@@ -140,19 +131,16 @@ def judge(
 
 
 def run(track: Track, config: Config, seeds: Sequence[int]) -> Verdict:
-    """Race a config of this process's own, without a sandbox: of an entry that you trust, once for each seed."""
+    """Race a config once for each seed, in this process: without a sandbox, so its stages must be trusted."""
     with Parties("", "") as nobody:
         laps = tuple(_lap(track, config, seed, time.monotonic() + MOST_S, nobody) for seed in seeds)
     return Verdict(track.name, track.config_for(config, 0), laps)
 
 
+@one_blas_thread
 def _lap(track: Track, config: Config, seed: int, deadline: float, parties: Parties) -> Lap:
     problem = track.problem(seed)
-    config = track.config_for(config, seed).for_rows(problem.rows)
-    if config.steps > MOST_STEPS:
-        raise ValueError(
-            f"A race has at most {MOST_STEPS} steps of each worker; the entry's epochs take {config.steps}."
-        )
+    config = track.config_for(config, seed)
     held_out: Any = problem.held_out()
     rows, engine = held_out.rows, track.engine(config)
     engine.check(config)
@@ -161,7 +149,8 @@ def _lap(track: Track, config: Config, seed: int, deadline: float, parties: Part
         engine.check_faults(faults, config)
     parties.begin()
     params = check_run(config, problem.init(seeds.init(seed)), problem.tables)
-    team = engine.prepare(TrainingJob(problem, config, params, _nothing, _never, None, None, faults=faults))
+    job = TrainingJob(problem, config, params, lambda progress: None, lambda: False, None, None, faults=faults)
+    team = engine.prepare(job)
     parties.begin(team.simulation)
     right: list[int] = []
 
@@ -194,11 +183,3 @@ def _progress(team: Any) -> tuple[int, Any]:
 
     shards, workers = [server.shard for server in servers], team.simulation.config.workers
     return min(one.applied // workers if one.quorum is None else one.rounds for one in shards), read
-
-
-def _nothing(progress: object) -> None:
-    """Watch a run without a word."""
-
-
-def _never() -> bool:
-    return False

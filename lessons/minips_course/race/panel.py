@@ -68,7 +68,7 @@ class SecondsAndBytes(Panel[Asked, Found]):
 
     title = "Seconds and bytes to 90 %"
     asks = Asked
-    labels = {"steps": "local steps", "waits": "waits"}
+    labels = {"steps": "local steps"}
     repeats = True
 
     def find(self, asked: Asked) -> Found:

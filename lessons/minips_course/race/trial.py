@@ -8,8 +8,8 @@ import numpy as np
 
 import minips as ps
 from minips.racing import TRACKS, Track, Verdict, judge
-from minips.racing.tracks import ExactMLP
-from minips.racing.verdicts import run, seeds_of
+from minips.racing.tracks import ExactMLP, problem_of
+from minips.racing.verdicts import SEEDS, run, seeds_of
 from minips.stage import Tensors
 
 __all__ = ["GARBAGE", "KB", "OFFICE", "SECONDS", "Trial", "broken", "enter", "race", "seeds_of", "table"]
@@ -46,8 +46,8 @@ class Capped(Track):
     most: int = MOST_STEPS
 
     def config_for(self, config: ps.Config, seed: int) -> ps.Config:
-        most = self.most - self.most % config.local_steps
-        return replace(super().config_for(config, seed), steps=min(config.steps, most))
+        config = super().config_for(config, seed)
+        return replace(config, steps=min(config.steps, self.most - self.most % config.local_steps))
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,8 @@ class SpoiledTrack(Capped):
     """A track on which one worker, another for each seed, sends garbage."""
 
     def problem(self, seed: int) -> ExactMLP:
-        honest = super().problem(seed)
-        problem = object.__new__(Spoiled)
-        vars(problem).update(vars(honest), liar=seed % self.workers)
+        problem: Any = problem_of(seed, Spoiled)
+        problem.liar = seed % self.workers
         return problem
 
 
@@ -122,14 +121,14 @@ def _seconds(verdict: Verdict) -> float:
     return verdict.seconds if verdict.placed else float("inf")
 
 
-def enter(entry: str, salt: str = "") -> Trial:
+def enter(entry: str) -> Trial:
     """Race an entry's text, in the judge's sandbox."""
-    return Trial(*(judge(track, entry, salt=salt) for track in (OFFICE, GARBAGE)))
+    return Trial(*(judge(track, entry) for track in (OFFICE, GARBAGE)))
 
 
-def race(config: ps.Config, seeds: int = 5) -> Trial:
+def race(config: ps.Config) -> Trial:
     """Race a config, without a sandbox."""
-    return Trial(*(run(track, config, range(seeds)) for track in (OFFICE, GARBAGE)))
+    return Trial(*(run(track, config, range(SEEDS)) for track in (OFFICE, GARBAGE)))
 
 
 def table(trials: Mapping[str, Trial]) -> str:

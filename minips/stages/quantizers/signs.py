@@ -32,7 +32,7 @@ class Sign(Quantizer):
         with np.errstate(over="ignore"):
             for some in chunks(x.size):
                 bits[some.start // 8 : -(-some.stop // 8)] = np.packbits(flat[some] >= 0)
-                total += float(np.abs(flat[some]).sum(dtype=dtype))  # in one order, unlike a dot product's
+                total += float(np.abs(flat[some]).sum(dtype=dtype))  # np.dot adds in an order that depends on the BLAS
         scale = total / max(x.size, 1)
         if not np.isfinite(total):  # the sum of a piece overflowed
             scale = float((np.abs(flat) / np.float64(x.size)).sum())
