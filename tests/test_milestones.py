@@ -244,9 +244,15 @@ def test_a_pass_is_noted_and_shown(notebook: Path) -> None:
         ("class Server(:\n", r"server\.py is no program: invalid syntax, line 1\."),
         ("\0", r"server\.py is no program|ValueError|SyntaxError"),
         ("Server = 3\n", "Your server has no `staleness`|class"),
-        ("import nothing_like_it\n", r"ModuleNotFoundError: .*nothing_like_it.*\nLine 1 of server\.py: import nothing"),
-        ("raise SystemExit\n", r"ends the process.*\nLine 1 of server\.py"),
-        (GIVEN.replace("self.clocks[worker] += 1", "1 / 0"), r"ZeroDivisionError.*\nLine \d+ of server\.py: 1 / 0"),
+        (
+            "import nothing_like_it\n",
+            r"ModuleNotFoundError: .*nothing_like_it.*\nIn <module>, line 1 of server\.py: import nothing",
+        ),
+        ("raise SystemExit\n", r"ends the process.*\nIn <module>, line 1 of server\.py: raise"),
+        (
+            GIVEN.replace("self.clocks[worker] += 1", "1 / 0"),
+            r"ZeroDivisionError.*\nIn handle, line \d+ of server\.py: 1 / 0",
+        ),
         (GIVEN.replace("return [(one, (", "return [(one + 99, ("), "worker 1?0?\\d+ got|waits for nothing|IndexError"),
     ],
 )
