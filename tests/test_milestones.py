@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import pytest
 
 from minips import lab
@@ -303,6 +304,13 @@ def test_a_server_that_never_ends_is_stopped_with_its_children(notebook: Path, m
     while status.exists() and "State:\tZ" not in status.read_text() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_the_page_has_the_paper_and_the_task_of_each_milestone() -> None:
+    section = pages.section("lessons/README.md", "Milestones of your own server")
+    rows = re.findall(r"^\| `(\w+)` \| \[(.+?)\]\((.+?)\) \| (.+?) \|", section, re.MULTILINE)
+    known = milestones.milestones().values()
+    assert rows == [(one.key, one.paper.rpartition(",")[0], one.link, one.task) for one in known]
 
 
 def test_an_unknown_milestone_is_a_sentence() -> None:

@@ -186,7 +186,7 @@ def _verdict(asked: Milestone, path: Path, rng: np.random.Generator) -> tuple[bo
 
 
 def _given(asked: Milestone, path: Path) -> str:
-    """Return a sentence that names the sections it used that are minips' own; empty if there is none."""
+    """Return a sentence that names the given sections among those used; an empty text if there are none."""
     ready, mine = own.sections(own.given()), own.sections(path)
     same = [title for title, text in mine.items() if ready.get(title) == text]
     used = [title for title in same if own.is_used(title, asked.until, asked.key)]

@@ -113,5 +113,5 @@ class Played(ABC):
 
 
 def only_the_game_makes(what: str, where: str) -> IllegalMoveError:
-    """The error for a learner who makes a value of the game."""
+    """Return the error for a learner who makes a value of the game."""
     return IllegalMoveError(f"{what} cannot be made. {where}")
