@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 import pytest
 
 from minips import lab
@@ -244,9 +245,15 @@ def test_a_pass_is_noted_and_shown(notebook: Path) -> None:
         ("class Server(:\n", r"server\.py is no program: invalid syntax, line 1\."),
         ("\0", r"server\.py is no program|ValueError|SyntaxError"),
         ("Server = 3\n", "Your server has no `staleness`|class"),
-        ("import nothing_like_it\n", r"ModuleNotFoundError: .*nothing_like_it.*\nLine 1 of server\.py: import nothing"),
-        ("raise SystemExit\n", r"ends the process.*\nLine 1 of server\.py"),
-        (GIVEN.replace("self.clocks[worker] += 1", "1 / 0"), r"ZeroDivisionError.*\nLine \d+ of server\.py: 1 / 0"),
+        (
+            "import nothing_like_it\n",
+            r"ModuleNotFoundError: .*nothing_like_it.*\nIn <module>, line 1 of server\.py: import nothing",
+        ),
+        ("raise SystemExit\n", r"ends the process.*\nIn <module>, line 1 of server\.py: raise"),
+        (
+            GIVEN.replace("self.clocks[worker] += 1", "1 / 0"),
+            r"ZeroDivisionError.*\nIn handle, line \d+ of server\.py: 1 / 0",
+        ),
         (GIVEN.replace("return [(one, (", "return [(one + 99, ("), "worker 1?0?\\d+ got|waits for nothing|IndexError"),
     ],
 )
@@ -297,6 +304,13 @@ def test_a_server_that_never_ends_is_stopped_with_its_children(notebook: Path, m
     while status.exists() and "State:\tZ" not in status.read_text() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_the_page_has_the_paper_and_the_task_of_each_milestone() -> None:
+    section = pages.section("lessons/README.md", "Milestones of your own server")
+    rows = re.findall(r"^\| `(\w+)` \| \[(.+?)\]\((.+?)\) \| (.+?) \|", section, re.MULTILINE)
+    known = milestones.milestones().values()
+    assert rows == [(one.key, one.paper.rpartition(",")[0], one.link, one.task) for one in known]
 
 
 def test_an_unknown_milestone_is_a_sentence() -> None:

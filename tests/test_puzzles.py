@@ -1,12 +1,16 @@
 """Each puzzle: par and the best known score by reference solutions, and moves that are impossible."""
 
+import base64
 import copy
+import re
 import subprocess
 import sys
 
+import pages
 import pytest
 
 from minips import cli
+from minips.lab.charts import LETTER, NARROW_PX, WIDE_PX, Text
 from minips.lab.puzzles import PUZZLES, IllegalMoveError, puzzle
 from minips.lab.puzzles.allreduce import Sum
 from minips.lab.puzzles.buckets import LayerGradient
@@ -228,6 +232,38 @@ def test_two_plays_are_the_same_and_the_picture_is_drawn_anew(name):
     assert {"text/html", "image/png"} & {*shown}
 
 
+@pytest.mark.parametrize("name", PUZZLES)
+@pytest.mark.parametrize("width", [WIDE_PX, NARROW_PX])
+def test_no_text_of_a_picture_is_cut_off(name, width):
+    for function in (BEST[name], given(name)):
+        drawing = puzzle(name).play(function).drawing(width)
+        for one in drawing.parts:
+            if isinstance(one, Text):
+                left = one.x - {"start": 0, "middle": 0.5, "end": 1}[one.anchor] * LETTER * len(one.words)
+                assert -1 <= left <= width + 1 - LETTER * len(one.words), one
+                assert 8 <= one.y <= drawing.height, one
+
+
+def test_a_bucket_has_the_names_of_all_its_layers_in_its_box():
+    parts = puzzle("buckets").play(given("buckets")).drawing(NARROW_PX).parts
+    rows = [one for one in parts if isinstance(one, Text) and " " in one.words and one.anchor == "middle"]
+    assert " ".join(row.words for row in rows) == "11 10 9 8 7 6 5 4 3 2 1 0"
+    assert max(row.y for row in rows) - min(row.y for row in rows) < 30
+
+
+def test_a_notebook_has_a_picture_for_wide_and_for_narrow_pages(monkeypatch):
+    monkeypatch.delenv("MINIPS_AUTOPLAY")
+    shown, _ = puzzle("star").play(BEST["star"])._repr_mimebundle_()
+    wide, narrow = (base64.b64decode(code) for code in re.findall(r"base64,([^']+)'", shown["text/html"]))
+    assert int.from_bytes(wide[16:20]) > 2 * int.from_bytes(narrow[16:20]) > 800
+    assert shown["text/html"].count("alt='star: 18 ticks") == 2
+
+
+def test_the_page_has_the_par_and_the_best_known_score_of_each_puzzle():
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| ([\d.]+) (\w+) \| ([\d.]+) \|$", pages.text("docs/play.md"), re.MULTILINE)
+    assert rows == [(one.name, f"{one.par:g}", one.unit, f"{one.best:g}") for one in PUZZLES.values()]
+
+
 @pytest.mark.parametrize("solutions", [PAR, BEST])
 def test_no_rounding_decides_when_the_loss_is_reached(solutions):
     """A processor whose sums are rounded otherwise gives the same seconds."""
@@ -396,9 +432,12 @@ ILLEGAL = [
     ("buckets", lambda ready, now: [ready[0], ready[0]], "in this message twice"),
     ("buckets", lambda ready, now: None, "Return a list"),
     ("buckets", lambda ready, now: LayerGradient(), "cannot be made"),
+    ("buckets", lambda ready, now: [copy.copy(ready[0])], "cannot be made"),
+    ("buckets", lambda ready, now: setattr(ready[0], "layer", 0), "layer"),
     ("clicks", fills_one, "Server 0 is full"),
     ("clicks", places_twice, "Item 0 is on server 0 already"),
     ("clicks", makes_it_cheap, "An item's clicks cannot be changed"),
+    ("clicks", lambda items, servers: servers[0].hold(copy.copy(items[0])), "cannot be made"),
     ("clicks", leaves_out, "47 items are on no server"),
     ("clicks", builds_a_server, "There is no such server"),
     ("clicks", lambda items, servers: servers[0].hold(object.__new__(TableItem)), "Expected an item of this play"),

@@ -158,7 +158,7 @@ def _train_with_two(
     until="stale",
 )
 def bounded_staleness(cls: type, rng: np.random.Generator) -> str:
-    """No read misses more than the last `staleness` clocks of any worker, and fast workers run ahead."""
+    """A worker at clock c reads all updates of the clocks before c − `staleness`, and fast workers run ahead."""
     lacks = not hasattr(cls, "staleness")
     refuse_if(lacks, "Your server has no `staleness`. Exercise wait.2 of lesson 16 adds it.")
     reads = 0
@@ -233,7 +233,7 @@ class _Race:
     until="wait",
 )
 def one_bit(cls: Any, rng: np.random.Generator) -> str:
-    """Gradients travel as one bit for each value, with error feedback, and the model is as good as the exact run's."""
+    """Gradients travel as one bit for each value, with error feedback; the model is as good as without compression."""
     for names, where in (
         (("encode", "decode"), "bits.2 of lesson 08"),
         (("compensate", "remember"), "remember.2 of lesson 10"),

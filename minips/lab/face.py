@@ -22,5 +22,4 @@ from minips.lab.workbench import Workbench
 
 __all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "milestone", "own"]
 __all__ += ["playground", "plots", "plug", "predict", "progress", "puzzle", "quiz", "record", "recorded", "replay"]
-__all__ += ["report", "say", "show"]
-__all__ += ["timeline", "train_own", *panels.__all__]
+__all__ += ["report", "say", "show", "timeline", "train_own", *panels.__all__]

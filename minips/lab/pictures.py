@@ -45,11 +45,11 @@ def show_figure(figure: "Figure") -> None:
 
 class Shown:
     """A PNG with its text; ``plain`` replaces both in a terminal. A dark theme inverts a picture that ``follows`` it,
-    whose ground is white or transparent.
+    whose ground is white or transparent. On a narrow page, the PNG ``narrow``, if there is one, replaces it.
     """
 
-    def __init__(self, png: bytes, words: str, plain: str, follows: bool = True) -> None:
-        self.png, self.words, self.plain, self.follows = png, words, plain, follows
+    def __init__(self, png: bytes, words: str, plain: str, follows: bool = True, narrow: bytes = b"") -> None:
+        self.png, self.words, self.plain, self.follows, self.narrow = png, words, plain, follows, narrow
 
     def __repr__(self) -> str:
         return self.plain
@@ -60,10 +60,15 @@ class Shown:
         code = base64.b64encode(self.png).decode()
         if unattended():
             return {"image/png": code, "text/plain": self.plain}, {"image/png": {"alt": self.words}}
+        picture = self._image(code)
+        if self.narrow:
+            narrow = self._image(base64.b64encode(self.narrow).decode())
+            picture = f"<div class='minips-forms'>{picture}{narrow}</div>"
+        return {"text/html": f"{FIGURE}{picture}", "text/plain": self.plain}, {}
+
+    def _image(self, code: str) -> str:
         look = " class='minips-figure' style='background: white'" if self.follows else ""
-        alt = html.escape(self.words, quote=True)
-        picture = f"{FIGURE}<img{look} alt='{alt}' src='data:image/png;base64,{code}'>"
-        return {"text/html": picture, "text/plain": self.plain}, {}
+        return f"<img{look} alt='{html.escape(self.words, quote=True)}' src='data:image/png;base64,{code}'>"
 
 
 def show(png: bytes, words: str, plain: str, follows: bool = True) -> None:

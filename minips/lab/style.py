@@ -43,9 +43,15 @@ _MARKS = ".minips-still :is([fill^='#'], [stroke^='#'])"
 FIGURE = f"""<style>
 [data-jp-theme-light] .minips-figure {{background: none !important}}
 [data-jp-theme-light='false'] :is(.minips-figure, {_MARKS}) {{{_INVERTED}}}
+.minips-forms {{container-type: inline-size}}
+.minips-forms > img + img {{display: none; max-width: min({NARROW_IN * DPI:.0f}px, 100%)}}
+@container (max-width: {NARROW_PX}px) {{
+    .minips-forms > img {{display: none}}
+    .minips-forms > img + img {{display: inline}}
+}}
 </style>"""
-"""The style sheet of a picture that is a cell's output. Of a view's still, it inverts the marks: its texts have the
-colour of the page's text.
+"""The style sheet of a picture that is a cell's output, perhaps with a narrow form. Of a view's still, it inverts the
+marks: its texts have the colour of the page's text.
 """
 
 STYLE = f"""<style>

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,14 +103,14 @@ def judge(asked: Exercise, thing: Any, rng: np.random.Generator) -> Verdict:
     except Refused as refusal:
         words = str(refusal)
     except TooLong as error:
-        words = f"{error}{_place(error.__traceback__)}"
+        words = f"{error}{where(error)}"
     except KeyboardInterrupt as interrupt:
         said = f"{asked.key}: the check was interrupted."
         interrupt.args = (said,)
         vars(interrupt)["_render_traceback_"] = lambda: [said]  # what a notebook shows instead of a traceback
         raise
     except Exception as error:
-        words = _stopped(error)
+        words = stopped(error)
     further = f'\nA hint: lab.hint("{asked.key}")' if asked.hints else ""
     return Verdict(asked.key, False, words + further)
 
@@ -149,17 +149,19 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _stopped(error: Exception) -> str:
-    return f"It stopped with {type(error).__name__}: {error}{_place(error.__traceback__)}"
+def stopped(error: Exception) -> str:
+    """Return a sentence for an error that ended a check."""
+    return f"It stopped with {type(error).__name__}: {error}{where(error)}"
 
 
-def _place(trace: TracebackType | None) -> str:
-    """Return a phrase for the last line of the learner's own code in a traceback."""
+def where(error: BaseException) -> str:
+    """Return a phrase for the last line of the learner's own code, in a cell or in a file, in an error's traceback."""
     others = (*_ours(), *sysconfig.get_paths().values(), "<frozen")
-    for frame in reversed(traceback.extract_tb(trace)):
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(others):
             line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
-            return f"\nIn {frame.name}, line {frame.lineno} of your cell: {line}" if line else ""
+            file = Path(frame.filename).name if Path(frame.filename).is_file() else "your cell"
+            return f"\nIn {frame.name}, line {frame.lineno} of {file}: {line}" if line else ""
     return ""
 
 
@@ -208,7 +210,7 @@ def case(what: str) -> Iterator[None]:
     except Refused as refusal:
         raise Refused(f"{what} {refusal}") from None
     except Exception as error:
-        raise Refused(f"{_stopped(error)}\n{what.rstrip(':,.')}.") from None
+        raise Refused(f"{stopped(error)}\n{what.rstrip(':,.')}.") from None
 
 
 @contextmanager

@@ -11,13 +11,11 @@ The server runs in a process of its own, under the limits of `lab.check`. A pass
 """
 
 import json
-import linecache
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -28,11 +26,11 @@ import numpy as np
 from minips import files
 from minips.lab.course import own, state
 from minips.lab.course.courses import installed
-from minips.lab.course.exercises import LIMIT_S, Refused, TooLong, Verdict, limited
+from minips.lab.course.exercises import LIMIT_S, Refused, TooLong, Verdict, limited, stopped, where
 from minips.lab.course.lessons import lessons
 from minips.results.tables import align, html_rows
 from minips.training.progress import Wait, showing
-from minips.words import message_of, suggestion
+from minips.words import suggestion
 
 Test = Callable[[type, np.random.Generator], str]
 """Checks a learner's class on inputs drawn from the generator. Returns the words for one that passes, and raises
@@ -179,24 +177,16 @@ def _verdict(asked: Milestone, path: Path, rng: np.random.Generator) -> tuple[bo
         return False, str(refusal)
     except SyntaxError as error:
         return False, f"{path.name} is no program: {error.msg}, line {error.lineno}."
-    except SystemExit:
-        return False, f"{path.name} ends the process. It may not call exit.{_line(path)}"
+    except SystemExit as error:
+        return False, f"{path.name} ends the process. It may not call exit.{where(error)}"
     except TooLong as error:
-        return False, f"{error}{_line(path)}"
+        return False, f"{error}{where(error)}"
     except Exception as error:
-        return False, f"It stopped with {type(error).__name__}: {message_of(error)}{_line(path)}"
-
-
-def _line(path: Path) -> str:
-    """Return a phrase for the last line of the file in the traceback of the error that is handled."""
-    for frame in reversed(traceback.extract_tb(sys.exc_info()[2])):
-        if frame.filename == str(path):
-            return f"\nLine {frame.lineno} of {path.name}: {linecache.getline(str(path), frame.lineno or 0).strip()}"
-    return ""
+        return False, stopped(error)
 
 
 def _given(asked: Milestone, path: Path) -> str:
-    """Return a sentence that names the sections it used that are minips' own; empty if there is none."""
+    """Return a sentence that names the given sections among those used; an empty text if there are none."""
     ready, mine = own.sections(own.given()), own.sections(path)
     same = [title for title, text in mine.items() if ready.get(title) == text]
     used = [title for title in same if own.is_used(title, asked.until, asked.key)]

@@ -207,13 +207,10 @@ def load(path: Path, lesson: str, milestone: str = "") -> type:
     """Return the last class in the sections before this lesson and, if one is named, in that of a milestone. ValueError
     if there is none.
     """
-    text, place = path.read_text(encoding="utf-8"), _place(lesson)
+    text = path.read_text(encoding="utf-8")
     for title, head, end in [*_heads(text)]:
-        if (
-            title != MILESTONE + milestone and _rank(title) >= place
-        ):  # blank lines, so that errors name the file's lines
-            lines = re.sub(r"[^\n]", " ", text[head.end() : end])
-            text = text[: head.end()] + lines + text[end:]
+        if not is_used(title, lesson, milestone):  # its lines stay, so that errors name the file's lines
+            text = text[: head.end()] + re.sub(r"[^\n]", " ", text[head.end() : end]) + text[end:]
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(text, str(path), "exec"), names)
     if "Server" not in names:

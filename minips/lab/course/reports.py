@@ -95,7 +95,7 @@ def _aside() -> list[str]:
 
 def _milestones() -> list[str]:
     """Return a sentence that names the milestones that the learner's own server has passed; an empty list if none."""
-    done = passed() if state.noted("milestone") else []
+    done = passed()
     return [f"Milestones of your own server: {', '.join(done)}."] if done else []
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from minips.lab.puzzles.base import IllegalMoveError, Played, Puzzle, only_the_game_makes
+from minips.machines.topology import hosts
 
 if TYPE_CHECKING:
     from minips.lab.charts import Drawing
 
 RANKS = PIECES = 8
+NODES = hosts(RANKS, 0)
 LATENCY = 2
 """Ticks that a step takes beside its bytes."""
 MOST_STEPS = 200
@@ -155,20 +157,14 @@ class Sending(NamedTuple):
 
 
 class Step(NamedTuple):
-    """All that happens between two yields."""
+    """What the links carry between two yields."""
 
-    messages: list[Sending]
-    load: dict[Ends, int]
-    """Ticks for which each link carries something, in one direction."""
+    load: Counter[Ends]
+    """The ticks for which each link is busy, in each direction."""
 
     @property
     def ticks(self) -> int:
         return LATENCY + max(self.load.values(), default=0)
-
-
-def _worker(number: int) -> str:
-    """Return the name of a rank's node, as `minips.lab.views.race` knows it."""
-    return f"worker {number % RANKS}"
 
 
 class Board:
@@ -179,12 +175,8 @@ class Board:
         """Ticks of one piece over each link, in each direction."""
         for (a, b), ticks in links.items():
             self.cost[a, b] = self.cost[b, a] = ticks
-        self.paths = {
-            (i, j): path
-            for i in range(RANKS)
-            for j in range(RANKS)
-            if i != j and (path := self._path(_worker(i), _worker(j)))
-        }
+        nodes = [*enumerate(NODES)]
+        self.paths = {(i, j): path for i, a in nodes for j, b in nodes if i != j and (path := self._path(a, b))}
         self.steps: list[Step] = []
         self.sent: list[Sending] = []
         self.used: set[tuple[int, int]] = set()
@@ -192,7 +184,6 @@ class Board:
         """The gradients in the largest sum of each piece that each rank has."""
         self.looks: list[list[list[int]]] = []
         """``most`` at each yield."""
-        self.arriving: list[tuple[int, int, int]] = []
         self.ranks = [
             Rank(
                 i,
@@ -215,14 +206,18 @@ class Board:
             paths += [[*path, one] for one in after]
         return []
 
-    def make(self, piece: int, ranks: frozenset[int], at: int, later: int = 0) -> Sum:
-        """Return a new sum, which can be used ``later`` steps from now."""
+    def make(self, piece: int, ranks: frozenset[int], at: int) -> Sum:
+        """Return a new sum, which can be used at once."""
+        self.has(at, piece, len(ranks))
+        return self._sum(Fact(self, piece, ranks, at, len(self.steps)))
+
+    def has(self, rank: int, piece: int, gradients: int) -> None:
+        """Note that a rank has a sum of so many gradients."""
+        self.most[rank][piece] = max(self.most[rank][piece], gradients)
+
+    def _sum(self, fact: Fact) -> Sum:
         one = object.__new__(Sum)
-        _FACTS[one] = Fact(self, piece, ranks, at, len(self.steps) + later)
-        if later:
-            self.arriving.append((at, piece, len(ranks)))
-        else:
-            self.most[at][piece] = max(self.most[at][piece], len(ranks))
+        _FACTS[one] = fact
         return one
 
     def send(self, one: Sum, to: int) -> Sum:
@@ -232,7 +227,7 @@ class Board:
             neighbours = ", ".join(map(str, self.ranks[fact.at].neighbours))
             raise IllegalMoveError(f"Rank {fact.at} sends to the ranks {neighbours}, by number; got {to!r}.")
         self.sent.append(Sending(fact.at, to, fact.piece, len(fact.ranks)))
-        return self.make(fact.piece, fact.ranks, to, later=1)
+        return self._sum(fact._replace(at=to, step=len(self.steps) + 1))
 
     def end_step(self) -> None:
         """Let arrive what was sent. `IllegalMoveError` after too many steps."""
@@ -243,10 +238,10 @@ class Board:
             for ends in self.paths[message.source, message.target]:
                 load[ends] += self.cost[ends]
         self.look()
-        self.steps.append(Step(self.sent, dict(load)))
-        for at, piece, count in self.arriving:
-            self.most[at][piece] = max(self.most[at][piece], count)
-        self.sent, self.arriving = [], []
+        self.steps.append(Step(load))
+        for message in self.sent:
+            self.has(message.target, message.piece, message.gradients)
+        self.sent = []
 
     def look(self) -> None:
         """Keep how much each rank has now."""
@@ -273,7 +268,7 @@ class AllReducePuzzle(Puzzle):
 
     function = "all_reduce"
     unit = "ticks"
-    links: ClassVar[dict[Ends, int]]
+    links: ClassVar[Mapping[Ends, int]]
     """Maps the ends of each link to the ticks that a piece takes there."""
     network: ClassVar[str]
     rules: ClassVar[str] = """
@@ -311,14 +306,15 @@ def all_reduce(ranks):
         for _ in moves:
             board.end_step()
         board.end()
-        return Reduced(self, sum(step.ticks for step in board.steps), tuple(board.steps), tuple(board.looks), board)
+        score = sum(step.ticks for step in board.steps)
+        return Reduced(self, score, tuple(board.steps), tuple(board.looks), tuple(self.links))
 
 
 class OnStar(AllReducePuzzle):
     """All ranks at one switch."""
 
     name, title, par, best = "star", "an all-reduce at one switch", 26, 18
-    links = {(_worker(i), "switch"): 1 for i in range(RANKS)}
+    links: ClassVar = {(node, "switch"): 1 for node in NODES}
     network = "Each rank has one link to a switch, over which it can send to every other rank."
 
 
@@ -326,7 +322,7 @@ class OnRing(AllReducePuzzle):
     """Each rank beside two others."""
 
     name, title, par, best = "ring", "an all-reduce around a ring", 24, 20
-    links = {(_worker(i), _worker(i + 1)): 1 for i in range(RANKS)}
+    links: ClassVar = dict.fromkeys(pairwise([*NODES, NODES[0]]), 1)
     network = "The ranks form a ring: each has a link to the rank before it and to the rank after it, and to no other."
     start = """
 def all_reduce(ranks):
@@ -347,7 +343,7 @@ class OnRacks(AllReducePuzzle):
     """Four ranks in each of two racks."""
 
     name, title, par, best = "racks", "an all-reduce over two racks", 50, 46
-    links = {("rack 0", "rack 1"): 4, **{(_worker(i), f"rack {i // 4}"): 1 for i in range(RANKS)}}
+    links: ClassVar = {("rack 0", "rack 1"): 4, **{(node, f"rack {i // 4}"): 1 for i, node in enumerate(NODES)}}
     network = (
         "Ranks 0 to 3 are at the switch of one rack, ranks 4 to 7 at the other's. Between the switches is one uplink, "
         "on which a piece takes 4 ticks; all messages between the racks share it."
@@ -363,15 +359,12 @@ class Reduced(Played):
 
     steps: tuple[Step, ...]
     looks: tuple[list[list[int]], ...]
-    board: Board
+    links: tuple[Ends, ...]
 
     @property
     def total(self) -> Counter[Ends]:
         """The ticks for which each link was busy, in each direction."""
-        total = Counter[Ends]()
-        for step in self.steps:
-            total.update(step.load)
-        return total
+        return sum((step.load for step in self.steps), Counter[Ends]())
 
     @property
     def words(self) -> str:
@@ -391,11 +384,11 @@ class Reduced(Played):
             rows.append(f"{name:10}  " + "  ".join("".join(map(str, row)) for row in look))
         return "\n".join([*rows, "Each digit is a piece: how many gradients its largest sum contains."])
 
-    def drawing(self, width: float = 720.0) -> "Drawing":
+    def drawing(self, width: float) -> "Drawing":
         from minips.lab.puzzles.pictures import draw_all_reduce
 
         steps = [(LATENCY, step.ticks - LATENCY) for step in self.steps]
-        return draw_all_reduce(self.board.cost, self.total, steps, self.looks, self.goals, width)
+        return draw_all_reduce(self.links, self.total, steps, self.looks, self.goals, width)
 
 
 def _short(node: str) -> str:

@@ -63,7 +63,7 @@ class Played(ABC):
         """The picture as text."""
 
     @abstractmethod
-    def drawing(self, width: float = 720.0) -> "Drawing":
+    def drawing(self, width: float) -> "Drawing":
         """The picture as lines and texts, for a page of this width in pixels."""
 
     @property
@@ -85,15 +85,16 @@ class Played(ABC):
             place = f"par is {puzzle.par:g}, the best known {puzzle.best:g}"
         return f"{puzzle.name}: {score:g} {puzzle.unit} ({place})."
 
-    def png(self) -> bytes:
-        """Return the verdict and the picture as PNG. Needs matplotlib."""
+    def png(self, narrow: bool = False) -> bytes:
+        """Return the verdict and the picture as PNG, for a wide page or a ``narrow`` one. Needs matplotlib."""
         from matplotlib.figure import Figure
 
-        from minips.lab.charts import LETTER, ROW, Drawing, Text, paint, translate
+        from minips.lab.charts import LETTER, NARROW_PX, ROW, WIDE_PX, Drawing, Text, paint, translate
 
-        below, figure, picture = self.drawing(), Figure(), io.BytesIO()
-        lines = [self.verdict, *textwrap.wrap(self.words, int(below.width / LETTER))]
-        texts = [Text(0, ROW * (row + 0.8), line, bold=not row) for row, line in enumerate(lines)]
+        below, figure, picture = self.drawing(NARROW_PX if narrow else WIDE_PX), Figure(), io.BytesIO()
+        said, more = (textwrap.wrap(words, int(below.width / LETTER)) for words in (self.verdict, self.words))
+        lines = [*said, *more]
+        texts = [Text(0, ROW * (row + 0.8), line, bold=row < len(said)) for row, line in enumerate(lines)]
         high = ROW * (len(lines) + 1)
         paint(Drawing(below.width, high + below.height, [*texts, *translate(below.parts, 0, high)]), figure)
         figure.savefig(picture, format="png", dpi=150)
@@ -107,9 +108,10 @@ class Played(ABC):
             return {"text/plain": repr(self)}
         from minips.lab.pictures import Shown
 
-        return Shown(self.png(), f"{self.verdict} {self.words}", repr(self))._repr_mimebundle_()
+        words, narrow = f"{self.verdict} {self.words}", self.png(narrow=True)
+        return Shown(self.png(), words, repr(self), narrow=narrow)._repr_mimebundle_()
 
 
 def only_the_game_makes(what: str, where: str) -> IllegalMoveError:
-    """The error for a learner who makes a value of the game."""
+    """Return the error for a learner who makes a value of the game."""
     return IllegalMoveError(f"{what} cannot be made. {where}")

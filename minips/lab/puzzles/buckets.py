@@ -193,7 +193,7 @@ class Bucketed(Played):
         sent = [f"{one.start_ms:3}–{one.end_ms:3} ms: layers {' '.join(map(str, one.layers))}" for one in self.buckets]
         return "\n".join([*rows, "A column is 2 ms.", *sent])
 
-    def drawing(self, width: float = 720.0) -> "Drawing":
+    def drawing(self, width: float) -> "Drawing":
         from minips.lab.puzzles.pictures import draw_lanes
 
         return draw_lanes(self.lanes(), "ms", self.goals, width)

@@ -144,7 +144,7 @@ class Placed(Played):
             rows.append(f"server {server} holds {' '.join(str(item) for item, at in self.held if at == server)}")
         return "\n".join(rows)
 
-    def drawing(self, width: float = 720.0) -> "Drawing":
+    def drawing(self, width: float) -> "Drawing":
         from minips.lab.puzzles.pictures import draw_loads
 
         return draw_loads(self.loads, width)

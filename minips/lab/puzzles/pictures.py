@@ -1,5 +1,6 @@
 """The pictures of the puzzles, drawn as the lab's charts are. Imported when a picture is first drawn."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -27,7 +28,8 @@ CELL = 9.0
 """Pixels of a piece in a grid."""
 MOST_GRIDS = 21
 """After more steps, grids are left out."""
-
+LINE_PX, MOST_LINES = 12.0, 3
+"""The height of a line in a box, and the most lines of one. A name that does not fit is left out."""
 
 Goals = tuple[float, float]
 """Par, and the best known value."""
@@ -110,11 +112,12 @@ def draw_lanes(
         for begin, end, name in boxes:
             chart.areas((begin, end), (row - 0.32, row + 0.32), ink, pale=True)
             ((left, _), (right, _)) = chart.points((begin, end), row)
-            names = [one for one in name.split() if LETTER * len(one) <= right - left]
-            tall = (len(names) - 1) / 2
-            for place, one in enumerate(names):
+            letters = int((right - left) / LETTER)
+            lines = textwrap.wrap(name, letters, break_long_words=False) if letters else []
+            if len(lines) <= MOST_LINES and max(map(len, lines), default=0) <= letters:
                 ((x, y),) = chart.points((begin + end) / 2, row)
-                chart.parts.append(Text(x, y + 4 + 11 * (place - tall), one, "middle"))
+                y += 4 - LINE_PX * (len(lines) - 1) / 2
+                chart.parts += [Text(x, y + LINE_PX * place, line, "middle") for place, line in enumerate(lines)]
     draw_goals(chart, goals, (-0.5, len(lanes) - 0.5))
     return chart.drawing()
 
@@ -123,18 +126,16 @@ def draw_loads(loads: Sequence[Sequence[float]], width: float) -> Drawing:
     """Draw a group of bars for each hour, one for each server, and the level of an even spread."""
     hours = Scale("hour", -0.5, len(loads) - 0.5, places=tuple(map(str, range(len(loads)))))
     chart = Chart(width, 300, hours, Scale("clicks", 0, 1.05 * max(map(max, loads))))
-    each = 0.8 / len(loads[0])
-    for hour, row in enumerate(loads):
-        for server, load in enumerate(row):
-            left = hour - 0.4 + each * server
-            busiest = load == max(row)
-            label = {True: "the busiest server", False: "another server"}[busiest] if hour == 0 else ""
-            known = any(label == name for _, name in chart._legend)
-            chart.areas((left + 0.02, left + each - 0.02), (0, load), "b" if busiest else "a", "" if known else label)
-            ((x, y),) = chart.points(left + each / 2, 0)
-            chart.parts.append(Text(x, y - 6, str(server), "middle", "paper", bold=True))
-        level = sum(row) / len(row)
-        chart.line([hour - 0.45, hour + 0.45], [level, level], PENS[2], "even spread" if hour == 0 else "")
+    each, high = 0.8 / len(loads[0]), np.array(loads)
+    busiest = high == high.max(axis=1, keepdims=True)
+    for bars, ink, label in (busiest, "b", "the busiest server"), (~busiest, "a", "another server"):
+        hour, server = np.nonzero(bars)
+        left = hour - 0.4 + each * server
+        chart.areas((left + 0.02, left + each - 0.02), (0, high[bars]), ink, label)
+        for one, (x, y) in zip(server, chart.points(left + each / 2, 0), strict=True):
+            chart.parts.append(Text(x, y - 6, str(one), "middle", "paper", bold=True))
+    for number, level in enumerate(high.mean(axis=1)):
+        chart.line([number - 0.45, number + 0.45], [level, level], PENS[2], "" if number else "even spread")
     return chart.drawing()
 
 
@@ -149,7 +150,8 @@ def draw_waiting(
     losses.line([0, last], [loss, loss], PENS[4]._replace(dash="2 3"), "to reach")
     workers = 1 + max(worker for _, worker in reads)
     rows = Scale("worker", workers - 0.5, -0.5)
-    seen = Chart(half(width), 300, Scale("virtual seconds of seed 0", 0, 1.03 * curves[0][-1][0]), rows)
+    first = curves[0][-1][0]
+    seen = Chart(half(width), 300, Scale("virtual seconds of seed 0", -0.03 * first, 1.03 * first), rows)
     seen.marks(reads, PENS[0], "a worker reads")
     return beside(width, losses.drawing(), seen.drawing())
 
@@ -191,10 +193,10 @@ def _grids(looks: Sequence[Sequence[Sequence[int]]], width: float) -> Drawing:
         (Lines([_square(6, -5)], "c"), "the whole sum"),
     ]
     names, below = legend(samples, width - 30)
-    note = Text(
-        30, high + below + 12, "A row for each rank, a column for each piece: the largest sum that the rank has."
-    )
-    return Drawing(width, high + below + ROW, [*parts, *translate(names, 30, high), note])
+    note = "A row for each rank, a column for each piece: the largest sum that the rank has."
+    lines = textwrap.wrap(note, int((width - 30) / LETTER))
+    notes = [Text(30, high + below + 12 + ROW * row, line) for row, line in enumerate(lines)]
+    return Drawing(width, high + below + ROW * len(lines), [*parts, *translate(names, 30, high), *notes])
 
 
 def _square(x: float, y: float) -> Points:
