@@ -55,7 +55,7 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
         config = ps.Config(workers=FOUR, steps=2, **WAYS[asked.way])
         servers = config.servers if isinstance(config.exchange, ps.PS) else 0
         here = placing.hosts(0, servers)[: max(0, servers - asked.servers)]
-        racks = [[*placing.hosts(FOUR - count), *here] for count in range(FOUR + 1)]
+        racks = [[*placing.hosts(FOUR - count, 0), *here] for count in range(FOUR + 1)]
         digits = [placing.in_digits(config, rack) for rack in racks]
         virtual = [1e3 * placing.virtual_s(config, one, 1e6 * asked.megabits) for one in digits]
         nbytes = placing.over_cable(placing.flows(config), racks[asked.workers])
