@@ -49,7 +49,12 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
 
     title = "Places on two racks"
     asks = Asked
-    labels = {"way": "adds up over", "workers": "workers there", "servers": "servers there", "megabits": "cable"}
+    labels = {
+        "way": "adds up over",
+        "workers": "workers in rack 1",
+        "servers": "servers in rack 1",
+        "megabits": "cable",
+    }
 
     def find(self, asked: Asked) -> Times:
         config = ps.Config(workers=FOUR, steps=2, **WAYS[asked.way])
@@ -74,7 +79,7 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
         asked = found.asked
         servers = f" and {found.servers} of the servers" if "ring" not in asked.way else ""
         return (
-            f"{asked.way}, {asked.workers} of four workers{servers} in rack 1: in a step {found.nbytes / 1e3:.0f} kB "
-            f"go over the busier way of the cable of {asked.megabits} Mbit/s. It takes "
+            f"Over {asked.way}, with {asked.workers} of four workers{servers} in rack 1: {found.nbytes / 1e3:.0f} kB a "
+            f"step go over the busier way of the cable of {asked.megabits} Mbit/s. A step takes "
             f"{found.virtual[asked.workers]:.0f} virtual ms."
         )
