@@ -235,6 +235,15 @@ def test_where_a_queue_is_full_packets_are_dropped(made_here):
     assert max(waiting for _, waiting, _ in run.queues["switch → server 0"]) <= 10_000
 
 
+def test_with_a_short_queue_of_its_own_a_host_drops_more_than_the_switch(made_here):
+    wide = ps.LinearRegression(np.ones((8, 50_000), np.float32), np.ones(8))
+    config = ps.Config(workers=4, servers=4, steps=5, optimizer=ps.SGD(1e-6))
+    run = ps.train(wide, config, engine=ps.Hosts(ps.Star(1e8), 50_000, watch_s=0.001))
+    lost = {end: rows[-1][2] for end, rows in run.queues.items()}
+    own = sum(count for end, count in lost.items() if end.endswith("→ switch"))
+    assert own > sum(lost.values()) / 2
+
+
 def test_a_run_that_is_not_watched_has_no_rows(made_here):
     assert ps.train(SMALL, ps.Config(workers=1, steps=1), engine="hosts").queues == {}
 

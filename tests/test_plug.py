@@ -162,9 +162,22 @@ class TestInVirtualTime:
         assert downs(found.run)
 
     def test_a_ring_that_is_not_kept_ends(self):
-        found = pulled({"worker 1": 7}, RING)
-        assert (found.run.clocks, found.run.stopped) == (7, True)
-        assert downs(found.run)[0][0] == "worker 1"
+        panel = plug(RING, kill={"worker 1": 7})
+        panel.run()
+        assert panel.wait(60)
+        run = panel.found.run
+        assert (run.clocks, run.stopped, run.updates) == (7, True, 21)
+        assert_same(run, trained(replace(RING, steps=7)))
+        assert "Lost: 51 of 72 pushes, all that were to come. The error's run has the parameters after 7 steps." in (
+            panel.view.sentence
+        )
+        assert downs(run)[0][0] == "worker 1"
+        down, data = panel.view.data["runs"][1]["down"], panel.view.data
+        assert (data["runs"][1]["lanes"][down["lane"][0]], down["gap"][0] + down["took"][0]) == (
+            "worker 1",
+            data["total"],
+        )
+        assert ">down</text>" in panel.view.still, "up to the picture's end, though the run ends earlier"
 
     def test_a_servers_clock_counts_the_pushes_of_those_that_are_left(self):
         found = pulled({"worker 1": 4, "server 0": 10}, checkpoint=True)
@@ -222,7 +235,8 @@ def test_for_real_it_ends_as_in_virtual_time(kill, config, how, lost):
     assert found.measured
     if lost is None:
         assert found.ended.startswith(next(iter(kill)))
-        assert "Nothing is kept" in panel.view.sentence
+        left = "Nothing is kept" if "server 0" in kill else "The error's run has the parameters after 12 steps"
+        assert left in panel.view.sentence
         assert (found.run is None) == ("server 0" in kill)
         return
     assert_same(found.run, virtual.run)

@@ -237,7 +237,7 @@ def test_places_are_scored_in_virtual_time_where_no_hosts_can_be_made(monkeypatc
     """By the same ratio, and the best ones are as good as they can be."""
     monkeypatch.setattr(hosts, "lacking", lambda: NO_HOSTS)
     config, room = ps.Config(workers=4, servers=4, steps=6), (6, 2)
-    servers_here = placing.score(Network("links.hosts"), config, room, [*placing.hosts(2), *placing.hosts(0, 4)])
+    servers_here = placing.score(Network("links.hosts"), config, room, placing.hosts(2, 4))
     assert servers_here["how"] == "in virtual time"
     assert servers_here["mine"] / servers_here["best"] == pytest.approx(servers_here["virtual"])
     assert servers_here["virtual"] == pytest.approx(2 / 0.75, rel=0.01)

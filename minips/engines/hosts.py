@@ -7,7 +7,6 @@ direction. The kernel provides TCP and the queues. This needs no root rights, an
 namespaces. They end, with everything in them, with their last process.
 """
 
-import copy
 import ctypes
 import errno
 import os
@@ -27,7 +26,7 @@ from minips.core.config import Config
 from minips.engines.base import Engine, TrainingJob
 from minips.engines.local import START_S, RunSupervisor
 from minips.engines.processes import start_children
-from minips.engines.queues import Rows, watch
+from minips.engines.queues import NEWNET, Rows, watch
 from minips.engines.supervisor import FAREWELL_S, Child, ControlPipe, Supervisor, multiprocess
 from minips.machines.topology import Own, Star, Topology, Tree, TwoRacks
 from minips.results.run import Run
@@ -39,7 +38,7 @@ PACKET_BYTES = 1514
 """A full Ethernet frame as the kernel counts it: 1,500 bytes plus a header of 14."""
 UNMADE_S = 1e-4
 """The longest link latency, in seconds, that is left out if the kernel cannot simulate it."""
-_NEWUSER, _NEWNET, _PDEATHSIG = 0x10000000, 0x40000000, 1
+_NEWUSER, _PDEATHSIG = 0x10000000, 1
 _INSTEAD = "Use engine=Simulated(topology=…), which needs no rights; or engine=Processes() and Config.link=Link(…)."
 _REFUSED = {
     "ring": "they do not forward what others send",
@@ -250,7 +249,7 @@ class HostNetwork:
         from pyroute2 import IPRoute, NetlinkError
 
         user, group = os.geteuid(), os.getegid()
-        _unshare(_NEWUSER | _NEWNET)
+        _unshare(_NEWUSER | NEWNET)
         for file, text in ("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1"):
             Path("/proc/self", file).write_text(text)
         topology = self._topology
@@ -273,9 +272,9 @@ class HostNetwork:
         """Move this process to its own host, and connect the host to its switch. Return the result of `_facts`."""
         from pyroute2 import IPRoute
 
-        hosts, number, (switch, bits) = self._hosts, self._names.index(name), self._cables[name]
+        number, (switch, bits) = self._names.index(name), self._cables[name]
         with IPRoute() as switches:  # stays in the namespace in which it was opened
-            _unshare(_NEWNET)
+            _unshare(NEWNET)
             _set_tcp(self._hosts.congestion)
             with IPRoute() as kernel:
                 port = {"ifname": f"port{number}", "net_ns_pid": os.getppid()}
@@ -283,14 +282,12 @@ class HostNetwork:
                 kernel.link("set", ifname="lo", state="up")
                 kernel.addr("add", index=_index(kernel, "eth0"), address=self.addresses[name], prefixlen=16)
                 self.plug(switches, f"port{number}", bits, self._bridges[switch])
-                own = copy.copy(self)
-                own._hosts = replace(hosts, buffer_bytes=hosts.host_buffer_bytes or hosts.buffer_bytes)
-                own.plug(kernel, "eth0", bits)
+                self.plug(kernel, "eth0", bits)
             return self._facts(switches) if number == len(self._names) - 1 else ([], 0.0)
 
     def plug(self, kernel: Any, end: str, bits: float, bridge: str | None = None) -> None:
         """Set up one end of a link."""
-        index, rate, topology, limit = _index(kernel, end), bits / 8, self._topology, self._hosts.buffer_bytes
+        index, rate, topology, limit = _index(kernel, end), bits / 8, self._topology, self._limit(bridge)
         # It holds two packets, or the bytes that a late timer lets pass together; a larger one would exceed the rate.
         burst = max(2 * PACKET_BYTES, int(rate * 1e-4))
         kernel.tc("add", "tbf", index, handle="1:", rate=int(rate), burst=burst, limit=limit)
@@ -299,6 +296,11 @@ class HostNetwork:
             shape = {"delay": int(topology.latency_s * 1e6), "loss": 100 * topology.loss, "limit": packets}
             kernel.tc("add", "netem", index, parent="1:1", handle="2:", **shape)
         kernel.link("set", index=index, state="up", master=_index(kernel, bridge) if bridge else 0)
+
+    def _limit(self, bridge: str | None) -> int:
+        """Return the limit on the bytes queued at one end of a link: a host's own end has no bridge."""
+        hosts = self._hosts
+        return hosts.buffer_bytes if bridge else hosts.host_buffer_bytes or hosts.buffer_bytes
 
     def _facts(self, switches: Any) -> tuple[list[str], float]:
         """Return facts about the network, and the round-trip time of a packet to the first host, in seconds, beyond

@@ -17,7 +17,8 @@ _GET, _NEW, _DONE, _DUMP, _ROOT = 38, 36, 3, 0x301, 0xFFFFFFFF
 _STATS, _STATS_QUEUE, _NESTED = 7, 3, 0x3FFF
 READ_S = 5.0
 """The longest wait for an answer of the kernel, in seconds."""
-_CLONE_NEWNET = 0x40000000
+NEWNET = 0x40000000
+"""Linux's flag of a network namespace."""
 LOOPBACK = 1
 """The number of each namespace's first interface."""
 
@@ -87,7 +88,7 @@ def _network(process: int) -> Path:
 
 def _enter(namespace: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, _CLONE_NEWNET):
+    if libc.setns(namespace, NEWNET):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "setns")
 
 

@@ -154,7 +154,7 @@ class TwoRacks(_Alike):
             raise ValueError(f"The racks are a text of 0, 1 and spaces, such as '0011 01'; got {self.racks!r}.")
 
     def __repr__(self) -> str:
-        """The usual places are not mentioned, so such a value reads as it did before there were others."""
+        """Leave out the usual places: what was recorded on a network is found by this text."""
         named = [field.name for field in fields(self) if field.name != "racks" or self.racks]
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in named)})"
 

@@ -1,7 +1,7 @@
 """The exercises of "Meet a real network"."""
 
 import math
-from itertools import combinations, permutations
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ def place(function: Any, rng: np.random.Generator) -> str:
     refuse_if(not callable(function), f"Expected the function place(flows, room), got {function!r}.")
     asked = [(placing.flows(ps.Config(workers=4, servers=4)), room) for room in ROOMS]
     ring = placing.flows(ps.Config(workers=6, exchange=ps.RingAllReduce()))
-    names = placing.hosts(6)
+    names = placing.hosts(6, 0)
     mixed = dict(zip(names, (names[i] for i in rng.permutation(6)), strict=True))
     asked += [({(mixed[a], mixed[b]): nbytes for (a, b), nbytes in ring.items()}, room) for room in ((3, 3), (6, 4))]
     for _ in range(40):
@@ -60,9 +60,7 @@ def _is_best(function: Any, sent: dict[tuple[str, str], float], room: tuple[int,
     refuse_if(len({*rack}) < len(rack), "it put a host into rack 0 twice.")
     for number_, count in enumerate((len(rack), len(everyone) - len(rack))):
         refuse_if(count > room[number_], f"rack {number_} has {count} hosts, and room for {room[number_]}.")
-    least, most = max(0, len(everyone) - room[1]), min(room[0], len(everyone))
-    ways = (one for count in range(least, most + 1) for one in combinations(sorted(everyone), count))
-    fewest = min(placing.over_cable(sent, one) for one in ways)
+    fewest = min(placing.over_cable(sent, one) for one in placing.fillings(sent, room))
     carried = placing.over_cable(sent, rack)
     told = f"the cable's busier way carries {carried:,.0f} bytes; {fewest:,.0f} are possible."
     refuse_if(carried > fewest * (1 + 1e-9), told)

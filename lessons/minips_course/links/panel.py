@@ -49,13 +49,18 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
 
     title = "Places on two racks"
     asks = Asked
-    labels = {"way": "adds up over", "workers": "workers there", "servers": "servers there", "megabits": "cable"}
+    labels = {
+        "way": "adds up over",
+        "workers": "workers in rack 1",
+        "servers": "servers in rack 1",
+        "megabits": "cable",
+    }
 
     def find(self, asked: Asked) -> Times:
         config = ps.Config(workers=FOUR, steps=2, **WAYS[asked.way])
         servers = config.servers if isinstance(config.exchange, ps.PS) else 0
         here = placing.hosts(0, servers)[: max(0, servers - asked.servers)]
-        racks = [[*placing.hosts(FOUR - count), *here] for count in range(FOUR + 1)]
+        racks = [[*placing.hosts(FOUR - count, 0), *here] for count in range(FOUR + 1)]
         digits = [placing.in_digits(config, rack) for rack in racks]
         virtual = [1e3 * placing.virtual_s(config, one, 1e6 * asked.megabits) for one in digits]
         nbytes = placing.over_cable(placing.flows(config), racks[asked.workers])
@@ -74,7 +79,7 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
         asked = found.asked
         servers = f" and {found.servers} of the servers" if "ring" not in asked.way else ""
         return (
-            f"{asked.way}, {asked.workers} of four workers{servers} in rack 1: in a step {found.nbytes / 1e3:.0f} kB "
-            f"go over the busier way of the cable of {asked.megabits} Mbit/s. It takes "
+            f"Over {asked.way}, with {asked.workers} of four workers{servers} in rack 1: {found.nbytes / 1e3:.0f} kB a "
+            f"step go over the busier way of the cable of {asked.megabits} Mbit/s. A step takes "
             f"{found.virtual[asked.workers]:.0f} virtual ms."
         )

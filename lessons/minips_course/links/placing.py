@@ -1,11 +1,12 @@
 """Workers and servers on two racks: the bytes of a step between them, and its seconds in virtual time and on hosts."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from itertools import combinations
 from typing import Any
 
 import minips as ps
+from minips.machines.topology import hosts
 from minips_course.hosts import Network
 from minips_course.network.timing import only_exchange
 
@@ -13,15 +14,6 @@ Flows = Mapping[tuple[str, str], float]
 """Maps (sender, receiver) to the bytes of a step."""
 NBYTES, BITS, CABLE_BITS = 100_000, 1e8, 2e7
 """Of a gradient, and the bits per second of each host's link and of the cable between the racks."""
-
-
-def hosts(workers: int, servers: int = 0) -> list[str]:
-    """Return the names of the hosts, as in a trace.
-
-    >>> hosts(2, 1)
-    ['worker 0', 'worker 1', 'server 0']
-    """
-    return [f"worker {number}" for number in range(workers)] + [f"server {number}" for number in range(servers)]
 
 
 def flows(config: ps.Config, nbytes: float = NBYTES) -> dict[tuple[str, str], float]:
@@ -40,7 +32,7 @@ def flows(config: ps.Config, nbytes: float = NBYTES) -> dict[tuple[str, str], fl
                     part = len(hop.sends) / exchange.pieces(config.workers)
                     found[pair] = found.get(pair, 0.0) + part * nbytes
         return found
-    for worker in hosts(config.workers):
+    for worker in hosts(config.workers, 0):
         for server in hosts(0, config.servers):
             found[worker, server] = found[server, worker] = nbytes / config.servers
     return found
@@ -62,28 +54,33 @@ def in_digits(config: ps.Config, rack: Collection[str]) -> str:
     '01 10'
     """
     servers = config.servers if isinstance(config.exchange, ps.PS) else 0
-    parts = hosts(config.workers), hosts(0, servers)
+    parts = hosts(config.workers, 0), hosts(0, servers)
     return " ".join("".join("01"[host not in rack] for host in part) for part in parts if part)
 
 
-def network(racks: str) -> Any:
+def network(racks: str, cable_bits: float = CABLE_BITS) -> Any:
     """Return two racks with these places."""
-    return ps.TwoRacks(BITS, 0.0, uplink_bps=CABLE_BITS, racks=racks)
+    return ps.TwoRacks(BITS, 0.0, uplink_bps=cable_bits, racks=racks)
 
 
 @cache
 def virtual_s(config: ps.Config, racks: str, cable_bits: float = CABLE_BITS) -> float:
     """Return the seconds of a step in virtual time."""
-    place = ps.TwoRacks(BITS, 0.0, uplink_bps=cable_bits, racks=racks)
-    run = ps.train(only_exchange(NBYTES, config.workers), config, engine=ps.Simulated(place))
+    simulated = ps.Simulated(network(racks, cable_bits))
+    run = ps.train(only_exchange(NBYTES, config.workers), config, engine=simulated)
     return run.losses[1][0] - run.losses[0][0]
+
+
+def fillings(sent: Flows, room: tuple[int, int]) -> Iterator[tuple[str, ...]]:
+    """Yield the hosts of rack 0, in each way to put all hosts into racks with room for so many."""
+    everyone = sorted({host for pair in sent for host in pair})
+    for count in range(max(0, len(everyone) - room[1]), min(room[0], len(everyone)) + 1):
+        yield from combinations(everyone, count)
 
 
 def best(config: ps.Config, room: tuple[int, int]) -> str:
     """Return the racks with the least virtual time, of all that leave room."""
-    everyone = [*{host: None for pair in flows(config) for host in pair}]
-    least, most = max(0, len(everyone) - room[1]), min(room[0], len(everyone))
-    ways = {in_digits(config, rack) for count in range(least, most + 1) for rack in combinations(everyone, count)}
+    ways = {in_digits(config, rack) for rack in fillings(flows(config), room)}
     return min(sorted(ways), key=lambda racks: virtual_s(config, racks))
 
 

@@ -56,6 +56,8 @@ class Pulled(NamedTuple):
     measured: bool
     ended: str = ""
     """The error that ended it for good."""
+    has_params: bool = False
+    """Whether that error has the run so far, with its parameters."""
     settings: str = ""
     """Its restarts and its checkpoint, in words."""
 
@@ -277,6 +279,7 @@ def pull(problem: Problem, calm: Run, kill: Kill, asked: Any, engine: Simulated 
     restart = 0 if ring else asked.restart  # all ranks start again from a snapshot, as a whole run does
     go: Any = partial(train, problem, engine=replace(engine, restart=restart), **watched)
     resume: Any = None
+    dead: Any  # a Run, or at first None
     lives: list[tuple[Run, str]] = []
     left = {**kill}
 
@@ -296,20 +299,21 @@ def pull(problem: Problem, calm: Run, kill: Kill, asked: Any, engine: Simulated 
                 if who is None:
                     raise
                 clock, dead = left.pop(who), vars(error).get("run")
+                has_params = dead is not None
                 why = str(error).partition(". ")[0].rstrip(".")
             if dead is None and measured and not kept:
                 return Pulled(kill, calm, None, measured, why)
             if dead is None and measured:
                 dead = replace(calm, losses=[], trace=Trace(), events=[], seconds=calm.losses[clock - 1][0])
             elif dead is None:
-                dead = part(clock, left)
-                for clocks in range(clock + 1, config.clocks):  # it counts the pushes of all, also of those that left
-                    dead = dead if dead.updates >= clock * config.workers else part(clocks, left)
+                clocks = clock
+                while (dead := part(clocks, left)).updates < clock * config.workers and clocks < config.clocks - 1:
+                    clocks += 1  # a server's clock counts the pushes of all, also of those that have left
                 dead = replace(dead, trace=begun(dead, dead.seconds))
             if not (dead.events and re.match(f"{who} (was killed|ended)", dead.events[-1][1])):
                 dead.events.append((dead.seconds, f"{who} was killed at clock {clock}"))
             if not (asked.checkpoint or (ring and asked.restart)):
-                return Pulled(kill, calm, dead, measured, why)
+                return Pulled(kill, calm, dead, measured, why, has_params)
             lives.append((dead, why))
             if kept:
                 resume = folder if not ring or kept.ranks(config.workers) else None
@@ -374,10 +378,14 @@ def sentences(found: Pulled) -> Iterator[str]:
     calm, run = found.calm, found.run
     yield undisturbed(calm, found.measured)
     if found.ended:
-        done = run.clocks if run else next(at for who, at in found.kill.items() if found.ended.startswith(who))
-        took = format_seconds(run.seconds if run else calm.losses[done - 1][0])
         yield f"With {killed(found.kill)} the run ends: {found.ended}."
-        yield f"Nothing is kept: the fault costs all {done} steps so far, and the {took} that they took."
+        if run and found.has_params:
+            yield f"Lost: {calm.updates - run.updates} of {calm.updates} pushes, all that were to come."
+            yield f"The error's run has the parameters after {run.clocks} steps."
+        else:
+            done = run.clocks if run else next(at for who, at in found.kill.items() if found.ended.startswith(who))
+            took = format_seconds(run.seconds if run else calm.losses[done - 1][0])
+            yield f"Nothing is kept: the fault costs all {done} steps so far, and the {took} that they took."
     elif run:
         cost, lost, twice = run.seconds - calm.seconds, max(calm.updates - run.updates, 0), twice_in(found, run)
         took = format_seconds(run.seconds) + " (stopped)" * run.stopped

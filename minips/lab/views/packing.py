@@ -85,7 +85,11 @@ def pack_rows(recording: Recording, axis: Axis, kinds: Sequence[str]) -> dict[st
             "chain": [chain.messages for chain in chains],
         },
         "down": {
-            **columns(axis, [down.start for down in recording.downs], [down.stop for down in recording.downs]),
+            **columns(
+                axis,
+                [down.start for down in recording.downs],
+                [down.stop if down.back else axis.stop for down in recording.downs],
+            ),
             "lane": [lane[down.who] for down in recording.downs],
         },
     }

@@ -68,7 +68,8 @@ def draw_run(
     if not recording.folded:
         yield from draw_messages(recording, middle, window)
         for down in recording.downs:
-            yield from draw_down(place(down.start, window), place(down.stop, window), middle[down.who])
+            stop = down.stop if down.back else window[1]
+            yield from draw_down(place(down.start, window), place(stop, window), middle[down.who])
         for who, at in marks:
             cross = f"M{place(at, window) - 5:.1f} {middle[who] - 5:g}l10 10m0 -10l-10 10"
             yield f'<path stroke="{KILL}" stroke-width="2.5" fill="none" d="{cross}"/>'
