@@ -433,5 +433,11 @@ def test_whatever_happens_the_server_decides_as_the_reference():
 
 
 @pytest.mark.soak
+def test_whatever_happens_in_longer_runs():
+    run(120, 60)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
 def test_whatever_happens_in_more_and_longer_runs():
     run(400, 60)
