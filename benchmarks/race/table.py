@@ -32,7 +32,7 @@ def table(track: Track) -> str:
 
 
 def section(track: Track) -> str:
-    """What stands between a track's marks in LEADERBOARD.md."""
+    """The text between a track's marks in LEADERBOARD.md."""
     return f"\n{track.about}\n\n{table(track)}\n"
 
 

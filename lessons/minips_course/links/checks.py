@@ -8,6 +8,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course.exercises import asks, case, number, refuse_if, unaided
+from minips.machines.topology import hosts as all_hosts
 from minips_course.links import placing
 
 ROOMS = ((6, 2), (4, 4), (3, 5), (8, 8), (2, 6), (5, 3))
@@ -26,7 +27,7 @@ def place(function: Any, rng: np.random.Generator) -> str:
     refuse_if(not callable(function), f"Expected the function place(flows, room), got {function!r}.")
     asked = [(placing.flows(ps.Config(workers=4, servers=4)), room) for room in ROOMS]
     ring = placing.flows(ps.Config(workers=6, exchange=ps.RingAllReduce()))
-    names = placing.hosts(6, 0)
+    names = all_hosts(6, 0)
     mixed = dict(zip(names, (names[i] for i in rng.permutation(6)), strict=True))
     asked += [({(mixed[a], mixed[b]): nbytes for (a, b), nbytes in ring.items()}, room) for room in ((3, 3), (6, 4))]
     for _ in range(40):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import minips as ps
 from minips.lab.charts import PENS, Chart, Drawing, Scale
 from minips.lab.panels import Panel
+from minips.machines.topology import hosts
 from minips.stage import Value, option
 from minips_course.links import placing
 from minips_course.network.timing import ZigzagRing
@@ -59,8 +60,8 @@ class PlacesOnTwoRacks(Panel[Asked, Times]):
     def find(self, asked: Asked) -> Times:
         config = ps.Config(workers=FOUR, steps=2, **WAYS[asked.way])
         servers = config.servers if isinstance(config.exchange, ps.PS) else 0
-        here = placing.hosts(0, servers)[: max(0, servers - asked.servers)]
-        racks = [[*placing.hosts(FOUR - count, 0), *here] for count in range(FOUR + 1)]
+        here = hosts(0, servers)[: max(0, servers - asked.servers)]
+        racks = [[*hosts(FOUR - count, 0), *here] for count in range(FOUR + 1)]
         digits = [placing.in_digits(config, rack) for rack in racks]
         virtual = [1e3 * placing.virtual_s(config, one, 1e6 * asked.megabits) for one in digits]
         nbytes = placing.over_cable(placing.flows(config), racks[asked.workers])

@@ -1,7 +1,7 @@
 """Schedules of faults for the learner's own server: its messages take drawn times, connections break, and it is killed.
 
-A parameter counts the pushes: it has a place for each push, and the push's gradient is 1 there and 0 elsewhere. A server's
-disk has its attributes, as they are after each message and before its answers.
+A parameter counts the pushes: it has a place for each push, and the push's gradient is 1 there and 0 elsewhere. A
+server's disk has its attributes, as they are after each message and before its answers.
 """
 
 import copy

@@ -55,7 +55,8 @@ class SpoiledTrack(Capped):
     """A track on which one worker, another for each seed, sends garbage."""
 
     def problem(self, seed: int) -> ExactMLP:
-        problem: Any = problem_of(seed, Spoiled)
+        problem = problem_of(seed, Spoiled)
+        assert isinstance(problem, Spoiled)
         problem.liar = seed % self.workers
         return problem
 

@@ -157,7 +157,7 @@ class Sending(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What the links carry between two yields."""
+    """The messages that the links carry between two yields."""
 
     load: Counter[Ends]
     """The ticks for which each link is busy, in each direction."""
