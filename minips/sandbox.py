@@ -24,6 +24,7 @@ container or a virtual machine around it is stronger.
 
 import ctypes
 import os
+import secrets
 import select
 import signal
 import struct
@@ -54,7 +55,7 @@ START_S = 60.0
 """The most seconds until a process has imported minips."""
 NEW_USER, NEW_PID, NEW_NET, NEW_IPC, NEW_MOUNTS = 0x10000000, 0x20000000, 0x40000000, 0x08000000, 0x00020000
 BIND, RECURSIVE, PRIVATE, DETACH = 0x1000, 0x4000, 0x40000, 2
-MOUNT_SETATTR, READ_ONLY, HERE = 442, 1, -100
+MOUNT_SETATTR, AT_HERE, AT_RECURSIVE, READ_ONLY = 442, -100, 0x8000, 1
 """A system call that makes mounts read-only, those inside them too; it has this number on all machines."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache")
 """The files that are in a sandbox with ``shows``, if they exist."""
@@ -84,7 +85,7 @@ class Limits:
 class Sandbox:
     """One sandboxed process. ``who`` names it in errors. Use it with ``with``, or call `close`.
 
-    It imports ``modules`` before it is sealed. With ``shows``, the text in it sees these folders and no other files,
+    It imports ``modules`` before it is sealed, and calls the function of ``module:function``. With ``shows``, the text in it sees these folders and no other files,
     and can import from them; where the system has no mounts for that, it sees no files. ``environment`` is added to its
     own, which has nothing of this process's but the paths of programs and libraries.
     """
@@ -152,17 +153,23 @@ class Sandbox:
         self._write({"text": text, "file": file, "limits": vars(self.limits)})
         self._answer(START_S + self.limits.answer_s)
 
-    def ask(self, module: str, function: str, *arguments: Any) -> Any:
-        """Return ``function(entry, *arguments)``, a function of a module of minips, as the child answers it."""
+    def ask(self, module: str, function: str, *arguments: Any, seconds: float | None = None) -> Any:
+        """Return ``function(entry, *arguments)``, a function of a module of minips, as the child answers it. It may
+        take ``seconds``, by default those of the limits.
+        """
         self._write([module, function, arguments])
-        return self._answer(self.limits.answer_s)
+        return self._answer(seconds or self.limits.answer_s)
 
     def end(self) -> None:
-        """End the child, if there is one."""
+        """End the child, if there is one. SandboxError if it wrote more than one answer to each question."""
         if self._begun:
             self._begun = False
             self._write(None)
             self._answer(self.limits.answer_s, ends=True)
+            word = secrets.token_hex()
+            self._write({"word": word})
+            if self._answer(self.limits.answer_s) != word:
+                self._fail(f"{self.who} wrote answers of its own.")
 
     def _write(self, question: Any) -> None:
         """Send a question, for at most ``answer_s`` seconds: the child may have stopped reading."""
@@ -204,6 +211,8 @@ class Sandbox:
             return None
         if kind == "ended":
             self._fail(f"{self.who} {_why(value, self.limits)}.")
+        if ends:
+            self._fail(f"{self.who} wrote answers of its own.")
         if kind != "answer":
             raise SandboxError(f"{self.who} failed: {value!s:.500}")
         return value
@@ -259,13 +268,20 @@ def _serve(root: str, shows: Sequence[str], modules: Sequence[str]) -> None:
             with suppress(ImportError):
                 stage_class(kind, name)
     for module in ("numpy.fft", "numpy.polynomial", *(modules or ["minips.racing.borrowed"])):
-        import_module(module)
+        name, _, function = module.partition(":")
+        imported = import_module(name)
+        if function:
+            getattr(imported, function)()
     _control(PR_SET_PDEATHSIG, signal.SIGKILL)
     _PIPES[:] = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):  # what the entry prints must not get into an answer
         os.dup2(nowhere, standard)
+    os.umask(0o022)
     while (question := _read()) is not None:
+        if word := question.get("word"):
+            _write_all(_pack(["answer", word]))
+            continue
         child = os.fork()
         if not child:
             _child(question, root, shows)
@@ -403,7 +419,7 @@ def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str]) -> bool:
                 open(at, "x").close()
             if libc.mount(os.path.realpath(path).encode(), at.encode(), None, BIND | RECURSIVE, None):
                 raise OSError(ctypes.get_errno(), f"{path} cannot be mounted")
-        if libc.syscall(MOUNT_SETATTR, HERE, root.encode(), 2 * RECURSIVE, attributes, len(attributes)):
+        if libc.syscall(MOUNT_SETATTR, AT_HERE, root.encode(), AT_RECURSIVE, attributes, len(attributes)):
             raise OSError(ctypes.get_errno(), "mounts cannot be made read-only")
     except OSError:
         libc.umount2(root.encode(), DETACH)
