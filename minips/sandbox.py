@@ -12,7 +12,8 @@ MessagePack on two pipes, with arrays, and without pickles: this process reads w
 `seal` applies what the system offers:
 - limits of memory, processor time, file size, open files and processes (``setrlimit``), anywhere;
 - on Linux, namespaces of its own without network, a root folder that is empty, no new privileges;
-- with ``shows``, a root folder that has these folders alone, which cannot be changed, so that the text can import;
+- with ``shows``, a root folder that has these folders alone, which cannot be changed, so that the text can import, and
+  a network and a folder for temporary files that it shares with nobody;
 - its own user: as root, an unused uid; otherwise a user namespace. There it also sees no other process.
 
 `protections` says which of these work here. A child that exceeds a limit ends, and `SandboxError` says why in a
@@ -27,6 +28,7 @@ import os
 import secrets
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -46,6 +48,7 @@ import numpy as np
 from minips.words import message_of
 
 if sys.platform != "win32":
+    import fcntl
     import resource
 
 HEAD = struct.Struct("!Q")
@@ -57,6 +60,9 @@ NEW_USER, NEW_PID, NEW_NET, NEW_IPC, NEW_MOUNTS = 0x10000000, 0x20000000, 0x4000
 BIND, RECURSIVE, PRIVATE, DETACH = 0x1000, 0x4000, 0x40000, 2
 MOUNT_SETATTR, AT_HERE, AT_RECURSIVE, READ_ONLY = 442, -100, 0x8000, 1
 """A system call that makes mounts read-only, those inside them too; it has this number on all machines."""
+SET_FLAGS, IS_UP = 0x8914, 1
+SCRATCH = "/scratch"
+"""The folder for temporary files in a sandbox with ``shows``."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache")
 """The files that are in a sandbox with ``shows``, if they exist."""
 CAPABILITIES_V3 = 0x20080522
@@ -80,14 +86,17 @@ class Limits:
     files: int = 16
     processes: int = 0
     """Processes and threads beside the first one."""
+    file_bytes: int = 0
+    """The most bytes of a file. With `Sandbox.shows`, such files can be in a folder of its own."""
 
 
 class Sandbox:
     """One sandboxed process. ``who`` names it in errors. Use it with ``with``, or call `close`.
 
-    It imports ``modules`` before it is sealed, and calls the function of ``module:function``. With ``shows``, the text in it sees these folders and no other files,
-    and can import from them; where the system has no mounts for that, it sees no files. ``environment`` is added to its
-    own, which has nothing of this process's but the paths of programs and libraries.
+    It imports ``modules`` before it is sealed, and calls the function of ``module:function``. With ``shows``, the text
+    in it sees these folders and no other files, and can import from them; where the system has no mounts for that, it
+    sees no files. ``environment`` is added to its own, which has nothing of this process's but the paths of programs
+    and libraries.
     """
 
     def __init__(
@@ -295,6 +304,7 @@ def _child(question: Any, root: str, shows: Sequence[str]) -> None:
     """Seal this process, run the text, and answer questions. Never returns."""
     limits = Limits(**question["limits"])
     _APPLIED[:] = seal(limits, root, shows)
+    os.environ["TMPDIR"], tempfile.tempdir = SCRATCH, None
     entry = types.ModuleType("entry")
     entry.__file__ = question["file"]
     sys.modules["entry"] = entry
@@ -368,7 +378,7 @@ def seal(limits: Limits, root: str, shows: Sequence[str] = ()) -> list[str]:
                 applied.append(words)
         if spaces[NEW_PID] in applied:
             _fork_into()
-        shown = bool(shows) and _show(libc, root, shows)
+        shown = bool(shows) and _show(libc, root, shows, limits.file_bytes)
         with suppress(OSError):
             os.chroot(root)
             applied.append(SHOWN if shown else "no files")
@@ -400,9 +410,9 @@ def _map_user(user: int, group: int) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str]) -> bool:
+def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str], file_bytes: int) -> bool:
     """Mount the folders below ``root``, read-only, for this process alone. Return False if the system does not allow
-    it; ``root`` is empty then.
+    it; ``root`` is empty then. Otherwise there is a folder `SCRATCH`, and a network that reaches this process alone.
     """
     if libc.unshare(NEW_MOUNTS) or libc.mount(b"none", b"/", None, RECURSIVE | PRIVATE, None):
         return False
@@ -410,6 +420,7 @@ def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str]) -> bool:
         return False
     attributes = struct.pack("=QQQQ", READ_ONLY, 0, 0, 0)
     try:
+        os.mkdir(root + SCRATCH)
         for path in (*shows, *DEVICES):
             if not os.path.exists(path):
                 continue
@@ -421,16 +432,20 @@ def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str]) -> bool:
                 raise OSError(ctypes.get_errno(), f"{path} cannot be mounted")
         if libc.syscall(MOUNT_SETATTR, AT_HERE, root.encode(), AT_RECURSIVE, attributes, len(attributes)):
             raise OSError(ctypes.get_errno(), "mounts cannot be made read-only")
+        if libc.mount(b"tmpfs", (root + SCRATCH).encode(), b"tmpfs", 0, f"size={16 * file_bytes},mode=1777".encode()):
+            raise OSError(ctypes.get_errno(), "there is no place for files")
     except OSError:
         libc.umount2(root.encode(), DETACH)
         return False
+    with suppress(OSError), socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sh14x", b"lo", IS_UP))
     return True
 
 
 def _rlimits(limits: Limits) -> Iterator[tuple[int, int]]:
     yield resource.RLIMIT_AS, limits.memory_bytes + _mapped_bytes()
     yield resource.RLIMIT_CPU, limits.cpu_s
-    yield resource.RLIMIT_FSIZE, 0
+    yield resource.RLIMIT_FSIZE, limits.file_bytes
     yield resource.RLIMIT_NOFILE, limits.files
     yield resource.RLIMIT_NPROC, limits.processes
     yield resource.RLIMIT_CORE, 0

@@ -33,15 +33,16 @@ import numpy as np
 from minips import lab
 from minips.lab.course import exercises
 from minips.lab.course.courses import folders, installed
-from minips.lab.course.exercises import PACKAGE, Exercise, Refused, TooLong, limited, stopped
+from minips.lab.course.exercises import PACKAGE, Exercise, Refused, TooLong, limited
 from minips.sandbox import Limits, Sandbox, SandboxError
 from minips.words import join_names
 
 Kind = Literal["done", "not yet", "blocked", "missing"]
-LIMITS = Limits(memory_bytes=2**31, cpu_s=40, answer_s=45, files=64, processes=64)
+LIMITS = Limits(memory_bytes=2**31, cpu_s=40, answer_s=45, files=128, processes=64, file_bytes=2**20)
 LONGEST_S = 50.0
 """The most seconds of wall-clock time for one exercise."""
 ENVIRONMENT = {"MINIPS_AUTOPLAY": "1", "MPLBACKEND": "agg", "PYTHONDONTWRITEBYTECODE": "1"}
+"""What the sandbox's environment has beside the paths of programs and libraries."""
 HERE = __name__
 LONGEST_WORDS = 2000
 
@@ -105,8 +106,10 @@ class Runner:
 
     def _open(self) -> Sandbox:
         if not self._sandbox:
+            packages = os.pathsep.join({str(folder.parent) for folder in (PACKAGE, *folders())})
+            environment = {**ENVIRONMENT, "PYTHONPATH": packages}  # for the processes that a check starts
             self._sandbox = Sandbox(
-                LIMITS, "The notebook", shows=visible(), modules=self._modules, environment=ENVIRONMENT
+                LIMITS, "The notebook", shows=visible(), modules=self._modules, environment=environment
             )
             self._sandbox.begin("", "empty.py")  # which waits for its imports
         return self._sandbox
@@ -136,7 +139,7 @@ def visible() -> list[Path]:
     if site.ENABLE_USER_SITE:
         python.append(site.getusersitepackages())
     system = ["/usr", "/lib", "/lib32", "/lib64", "/bin"]
-    given = [Path(one).absolute() for one in (*python, *system, PACKAGE, *folders())]
+    given = [*map(Path, (*python, *system)), PACKAGE, *folders()]
     every = {*given, *(path.resolve() for path in given)}
     there = sorted(path for path in every if path.is_dir() and path != Path(path.anchor))
     return [path for path in there if not {*path.parents} & {*there}]
@@ -215,7 +218,9 @@ def _tried(entry: Any, asked: Exercise, answer: str, rng: np.random.Generator) -
     except BaseException as error:
         if why := _exhausted(error):
             return "blocked", why
-        return "not yet", str(error) if isinstance(error, Refused) else stopped(error)
+        return "not yet", str(error) if isinstance(error, Refused) or not isinstance(error, Exception) else stopped(
+            error
+        )
 
 
 def _exhausted(error: BaseException) -> str:
@@ -275,4 +280,6 @@ def _changes(known: dict[tuple[str, str], Fact]) -> str:
         now = _fact(there.get(inner or first, _fact))
         if len(now) != len(fact) or any(one is not other for one, other in zip(now, fact, strict=True)):
             changed.append(f"{module}.{name}")
-    return f"The notebook changed {join_names(sorted(changed)[:5])}, with which its answer is judged." if changed else ""
+    return (
+        f"The notebook changed {join_names(sorted(changed)[:5])}, with which its answer is judged." if changed else ""
+    )

@@ -5,7 +5,8 @@ it takes the last statement that binds a name of the expression, the later ones 
 and then what these need. So the trainings and panels of a lesson do not run, unless the answer uses what they leave.
 
 A change is an assignment to an attribute or an item, ``del``, or a method called as a statement: ``table.clear()``.
-Such a call of an imported module, as in ``lab.say(…)``, changes nothing. What a function uses when it is called may be
+Such a call of an imported module, as in ``lab.say(…)``, changes nothing. A call of a function of the notebook also
+changes what the function changes. What a function uses when it is called may be
 defined below it.
 """
 
@@ -15,7 +16,7 @@ import symtable
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 EVERY = "*"
 """Stands in `Piece.changes` for all names: those of ``from module import *``."""
@@ -47,10 +48,17 @@ class Piece:
     """The line of the cell on which its text begins."""
 
 
+class Known(NamedTuple):
+    """The names of imported modules, and by the name of a function or class, the names that calling it may change."""
+
+    modules: set[str]
+    effects: dict[str, set[str]]
+
+
 def pieces(cells: Sequence[tuple[int, str]]) -> list[Piece]:
     """Return the statements of code cells, which are pairs of a number and a text."""
     found: list[Piece] = []
-    modules: set[str] = set()
+    known = Known(set(), {})
     for number, text in cells:
         text = re.sub("\r\n?", "\n", text)
         tree, plain, error = _parsed(text)
@@ -59,8 +67,8 @@ def pieces(cells: Sequence[tuple[int, str]]) -> list[Piece]:
             continue
         for node in tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                modules.update(_imported(node))
-            found.append(_piece(number, node, modules, plain.split("\n"), plain != text))
+                known.modules.update(_imported(node))
+            found.append(_piece(number, node, known, plain.split("\n"), plain != text))
     return found
 
 
@@ -96,7 +104,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         yield alias.asname or (alias.name.partition(".")[0] if isinstance(node, ast.Import) else alias.name)
 
 
-def _piece(cell: int, node: ast.stmt, modules: set[str], lines: list[str], magic: bool) -> Piece:
+def _piece(cell: int, node: ast.stmt, known: Known, lines: list[str], magic: bool) -> Piece:
     binds, changes = set[str](), set[str]()
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -107,11 +115,14 @@ def _piece(cell: int, node: ast.stmt, modules: set[str], lines: list[str], magic
             binds.update(name.id for target in node.targets for name in _names(target))
         case ast.AnnAssign(value=ast.expr()):
             binds.update(name.id for name in _names(node.target))
-    changes.update(_changed(node, modules))
+    changes.update(_changed(node, known))
     if EVERY in binds:
         binds.remove(EVERY)
         changes.add(EVERY)
     uses, late = _used(node)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        inside = {name for one in ast.walk(node) if isinstance(one, ast.FunctionDef) for name in _body(one, known)}
+        known.effects[node.name] = inside & (late | uses) | set().union(*(known.effects.get(name, ()) for name in late))
     text, line = _text(node, lines)
     changes -= binds
     return Piece(cell, node, frozenset(binds), frozenset(changes), uses, late, magic=magic, text=text, line=line)
@@ -129,6 +140,12 @@ def _text(node: ast.stmt, lines: list[str]) -> tuple[str, int]:
     return b"\n".join(segment).decode(), first
 
 
+def _body(node: ast.FunctionDef, known: Known) -> Iterator[str]:
+    """Yield the names that a call of this function may change, its own among them."""
+    for statement in node.body:
+        yield from _changed(statement, known)
+
+
 def _names(target: ast.expr) -> Iterator[ast.Name]:
     """Yield the plain names of an assignment's target."""
     match target:
@@ -141,7 +158,7 @@ def _names(target: ast.expr) -> Iterator[ast.Name]:
             yield from _names(target.value)
 
 
-def _changed(node: ast.AST, modules: set[str]) -> Iterator[str]:
+def _changed(node: ast.AST, known: Known) -> Iterator[str]:
     """Yield the names that a statement binds on some way or changes, without those of functions inside it."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -163,9 +180,11 @@ def _changed(node: ast.AST, modules: set[str]) -> Iterator[str]:
         case ast.Expr(value=ast.Call() as call):
             if isinstance(call.func, ast.Name) and call.func.id in ("setattr", "delattr") and call.args:
                 yield from _root(call.args[0])
-            yield from (name for name in _root(call.func) if name not in modules)
+            yield from (name for name in _root(call.func) if name not in known.modules)
+    if isinstance(node, ast.Call):
+        yield from (name for function in _root(node.func) for name in known.effects.get(function, ()))
     for child in ast.iter_child_nodes(node):
-        yield from _changed(child, modules)
+        yield from _changed(child, known)
 
 
 def _root(node: ast.AST) -> Iterator[str]:
