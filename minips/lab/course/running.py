@@ -218,9 +218,8 @@ def _tried(entry: Any, asked: Exercise, answer: str, rng: np.random.Generator) -
     except BaseException as error:
         if why := _exhausted(error):
             return "blocked", why
-        return "not yet", str(error) if isinstance(error, Refused) or not isinstance(error, Exception) else stopped(
-            error
-        )
+        refused = isinstance(error, Refused)
+        return "not yet", str(error) if refused else f"It stopped with {type(error).__name__}: {error}{where(error)}"
 
 
 def _exhausted(error: BaseException) -> str:
