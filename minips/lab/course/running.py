@@ -33,7 +33,7 @@ import numpy as np
 from minips import lab
 from minips.lab.course import exercises
 from minips.lab.course.courses import folders, installed
-from minips.lab.course.exercises import PACKAGE, Exercise, Refused, TooLong, limited
+from minips.lab.course.exercises import PACKAGE, Exercise, Refused, TooLong, limited, where
 from minips.sandbox import Limits, Sandbox, SandboxError
 from minips.words import join_names
 
