@@ -237,6 +237,10 @@ def _exhausted(error: BaseException) -> str:
 Fact = tuple[Any, ...]
 
 
+def _absent() -> None:
+    """Stands for a name that a module does not have."""
+
+
 def _snapshot() -> dict[tuple[str, str], Fact]:
     """Map each name of the modules that judge to its value, and to what could be changed inside it."""
     first = {"minips", "numpy", "builtins", "math", "operator", "time", "signal", *map(_first, installed())}
@@ -245,7 +249,7 @@ def _snapshot() -> dict[tuple[str, str], Fact]:
         if _first(module) in first and isinstance(there, types.ModuleType):
             hidden = {*dir(there)} | {*vars(builtins)}
             for name in hidden | {*vars(there)}:
-                found[module, name] = _fact(vars(there).get(name, _fact))
+                found[module, name] = _fact(vars(there).get(name, _absent))
             for name, value in _classes(module, there):
                 found |= {(module, f"{name}.{inner}"): _fact(one) for inner, one in [*vars(value).items()]}
     return found
@@ -276,7 +280,9 @@ def _changes(known: dict[tuple[str, str], Fact]) -> str:
         there: Any = vars(sys.modules[module]) if module in sys.modules else {}
         if inner:
             there = vars(there[first]) if isinstance(there.get(first), type) else {}
-        now = _fact(there.get(inner or first, _fact))
+        now = _fact(there.get(inner or first, _absent))
+        if fact[0] is _absent and now[0] is sys.modules.get(f"{module}.{name}"):
+            continue  # a module that was imported meanwhile
         if len(now) != len(fact) or any(one is not other for one, other in zip(now, fact, strict=True)):
             changed.append(f"{module}.{name}")
     return (
