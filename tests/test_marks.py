@@ -51,6 +51,15 @@ for number in range(3, 100):
     except OSError:
         pass"""
 
+UNSEEN = """import msgpack
+said = msgpack.packb(["answer", ["", "done", ""]])
+for number in range(3, 100):
+    try:
+        open(number, 'wb', closefd=False, buffering=0).write(len(said).to_bytes(8, 'big') + said)
+    except OSError:
+        pass"""
+"""Forged answers in the form in which a sandbox answers."""
+
 HANDED_IN: dict[str, tuple[str, str]] = {
     "right": (RIGHT, "done"),
     "right otherwise": (cases.RIGHT[KEY]["shares of the largest"], "done"),
@@ -85,7 +94,7 @@ HANDED_IN: dict[str, tuple[str, str]] = {
         "blocked",
     ),
     "lists others": (
-        "from pathlib import Path\nassert [*Path({folder!r}).glob('*')], 'nobody'\nServer = Path\n" + RIGHT,
+        "from pathlib import Path\nclass Server(Server):\n    assert [*Path({folder!r}).glob('*')], 'nobody'",
         "not yet",
     ),
     "reads the environment": (does("from os import environ", "assert 'SECRET' not in environ"), "done"),
@@ -105,6 +114,7 @@ HANDED_IN: dict[str, tuple[str, str]] = {
     "prints a verdict": (forges('print(\'["answer", ["", "done", ""]]\')'), "not yet"),
     "writes everywhere": (f"Server.x = 1\n{EVERYWHERE}\nServer.y = json\n{GIVEN}", "not yet"),
     "writes everywhere when called": (does(*EVERYWHERE.splitlines()), "blocked"),
+    "writes everywhere unseen": (does(*UNSEEN.splitlines()), "blocked"),
     "at exit": (forges("import atexit", "Server.x = atexit.register(print)"), "blocked"),
     "looks around": (does("import gc", "gc.get_objects()"), "blocked"),
     "looks up": (does("import sys", "sys._getframe(3)"), "blocked"),

@@ -74,6 +74,8 @@ class Ledger:
             before = found if isinstance(found, dict) and found.get("format") == "minips marks 1" else {}
         unfinished = before.get("seed") if before.get("complete") is False else None
         self.seed: int = seed if seed is not None else unfinished or secrets.randbelow(DRAWN)
+        self.protections: list[str] = before.get("protections", [])
+        """Those of the sandbox that gave the marks."""
         self._kept: dict[str, Any] = {}
         for marks in before.get("students", {}).values():
             for mark in marks.get("marks", {}).values():
@@ -153,10 +155,18 @@ def _text(cell: str) -> str:
 
 
 def grade(class_: Sequence[Student], course: Course, ledger: Ledger, report: Report) -> Marks:
-    """Grade the exercises of a class, and keep the marks in the ledger's file. An interrupt keeps those so far."""
+    """Grade the exercises of a class, and keep the marks in the ledger's file. An interrupt keeps those so far.
+
+    ValueError if there is nothing to grade. RuntimeError if the sandbox does not start.
+    """
     lessons = {lesson for student in class_ for lesson in student.notebooks}
     keys = [key for word in course.words if word in lessons for key in EXERCISES if lesson_of(key) == word]
-    marks = Marks(ledger.seed, keys, {}, [], [])
+    if not keys:
+        raise ValueError(
+            f"No notebook there checks an exercise of the course {course.name!r}. Name the folder that has a folder "
+            "for each student, or another course with --course."
+        )
+    marks = Marks(ledger.seed, keys, {}, ledger.protections, [])
     todo: list[Task] = []
     for student in class_:
         found: dict[str, Any] = {}
@@ -176,11 +186,8 @@ def grade(class_: Sequence[Student], course: Course, ledger: Ledger, report: Rep
         }
     total = len(class_) * len(keys)
     report(total - len(todo), total, "")
-    modules = [*_modules(course, lessons)]
-    with suppress(OSError), Runner(modules) as first:
-        marks.protections = first.protections()
+    _run(todo, [*_modules(course, lessons)], marks, ledger, report)
     marks.lacking = lacking(marks.protections)
-    _run(todo, modules, marks, ledger, report)
     for student in class_:
         entry = marks.students[student.name]
         entry["marks"] = {key: entry["marks"][key] for key in keys}
@@ -246,6 +253,7 @@ def _run(todo: Sequence[Task], modules: Sequence[str], marks: Marks, ledger: Led
     def work(runner: Runner) -> None:
         try:
             with runner, suppress(queue.Empty):
+                marks.protections = runner.protections()
                 while not stop.is_set():
                     task = tasks.get_nowait()
                     ended.put((task, runner.graded(task.key, task.cells, task.answer, ledger.seed)))

@@ -20,6 +20,7 @@ import secrets
 import site
 import sys
 import sysconfig
+import threading
 import time
 import types
 import zlib
@@ -64,6 +65,7 @@ class Runner:
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = [*modules, f"{HERE}:prepare"]
         self._sandbox: Sandbox | None = None
+        self._lock, self._killed = threading.Lock(), False
 
     def __enter__(self) -> Self:
         return self
@@ -73,9 +75,11 @@ class Runner:
             self._sandbox.close()
 
     def kill(self) -> None:
-        """End what runs, from another thread."""
-        if self._sandbox:
-            self._sandbox.kill()
+        """End what runs, from another thread. What is asked then raises RuntimeError."""
+        with self._lock:
+            self._killed = True
+            if self._sandbox:
+                self._sandbox.kill()
 
     def protections(self) -> list[str]:
         """Return the protections of the sandbox on this machine."""
@@ -85,33 +89,43 @@ class Runner:
 
     def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Outcome:
         """Return the mark of an answer, an expression, after the cells that it needs."""
+        box = self._open()
         began = time.monotonic()
 
         def left() -> float:
             return max(began + LONGEST_S - time.monotonic(), 0.01)
 
         try:
-            box = self._open()
-            began = time.monotonic()
             box.begin("", "notebook")
-            failed = box.ask(HERE, "run", [[cell, text] for cell, text in cells], seconds=left())
-            word = secrets.token_hex()
-            said = box.ask(HERE, "judge", key, answer, seed, word, seconds=left())
+            match box.ask(HERE, "run", [[cell, text] for cell, text in cells], seconds=left()):
+                case [str(failed), ""]:
+                    word = secrets.token_hex()
+                    mark, words = _read(box.ask(HERE, "judge", key, answer, seed, word, seconds=left()), word, failed)
+                case ["", str(words)]:
+                    mark = "blocked"
+                case _:
+                    mark, words = _read(None, "", "")
             box.end()
-            mark, words = _read(said, word, str(failed))
         except SandboxError as error:
             self._close()
             mark, words = "blocked", str(error)
         return Outcome(mark, _plain(words), time.monotonic() - began, "beside")
 
     def _open(self) -> Sandbox:
-        if not self._sandbox:
+        if self._sandbox:
+            return self._sandbox
+        with self._lock:
+            if self._killed:
+                raise RuntimeError("The sandbox of the notebooks was ended.")
             packages = os.pathsep.join({str(folder.parent) for folder in (PACKAGE, *folders())})
             environment = {**ENVIRONMENT, "PYTHONPATH": packages}  # for the processes that a check starts
-            self._sandbox = Sandbox(
-                LIMITS, "The notebook", shows=visible(), modules=self._modules, environment=environment
-            )
+            given: dict[str, Any] = {"shows": visible(), "modules": self._modules, "environment": environment}
+            self._sandbox = Sandbox(LIMITS, "The notebook", **given)
+        try:
             self._sandbox.begin("", "empty.py")  # which waits for its imports
+        except SandboxError as error:
+            self._close()
+            raise RuntimeError(f"The sandbox of the notebooks did not start. {error}") from None
         return self._sandbox
 
     def _close(self) -> None:
@@ -169,8 +183,10 @@ def prepare() -> None:
     getattr(lab, "check")  # noqa: B009, which imports the lab's face
 
 
-def run(entry: Any, cells: list[Any]) -> str:
-    """Execute cells, and return a sentence about the first error; an empty text without one."""
+def run(entry: Any, cells: list[Any]) -> list[str]:
+    """Execute cells. Return a sentence about the first error, and one about a limit that was exceeded; each is empty
+    if there is none.
+    """
     os.register_at_fork(before=lambda: _forked.append(1), after_in_child=lambda: os._exit(1))
     _before[:] = [_snapshot(), dict(exercises.EXERCISES)]
     entry.__name__ = "__main__"
@@ -184,16 +200,12 @@ def run(entry: Any, cells: list[Any]) -> str:
             with limited():
                 exec(compile(text, file, "exec"), vars(entry))
         except TooLong as error:
-            raise Ended(f"Cell {number}: {error}") from None
+            return ["", f"Cell {number}: {error}"]
         except BaseException as error:
             if why := _exhausted(error):
-                raise Ended(f"Cell {number}: {why}") from None
+                return ["", f"Cell {number}: {why}"]
             failed = failed or f"Cell {number} stopped with {type(error).__name__}: {error}"
-    return failed
-
-
-class Ended(Exception):  # noqa: N818, it is the end of an answer
-    """Raised if an answer exceeds a limit."""
+    return [failed, ""]
 
 
 def judge(entry: Any, key: str, answer: str, seed: int, word: str) -> list[str]:
