@@ -27,6 +27,7 @@ import ctypes
 import os
 import secrets
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -94,9 +95,9 @@ class Sandbox:
     """One sandboxed process. ``who`` names it in errors. Use it with ``with``, or call `close`.
 
     It imports ``modules`` before it is sealed, and calls the function of ``module:function``. With ``shows``, the text
-    in it sees these folders and no other files, and can import from them; where the system has no mounts for that, it
-    sees no files. ``environment`` is added to its own, which has nothing of this process's but the paths of programs
-    and libraries.
+    in it sees these folders and no other files, and can import from them. Where the system has no mounts for that, it
+    sees copies of the folders ``copies`` and no other files. ``environment`` is added to its own, which has nothing of
+    this process's but the paths of programs and libraries.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Sandbox:
         who: str = "The entry",
         *,
         shows: Sequence[Path] = (),
+        copies: Sequence[Path] = (),
         modules: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -114,7 +116,7 @@ class Sandbox:
         self._root = tempfile.TemporaryDirectory(prefix="minips-sandbox-")
         os.chmod(self._root.name, 0o755)
         paths = [path for path in sys.path if path] + [str(Path(__file__).parents[1])]
-        given = (self._root.name, [str(path) for path in shows], [*modules])
+        given = (self._root.name, [*map(str, shows)], [*map(str, copies)], [*modules])
         code = f"import sys; sys.path[:] = {paths!r}; from minips.sandbox import _serve; _serve(*{given!r})"
         one_thread = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
         kept = {
@@ -268,7 +270,7 @@ def _array(code: int, data: bytes) -> Any:
     return np.frombuffer(bytearray(values), dtype).reshape(shape)
 
 
-def _serve(root: str, shows: Sequence[str], modules: Sequence[str]) -> None:
+def _serve(root: str, shows: Sequence[str], copies: Sequence[str], modules: Sequence[str]) -> None:
     """Fork a child for each question that begins one. The process's main function."""
     from minips.stage import kinds, names, stage_class
 
@@ -293,17 +295,17 @@ def _serve(root: str, shows: Sequence[str], modules: Sequence[str]) -> None:
             continue
         child = os.fork()
         if not child:
-            _child(question, root, shows)
+            _child(question, root, shows, copies)
         _, status = os.waitpid(child, 0)
         _write_all(_pack(["ended", status]))
         if status:
             return
 
 
-def _child(question: Any, root: str, shows: Sequence[str]) -> None:
+def _child(question: Any, root: str, shows: Sequence[str], copies: Sequence[str]) -> None:
     """Seal this process, run the text, and answer questions. Never returns."""
     limits = Limits(**question["limits"])
-    _APPLIED[:] = seal(limits, root, shows)
+    _APPLIED[:] = seal(limits, root, shows, copies)
     os.environ["TMPDIR"], tempfile.tempdir = SCRATCH, None
     entry = types.ModuleType("entry")
     entry.__file__ = question["file"]
@@ -358,7 +360,7 @@ def _control(*arguments: int) -> bool:
     return bool(ctypes.CDLL(None).prctl(*arguments, 0, 0, 0) == 0)
 
 
-def seal(limits: Limits, root: str, shows: Sequence[str] = ()) -> list[str]:
+def seal(limits: Limits, root: str, shows: Sequence[str] = (), copies: Sequence[str] = ()) -> list[str]:
     """Give up what this process does not need; there is no way back. Return the protections that work here.
 
     The process forks if it gets a namespace for its processes: only the child returns.
@@ -379,6 +381,9 @@ def seal(limits: Limits, root: str, shows: Sequence[str] = ()) -> list[str]:
         if spaces[NEW_PID] in applied:
             _fork_into()
         shown = bool(shows) and _show(libc, root, shows, limits.file_bytes)
+        for path in () if shown else copies:
+            with suppress(OSError):  # such as that of a child before this one
+                shutil.copytree(path, root + path, ignore=shutil.ignore_patterns("__pycache__"))
         with suppress(OSError):
             os.chroot(root)
             applied.append(SHOWN if shown else "no files")

@@ -35,7 +35,7 @@ from minips import lab
 from minips.lab.course import exercises
 from minips.lab.course.courses import folders, installed
 from minips.lab.course.exercises import PACKAGE, Exercise, Refused, TooLong, limited, where
-from minips.sandbox import Limits, Sandbox, SandboxError
+from minips.sandbox import SHOWN, Limits, Sandbox, SandboxError, sealed
 from minips.words import join_names
 
 Kind = Literal["done", "not yet", "blocked", "missing"]
@@ -119,7 +119,8 @@ class Runner:
                 raise RuntimeError("The sandbox of the notebooks was ended.")
             packages = os.pathsep.join({str(folder.parent) for folder in (PACKAGE, *folders())})
             environment = {**ENVIRONMENT, "PYTHONPATH": packages}  # for the processes that a check starts
-            given: dict[str, Any] = {"shows": visible(), "modules": self._modules, "environment": environment}
+            given: dict[str, Any] = {"modules": self._modules, "environment": environment}
+            given |= {"shows": visible(), "copies": [PACKAGE, *folders()]}
             self._sandbox = Sandbox(LIMITS, "The notebook", **given)
         try:
             self._sandbox.begin("", "empty.py")  # which waits for its imports
@@ -162,6 +163,7 @@ def visible() -> list[Path]:
 def lacking(applied: Sequence[str]) -> list[str]:
     """Return sentences about what the sandbox cannot hold on this machine."""
     promised = {
+        SHOWN: "Notebooks see no files of Python. An answer that needs one is blocked.",
         "no files": "Notebooks may read files that the grader can read, other students' among them.",
         "no network": "Notebooks may use the network.",
         "no sight of other processes": "A notebook's processes may outlive it, for the seconds of their limit.",
@@ -202,7 +204,7 @@ def run(entry: Any, cells: list[Any]) -> list[str]:
         except TooLong as error:
             return ["", f"Cell {number}: {error}"]
         except BaseException as error:
-            if why := _exhausted(error):
+            if why := _of_sandbox(error):
                 return ["", f"Cell {number}: {why}"]
             failed = failed or f"Cell {number} stopped with {type(error).__name__}: {error}"
     return [failed, ""]
@@ -228,20 +230,22 @@ def _tried(entry: Any, asked: Exercise, answer: str, rng: np.random.Generator) -
     except TooLong as error:
         return "blocked", str(error)
     except BaseException as error:
-        if why := _exhausted(error):
+        if why := _of_sandbox(error):
             return "blocked", why
         refused = isinstance(error, Refused)
         return "not yet", str(error) if refused else f"It stopped with {type(error).__name__}: {error}{where(error)}"
 
 
-def _exhausted(error: BaseException) -> str:
-    """Return a sentence if an error, or the one that led to it, says that a limit was exceeded."""
+def _of_sandbox(error: BaseException) -> str:
+    """Return a sentence if an error, or the one that led to it, comes from the sandbox and not from the answer."""
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, MemoryError):
             return f"It needs more memory than the {LIMITS.memory_bytes / 2**30:g} GB that an answer may use."
         if isinstance(cause, BlockingIOError) or "can't start new thread" in str(cause):
             return f"It starts more than {LIMITS.processes} processes or threads."
+        if isinstance(cause, ImportError | FileNotFoundError) and SHOWN not in sealed(None):
+            return f"It needs a file that the sandbox on this machine cannot show: {cause}."
         cause = cause.__context__
     return ""
 
