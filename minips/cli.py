@@ -676,7 +676,7 @@ def grade(options: argparse.Namespace) -> None:
         if json_file.resolve() == csv.resolve():
             raise ValueError(f"The table and the JSON cannot both be in {csv}. Name another file with --json.")
         course = courses.named(options.course) if options.course else courses.chosen()
-        class_ = marks.students(Path(options.folder), course)
+        class_ = marks.read_class(Path(options.folder), course)
     ledger = marks.Ledger(json_file, options.seed)
     _say(f"The seed is {ledger.seed}.", file=sys.stderr)
 
@@ -684,7 +684,7 @@ def grade(options: argparse.Namespace) -> None:
         return Wait("grading", count / max(total, 1), f"{count} of {total} marks" + (f" · {last}" if last else ""))
 
     with showing(_is_seen(), read, console=Terminal(stderr=True), first=Wait("reading the notebooks")) as report:
-        graded = marks.grade(class_, course, ledger, report)
+        graded = marks.grade(class_, ledger, report)
     files.write(csv, graded.csv())
     for words in graded.lacking:
         _say(f"Not promised here: {words}", file=sys.stderr)

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,7 +19,6 @@ import minips_course.bits.cases as cases
 from minips import cli
 from minips.lab.course import marks
 from minips.lab.course.courses import chosen
-from minips.lab.course.handed_in import students
 from minips.lab.course.slices import checks, needed, pieces, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have limits only")
@@ -186,3 +184,188 @@ def test_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hand_in(folder, name, code)
     expected = {name: mark for name, (_, mark) in HANDED_IN.items()}
     check_class(graded(folder), expected)
+
+
+def write(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only one answer runs here."""
+    folder = tmp_path / "class"
+    old = hand_in(folder, "two of them", "1 +")
+    new = old.with_name("newer.ipynb")
+    kernel = json.loads(old.read_text()) | {"metadata": {"kernelspec": {"name": "not-installed"}}}
+    texts = {GIVEN: RIGHT, '"bits.3"': '"bits.99"'}
+    for cell in kernel["cells"]:
+        cell["source"] = texts.get(cell["source"], cell["source"].replace('"bits.3"', '"bits.99"'))
+        if cell["source"] == "1 +":
+            cell["source"] = RIGHT
+    write(new, json.dumps(kernel))
+    os.utime(old, (1, 1))
+    write(folder / "=1+1" / "a.ipynb", "not JSON")
+    write(folder / "list" / "a.ipynb", "[]")
+    write(folder / "cells" / "a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": 3}]}))
+    write(folder / "deep" / "a.ipynb", "[" * 10**5)
+    write(folder / "huge" / "a.ipynb", b" " * (20 * 10**6 + 1))
+    write(folder / "of another lesson" / "a.ipynb", json.dumps({"cells": []}))
+    (folder / "nothing").mkdir()
+    (folder / "linked").mkdir()
+    (folder / "linked" / "mine.ipynb").symlink_to(new)
+    (folder / "a link").symlink_to(folder / "two of them")
+    (folder / "pipe").mkdir()
+    os.mkfifo(folder / "pipe" / "a.ipynb")
+    write(folder / "a file", "")
+    found = graded(folder)["students"]
+    assert {name: [mark["mark"] for mark in one["marks"].values()] for name, one in found.items()} == {
+        "=1+1": ["blocked"] * 2,
+        "a link": ["blocked"] * 2,
+        "cells": ["blocked"] * 2,
+        "deep": ["blocked"] * 2,
+        "huge": ["blocked"] * 2,
+        "linked": ["blocked"] * 2,
+        "list": ["blocked"] * 2,
+        "nothing": ["missing"] * 2,
+        "of another lesson": ["missing"] * 2,
+        "pipe": ["blocked"] * 2,
+        "two of them": ["done", "missing"],
+    }
+    assert found["two of them"]["notes"] == ["newer.ipynb counts for bits: it is newer than bits of mine.ipynb."]
+    for name, words in {
+        "huge": "larger than 20 MB",
+        "linked": "a link to a file outside",
+        "pipe": "not a file",
+    }.items():
+        assert words in found[name]["marks"][KEY]["words"]
+    assert "'=1+1,blocked,blocked,0" in (tmp_path / "marks.csv").read_text().splitlines()
+
+
+def test_a_changed_notebook_is_graded_anew_and_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / "class"
+    hand_in(folder, "ada", RIGHT)
+    changed = hand_in(folder, "bob", GIVEN)
+    before = graded(folder)["students"]
+    changed.unlink()
+    changed.parent.rmdir()
+    hand_in(folder, "bob", RIGHT)
+    after = graded(folder)["students"]
+    assert after["ada"] == before["ada"]
+    assert (before["bob"]["marks"][KEY]["mark"], after["bob"]["marks"][KEY]["mark"]) == ("not yet", "done")
+    assert all(after["bob"]["marks"][key]["kept"] != before["bob"]["marks"][key]["kept"] for key in (KEY, OTHER))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_command_goes_on_where_it_was(number: int, tmp_path: Path) -> None:
+    folder = tmp_path / "class"
+    for i, code in enumerate([RIGHT, GIVEN, WRONG, RIGHT]):
+        hand_in(folder, f"student {i}", code)
+    whole = graded(folder)
+    expected = (tmp_path / "marks.csv").read_bytes()
+    table = tmp_path / "again.csv"
+    command = [sys.executable, "-m", "minips", "grade", str(folder), "--csv", str(table)]
+    first = subprocess.Popen([*command, "--seed", "7"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not (kept := marks_in(table.with_suffix(".json"))):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        children = psutil.Process(first.pid).children(recursive=True)
+        first.send_signal(number)
+        _, said = first.communicate(timeout=30)
+    finally:
+        first.kill()
+    assert first.returncode == 128 + number
+    assert said.splitlines()[-1].endswith("everything that was started has ended.")
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert not table.exists()
+    left = json.loads(table.with_suffix(".json").read_text())
+    assert not left["complete"]
+    assert len(kept) < 8
+    subprocess.run(command, check=True, timeout=120, capture_output=True)  # with the seed of the first
+    assert table.read_bytes() == expected
+    after = json.loads(table.with_suffix(".json").read_text())
+    assert (after["seed"], after["complete"], after["exercises"]) == (7, True, whole["exercises"])
+    for name, key in kept:
+        assert after["students"][name]["marks"][key] == left["students"][name]["marks"][key]
+
+
+def marks_in(path: Path) -> list[tuple[str, str]]:
+    """The students and exercises of the marks in a JSON file, which may not be there yet."""
+    if not path.exists():
+        return []
+    return [(name, key) for name, one in json.loads(path.read_text())["students"].items() for key in one["marks"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (
+            ["nowhere", "--csv", "m.csv"],
+            2,
+            "nowhere is not a folder. Name the folder that has a folder for each student",
+        ),
+        (["empty", "--csv", "m.csv"], 2, "empty has no folders. It must have a folder for each student"),
+        (["class", "--csv", "m.csv"], 2, "No notebook in class checks an exercise of the course 'minips'."),
+        (["class"], 2, "--csv"),
+        (["class", "--csv", "no/m.csv"], 2, "There is no folder"),
+        (["class", "--csv", "m.json"], 2, "cannot both be in m.json"),
+        (["class", "--csv", "m.csv", "--json", "m.csv"], 2, "cannot both be in m.csv"),
+        (["class", "--csv", "m.csv", "--seed", "-1"], 2, "expected a whole number from 0 on; got '-1'"),
+        (["class", "--csv", "m.csv", "--seed", "x"], 2, "expected a whole number from 0 on; got 'x'"),
+        (["class", "--csv", "m.csv", "--course", "minps"], 2, "Did you mean minips"),
+    ],
+)
+def test_wrong_arguments_are_sentences(
+    arguments: list[str],
+    status: int,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("class/ada").mkdir(parents=True)
+    try:
+        got = cli.main(["grade", *arguments])
+    except SystemExit as end:
+        got = int(str(end.code))
+    said = capsys.readouterr().err
+    assert (got, words in said) == (status, True), said
+    assert "Traceback" not in said
+
+
+def needs(answer: str, *cells: str) -> str:
+    """What runs for an answer, after these cells."""
+    found = pieces([*enumerate([*cells, f"lab.check({KEY!r}, {answer})"], 1)])
+    return "\n".join(text for _, text in program(needed(found, checks(found)[-1])))
+
+
+@pytest.mark.parametrize(
+    ("cells", "answer", "expected"),
+    [
+        (["x = 1\ny = 2", "run = train(x)"], "y", "\ny = 2"),
+        (["x = 1", "x = 2", "y = 3"], "x", "x = 2"),
+        (["x = 1", "x += 1", "print(x)"], "x", "x = 1\nx += 1"),
+        (["import numpy as np\nx = np.ones(2)", "np.random.seed(0)", "x[0] = 3"], "x", None),
+        (["x = []", "x.append(1)", "lab.say(x)", "del x[0]"], "x", "x = []\nx.append(1)\ndel x[0]"),
+        (["def f():\n    return g()", "g = 1", "def g():\n    return 2"], "f", None),
+        (["seen = set()", "def see():\n    seen.add(1)", "for _ in range(3): see()", "see"], "seen", None),
+        (["class S: pass", "class S(S):\n    a = 1", "class T(S): pass"], "S", "class S: pass\nclass S(S):\n    a = 1"),
+        (["if 1:\n    x = 1", "x = 2"], "x", "x = 2"),
+        (["x = 2", "if 1:\n    x = 1"], "x", "x = 2\nif 1:\n    x = 1"),
+        (["from math import *", "x = pi"], "x", "from math import *\nx = pi"),
+        (["y = [x for x in range(3)]", "x = train()"], "y", "y = [x for x in range(3)]"),
+        (["a = 1; b = 2; c = 3"], "(a, c)", "a = 1; c = 3"),
+        (["%matplotlib inline\nx = 1\n!ls\nx?"], "x", "\nx = 1"),
+        (["%%time\nx = 1", "%%bash\nx = 2"], "x", "\nx = 1"),
+        (["@decorated\ndef f(): pass", "def decorated(f): return f"], "f", "@decorated\ndef f(): pass"),
+    ],
+)
+def test_only_what_an_answer_needs_runs(cells: list[str], answer: str, expected: str | None) -> None:
+    every = "\n".join(cell for cell in cells if not cell.startswith(("g = ", "np.random", "see")) or "seen" in cell)
+    if expected is None:
+        expected = every
+    assert needs(answer, *cells) == expected

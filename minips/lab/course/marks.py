@@ -32,8 +32,7 @@ from typing import Any
 from minips import __version__, files
 from minips.lab.course.courses import Course, installed, lesson_of
 from minips.lab.course.exercises import EXERCISES
-from minips.lab.course.handed_in import Student
-from minips.lab.course.handed_in import students as students
+from minips.lab.course.handed_in import Student, students
 from minips.lab.course.lessons import read, source
 from minips.lab.course.reaching import reaches
 from minips.lab.course.running import Outcome, Runner, lacking
@@ -154,21 +153,42 @@ def _text(cell: str) -> str:
     return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
-def grade(class_: Sequence[Student], course: Course, ledger: Ledger, report: Report) -> Marks:
-    """Grade the exercises of a class, and keep the marks in the ledger's file. An interrupt keeps those so far.
+@dataclass(frozen=True)
+class Class:
+    """What a class has handed in, and the exercises in which its students get marks."""
 
-    ValueError if there is nothing to grade. RuntimeError if the sandbox does not start.
-    """
-    lessons = {lesson for student in class_ for lesson in student.notebooks}
-    keys = [key for word in course.words if word in lessons for key in EXERCISES if lesson_of(key) == word]
-    if not keys:
+    course: Course
+    students: list[Student]
+    exercises: list[str]
+
+    @property
+    def lessons(self) -> set[str]:
+        """The lessons of which somebody handed in a notebook."""
+        return {lesson for student in self.students for lesson in student.notebooks}
+
+
+def read_class(folder: Path, course: Course) -> Class:
+    """Read the notebooks of a class. OSError and ValueError if there is nothing to grade, or it cannot be read."""
+    read = Class(course, students(folder, course), [])
+    for word in course.words:
+        if word in read.lessons:
+            read.exercises.extend(key for key in EXERCISES if lesson_of(key) == word)
+    if not read.exercises:
         raise ValueError(
-            f"No notebook there checks an exercise of the course {course.name!r}. Name the folder that has a folder "
-            "for each student, or another course with --course."
+            f"No notebook in {folder} checks an exercise of the course {course.name!r}. Name the folder that has a "
+            "folder for each student, or another course with --course."
         )
+    return read
+
+
+def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
+    """Grade the exercises of a class, and keep the marks in the ledger's file. An interrupt keeps those so far.
+    RuntimeError if the sandbox does not start.
+    """
+    keys = class_.exercises
     marks = Marks(ledger.seed, keys, {}, ledger.protections, [])
     todo: list[Task] = []
-    for student in class_:
+    for student in class_.students:
         found: dict[str, Any] = {}
         for key in keys:
             task = _task(student, key)
@@ -184,11 +204,11 @@ def grade(class_: Sequence[Student], course: Course, ledger: Ledger, report: Rep
             "notes": [*student.notes, *student.unreadable.values()],
             "marks": found,
         }
-    total = len(class_) * len(keys)
+    total = len(class_.students) * len(keys)
     report(total - len(todo), total, "")
-    _run(todo, [*_modules(course, lessons)], marks, ledger, report)
+    _run(todo, [*_modules(class_)], marks, ledger, report)
     marks.lacking = lacking(marks.protections)
-    for student in class_:
+    for student in class_.students:
         entry = marks.students[student.name]
         entry["marks"] = {key: entry["marks"][key] for key in keys}
         entry["done"] = sum(mark["mark"] == "done" for mark in entry["marks"].values())
@@ -225,11 +245,11 @@ def _entry(outcome: Outcome, task: Task | None = None, kept: str = "") -> dict[s
     return entry
 
 
-def _modules(course: Course, lessons: set[str]) -> Iterator[str]:
-    """Yield the modules that the original notebooks of these lessons import, and that are installed."""
+def _modules(class_: Class) -> Iterator[str]:
+    """Yield the modules that the original notebooks of the lessons import."""
     named: set[str] = set()
-    for word, path in course.paths().items():
-        if word in lessons:
+    for word, path in class_.course.paths().items():
+        if word in class_.lessons:
             cells = [(i, source(cell)) for i, cell in enumerate(read(path)["cells"]) if cell["cell_type"] == "code"]
             for piece in pieces(cells):
                 match piece.node:
