@@ -3,21 +3,27 @@
 import dataclasses
 import inspect
 import pickle
+import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, Self
 
 import numpy as np
 
-from minips.lab.course.mirror.peer import MirrorError, Peer, Tree, _find, is_ours, name_of, named
+from minips.lab.course.mirror.peer import MirrorError, Peer, Tree, _find, is_ours, named
 from minips.problems import Problem
 from minips.sandbox import Sandbox, SandboxError
+from minips.stage import register, withdraw
 
 INSIDE = "minips.lab.course.mirror.inside"
 MOST_S = 40.0
 """The most seconds that one answer may take in all."""
 NEVER = object()
+MIRRORS: "weakref.WeakValueDictionary[int, Outside]" = weakref.WeakValueDictionary()
+"""By its id, each mirror of this process."""
 
 
 class Outside(Peer):
@@ -28,8 +34,18 @@ class Outside(Peer):
     def __init__(self, sandbox: Sandbox, seconds: float = MOST_S) -> None:
         super().__init__()
         self._sandbox, self._deadline = sandbox, time.monotonic() + seconds
+        self._registered: list[Any] = []
+        self._lock = threading.RLock()
+        MIRRORS[id(self)] = self
         self.error: Exception | None = None
         """The sandbox's error, after which no call is answered: the answer cannot be judged."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for cls in self._registered:
+            withdraw(cls)
 
     def answer(self, name: str) -> Any:
         """Return a stand-in for the object with this name in the sandboxed module, or its value. SandboxError if the
@@ -39,11 +55,12 @@ class Outside(Peer):
 
     def do(self, what: str, *arguments: Any) -> Any:
         """Do something with an object of the answer's. Raises what that raises."""
-        before = self.boxes()
-        try:
-            return self._finish(self._ask("act", self.message((what, *arguments))))
-        finally:
-            self.drop(self.boxes() - before)
+        with self._lock:
+            before = self.passing()
+            try:
+                return self._finish(self._ask("act", self.message((what, *arguments))))
+            finally:
+                self.drop(self.passing() - before)
 
     def _ask(self, function: str, argument: Any) -> Any:
         if self.error:
@@ -55,6 +72,9 @@ class Outside(Peer):
             return self._sandbox.ask(INSIDE, function, argument, seconds=left)
         except SandboxError as error:
             self.error = error
+            raise
+        except BaseException:  # no answer can be told from the next one
+            self.error = SandboxError(f"{self._sandbox.who} was interrupted.")
             raise
 
     def _finish(self, reply: Any) -> Any:
@@ -73,6 +93,10 @@ class Outside(Peer):
                 return arguments[0]
             reply = self._ask("resume", self.message(self._serve(what, arguments)))
 
+    def number_of(self, stand_in: Any) -> int:
+        """The number of a stand-in."""
+        return self._numbers[id(stand_in)]
+
     def _serve(self, what: str, arguments: list[Any]) -> tuple[str, Any]:
         """Do something with an object of the check's, by its public names alone."""
         try:
@@ -85,7 +109,9 @@ class Outside(Peer):
     def encode_object(self, x: Any) -> Tree:
         """Return an object's tree. Problems, and minips' classes and functions, are copied; other objects stay."""
         if isinstance(x, Problem) and is_ours(type(x).__module__):
-            return ["copied", pickle.dumps(x)]
+            with suppress(pickle.PicklingError, AttributeError, TypeError):  # else it stays, and is asked
+                data = pickle.dumps(x)
+                return ["copied", self.number(x), data]
         if isinstance(x, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
             module, name = getattr(x, "__module__", None) or "builtins", getattr(x, "__qualname__", x.__name__)
             if _find(module, name) is x:
@@ -113,8 +139,8 @@ class Outside(Peer):
         def function(*arguments: Any, **options: Any) -> Any:
             return self.do("call", function, arguments, options)
 
-        def unaided(*arguments: Any, helpers: str = "") -> Any:
-            return self.do("unaided", function, arguments, helpers)
+        def unaided(function: Any, *arguments: Any, helpers: str) -> Any:
+            return self.do("unaided", function, "", arguments, helpers)
 
         function.__name__ = function.__qualname__ = str(name)
         function.__module__ = "__main__"
@@ -133,6 +159,7 @@ class Outside(Peer):
         plain: list[Tree],
         fields: list[Tree] | None,
         frozen: bool,
+        registered: bool,
         signature: Tree,
     ) -> type:
         namespace: dict[str, Any] = {"__module__": "__main__", "_mirror": self, "__init__": _nothing}
@@ -142,7 +169,7 @@ class Outside(Peer):
             namespace[member] = _member(str(member), kind, self, number)
         namespace |= {attribute: self.decode(value) for attribute, value in plain}
         above = tuple(base for base in map(self.decode, bases) if isinstance(base, type))
-        above = (*above, *(() if any(issubclass(base, StandIn) for base in above) else (StandIn,)))
+        above = above if above and issubclass(above[0], StandIn) else (StandIn, *above)
         if fields is None:
             cls: Any = types.new_class(name, above, exec_body=lambda body: body.update(namespace))
         else:
@@ -153,11 +180,14 @@ class Outside(Peer):
                 for field, given, value in fields
             ]
             cls = dataclasses.make_dataclass(
-                name, listed, bases=above, namespace=namespace, init=False, repr=False, eq=False, frozen=frozen
+                name, listed, bases=above, namespace=namespace, init=False, repr=False, eq=True, frozen=frozen
             )
         cls._made_of = number
         if signature is not None:
             cls.__signature__ = _signature(signature)
+        if registered:
+            register(cls)
+            self._registered.append(cls)
         return cls  # type: ignore[no-any-return]
 
 
@@ -168,10 +198,13 @@ class StandIn:
     _made_of: int
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
-        made = cls._mirror.do("call", cls, arguments, options)
-        if type(made) is not cls:
-            raise TypeError(f"{cls.__name__}() made a {type(made).__name__}.")
-        return made
+        mirror = cls._mirror
+        if "_made_of" not in vars(cls):  # a check has made a class from an answer's
+            plain = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
+            twin = mirror.do("subclass", mirror.theirs[cls._made_of], cls.__name__, plain)
+            cls._made_of = mirror.number_of(twin)
+            mirror.keep(cls._made_of, cls)
+        return mirror.do("call", cls, arguments, options)
 
     @classmethod
     def _of(cls, number: int, fields: dict[str, Any]) -> Any:
@@ -189,7 +222,8 @@ class StandIn:
         return str(self._mirror.do("repr", self))
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"{type(self).__name__} stays in its sandbox.")
+        self._mirror.do("travel", self)
+        return _again, (id(self._mirror), self._mirror.number_of(self))
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self
@@ -197,6 +231,11 @@ class StandIn:
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
         return self._mirror.do("vars", self)
+
+
+def _again(mirror: int, number: int) -> Any:
+    """The same stand-in, in the process that has its mirror."""
+    return MIRRORS[mirror].theirs[number]
 
 
 def _nothing(self: Any, *arguments: Any, **options: Any) -> None:
@@ -214,8 +253,11 @@ def _member(name: str, kind: str, mirror: Outside, number: int) -> Any:
     def called_on_class(*arguments: Any, **options: Any) -> Any:
         return mirror.do("method", mirror.theirs[number], name, arguments, options)
 
+    def unaided(bound: Any, *arguments: Any, helpers: str) -> Any:
+        return mirror.do("unaided", getattr(bound, "__self__", mirror.theirs[number]), name, arguments, helpers)
+
     one: Any = called if kind == "method" else called_on_class
-    one.__name__ = name
+    one.__name__, one._unaided = name, unaided
     return one if kind == "method" else staticmethod(one)
 
 
@@ -254,4 +296,3 @@ SERVED: dict[str, Callable[..., Any]] = {
     "enter": _enter,
     "exit": _exit,
 }
-assert name_of

@@ -11,7 +11,9 @@ import json
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,6 +74,8 @@ class Peer:
         """Maps the id of each object above to its number."""
         self._new_arrays: list[Tree] = []
         self._dropped: list[int] = []
+        self._errors: list[int] = []
+        """The errors that went over since the outermost call began."""
         self._fresh: list[np.ndarray] = []
         """Keeps new arrays alive until the message that brought them has been read."""
         self._count = itertools.count(self.first, 2)
@@ -118,20 +122,22 @@ class Peer:
         self._fresh.clear()
         return value
 
-    def boxes(self) -> set[int]:
-        """The numbers of the containers that have twins now."""
-        return {*self._boxes}
+    def passing(self) -> set[int]:
+        """The numbers of the containers and errors that both sides know now."""
+        return {*self._boxes, *self._errors}
 
     def drop(self, numbers: set[int]) -> None:
-        """Forget these containers, and let the other side forget them."""
+        """Forget these containers and errors, and let the other side forget them."""
+        self._errors = [number for number in self._errors if number not in numbers]
         for number in numbers:
             self._forget(number)
             self._dropped.append(number)
 
     def _forget(self, number: int) -> None:
-        box, shared = self._boxes.pop(number, None), self._arrays.pop(number, None)
+        shared = self._arrays.pop(number, None)
         self._last.pop(number, None)
-        key = id(box) if box is not None else shared.key if shared else None
+        found = [known.pop(number) for known in (self._boxes, self.given, self.theirs) if number in known]
+        key = id(found[0]) if found else shared.key if shared else None
         if key is not None and self._numbers.get(key) == number:
             del self._numbers[key]
 
@@ -184,7 +190,7 @@ class Peer:
         cls = type(x)
         if isinstance(x, tuple) and hasattr(cls, "_fields") and is_named(cls):
             return ["made", *name_of(cls), [[name, self.encode(getattr(x, name))] for name in cls._fields]]
-        if dataclasses.is_dataclass(x) and cls.__dataclass_params__.frozen and is_named(cls):  # type: ignore[attr-defined]
+        if dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen and is_named(cls):  # type: ignore[attr-defined]
             fields = [field.name for field in dataclasses.fields(x) if hasattr(x, field.name)]
             return ["made", *name_of(cls), [[name, self.encode(getattr(x, name))] for name in fields]]
         return None
@@ -284,19 +290,22 @@ class Peer:
         names = [[cls.__module__, cls.__qualname__] for cls in type(error).__mro__[:-1]]
         plain = [one for one in error.args if one is None or isinstance(one, bool | int | float | str)]
         arguments = [str(one) if isinstance(one, str) else one for one in plain]
-        return ["error", self.number(error), names, [*map(self.encode, arguments)], str(error), self.place(error)]
+        number = self.number(error)
+        self._errors.append(number)
+        return ["error", number, names, [*map(self.encode, arguments)], str(error), self.place(error)]
 
     def place(self, error: BaseException) -> str:
         """The place in the learner's code at which an error was raised, as a phrase."""
         return ""
 
     def _decode_error(self, number: int, names: list[list[str]], arguments: list[Tree], text: str, place: str) -> Any:
-        cls = next(filter(None, (error_named(*name) for name in names)), RuntimeError)
-        try:
-            error = cls(*map(self.decode, arguments))
-        except Exception:
-            error = RuntimeError(text)
-        vars(error)["_place"] = place
+        error: Any = RuntimeError(text)
+        for cls in filter(None, (error_named(*name) for name in names)):
+            with suppress(Exception):  # of an error that is not made like others, its base is
+                error = cls(*map(self.decode, arguments))
+                break
+        error.where = place
+        self._errors.append(number)
         return self.keep(number, error)
 
     # Arrays.
@@ -450,6 +459,9 @@ def is_named(cls: type) -> bool:
 
 
 def _find(module: str, name: str) -> Any:
+    if is_ours(module):
+        with suppress(ImportError):
+            import_module(module)
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
