@@ -256,6 +256,7 @@ MANY, TIMES, MOST_BYTES = 2500, 4, 300
     "A dictionary with one entry for each caller is enough: each new call replaces the caller's last one.",
     "A number may be above the last one, equal to it, or below it. For a caller that is not in the dictionary yet, "
     "you could use a last number that is below all others.",
+    beside=True,
 )
 def count_once(cls: Any, rng: np.random.Generator) -> str:
     """Make the counter count a repeated call only once, and return the same answer again."""

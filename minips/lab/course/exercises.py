@@ -57,6 +57,9 @@ class Exercise(NamedTuple):
     task: str
     hints: tuple[str, ...]
     test: "Test"
+    beside: bool = False
+    """True if the check must run in the answer's process: it changes a module that the answer uses, measures its time or
+    memory, or calls it in several threads. Other checks can be applied from outside, see `minips.lab.course.mirror`."""
 
 
 Test = Callable[[Any, np.random.Generator], str]
@@ -159,7 +162,7 @@ def stopped(error: Exception) -> str:
 
 def where(error: BaseException) -> str:
     """Return a phrase for the last line of the learner's own code, in a cell or in a file, in an error's traceback."""
-    if elsewhere := getattr(error, "where", None):  # it comes from a sandbox
+    if (elsewhere := getattr(error, "where", None)) is not None:  # it comes from a sandbox
         return str(elsewhere)
     others = (*_ours(), *sysconfig.get_paths().values(), "<frozen")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -191,11 +194,13 @@ def exercise(key: str) -> Exercise:
     return find("exercise", EXERCISES, key)
 
 
-def asks(key: str, *hints: str) -> Callable[[Test], Test]:
-    """Decorate the function that checks answers to exercise ``key``; the function's docstring is the task."""
+def asks(key: str, *hints: str, beside: bool = False) -> Callable[[Test], Test]:
+    """Decorate the function that checks answers to exercise ``key``; the function's docstring is the task. ``beside``
+    says that the check must run in the answer's process, see `Exercise`.
+    """
 
     def added(test: Test) -> Test:
-        add("exercise", EXERCISES, key, Exercise(key, test.__doc__ or "", hints, test))
+        add("exercise", EXERCISES, key, Exercise(key, test.__doc__ or "", hints, test, beside))
         return test
 
     return added

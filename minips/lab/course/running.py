@@ -275,4 +275,6 @@ def _changes(known: dict[tuple[str, str], Fact]) -> str:
         now = _fact(there.get(inner or first, _fact))
         if len(now) != len(fact) or any(one is not other for one, other in zip(now, fact, strict=True)):
             changed.append(f"{module}.{name}")
-    return f"The notebook changed {join_names(sorted(changed)[:5])}, with which its answer is judged." if changed else ""
+    return (
+        f"The notebook changed {join_names(sorted(changed)[:5])}, with which its answer is judged." if changed else ""
+    )

@@ -15,7 +15,6 @@ import symtable
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 EVERY = "*"
 """Stands in `Piece.changes` for all names: those of ``from module import *``."""

@@ -3,11 +3,12 @@
 A check calls an answer, looks at its results, and decides. If the answer ran in the check's process, it could change
 the check. So the check runs in the grader's process, and the answer in a `minips.sandbox.Sandbox`:
 
-    answer = mirror.Outside(sandbox).answer("mine")
-    verdict = exercises.judge(exercise, answer, rng)
+    with mirror.Outside(sandbox) as outside:
+        verdict = exercises.judge(exercise, outside.answer("mine"), rng)
 
-``answer`` stands for the object that the sandboxed module calls ``mine``. It can be called, has the attributes of the
-object, and, if this is a class, has instances and the minips classes that it inherits from. Between the two processes:
+`Outside.answer` returns a stand-in for what the sandboxed module calls ``mine``. It can be called, has the attributes
+of the object, and, if this is a class, has instances and the minips classes that it inherits from. If the sandbox
+fails, ``outside.error`` says why, and the verdict means nothing. Between the two processes:
 
 - numbers, texts, bytes, tuples and minips' own values (configs, stages, contributions) are copied;
 - an array has a twin on the other side. Whenever control changes sides, both have the same values, so what one side

@@ -6,6 +6,7 @@ waits in `consult`, where further questions, and at last the result, arrive.
 
 import dataclasses
 import inspect
+import os
 import pickle
 import sys
 import types
@@ -68,9 +69,9 @@ class Inside(Peer):
         if dataclasses.is_dataclass(cls):
             frozen = bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
             fields = [[field.name, *self._default(field)] for field in dataclasses.fields(cls)]
-        kind, name = getattr(cls, "kind", None), getattr(cls, "name", None)
-        known = isinstance(kind, str) and kind in kinds() and name in names(kind)
-        registered = known and stage_class(kind, name) is cls
+        stage, named = getattr(cls, "kind", None), getattr(cls, "name", None)
+        known = isinstance(stage, str) and stage in kinds() and named in names(stage)
+        registered = known and stage_class(str(stage), str(named)) is cls
         return [cls.__name__, cls.__module__, bases, members, plain, fields, frozen, registered, _signature(cls)]
 
     def _default(self, field: Any) -> Tree:
@@ -168,7 +169,6 @@ class Foreign:
 
 
 HERE = Inside()
-DEPTH = [0]
 
 
 def request(what: str, *arguments: Any) -> Any:
@@ -188,16 +188,20 @@ def consult(message: Message) -> Any:
     while True:
         asked = sandbox._read()
         if asked is None:
-            sandbox.os._exit(0)
+            os._exit(0)
         _, function, arguments = asked
         if function == "resume":
             return HERE.receive(arguments[0])
         sandbox._try(lambda: act(None, *arguments))  # noqa: B023
 
 
-def offer(entry: Any, name: str) -> Any:
-    """Return the tree of the object with this name in the sandboxed module."""
-    return ["done", HERE.message(("value", vars(entry)[name]))]
+def offer(entry: Any, expression: str) -> Any:
+    """Return the value of an expression in the sandboxed module."""
+    try:
+        value = ("value", eval(compile(expression, "the answer", "eval"), vars(entry)))
+    except BaseException as error:
+        value = ("raise", error)
+    return ["done", HERE.message(value)]
 
 
 def act(entry: Any, message: Message) -> Any:

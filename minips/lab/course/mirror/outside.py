@@ -47,11 +47,11 @@ class Outside(Peer):
         for cls in self._registered:
             withdraw(cls)
 
-    def answer(self, name: str) -> Any:
-        """Return a stand-in for the object with this name in the sandboxed module, or its value. SandboxError if the
-        sandbox fails.
+    def answer(self, expression: str) -> Any:
+        """Return the value of an expression in the sandboxed module, or a stand-in for it. Raises what that raises;
+        SandboxError if the sandbox fails.
         """
-        return self._finish(self._ask("offer", name))
+        return self._finish(self._ask("offer", expression))
 
     def do(self, what: str, *arguments: Any) -> Any:
         """Do something with an object of the answer's. Raises what that raises."""
@@ -149,6 +149,9 @@ class Outside(Peer):
             function.__signature__ = _signature(signature)  # type: ignore[attr-defined]
         return function
 
+    def _default(self, value: Tree) -> Any:
+        return dataclasses.field(default_factory=lambda: self.decode(value))
+
     def _class(
         self,
         number: int,
@@ -173,11 +176,8 @@ class Outside(Peer):
         if fields is None:
             cls: Any = types.new_class(name, above, exec_body=lambda body: body.update(namespace))
         else:
-            listed = [
-                (field, object, dataclasses.field(default_factory=lambda value=value: self.decode(value)))
-                if given
-                else (field, object)
-                for field, given, value in fields
+            listed: list[Any] = [
+                (field, object, self._default(value)) if given else (field, object) for field, given, value in fields
             ]
             cls = dataclasses.make_dataclass(
                 name, listed, bases=above, namespace=namespace, init=False, repr=False, eq=True, frozen=frozen
