@@ -32,6 +32,7 @@ FAR_S = 1e6
     "wait, and see whether it would end after the deadline. If so, a bare raise within except lets the error through.",
     "Put a try into a while True. The try contains the with and a return; the except draws the wait, and raises or "
     "goes on. The loop ends with time.sleep and a doubled bound. Why must time.sleep come after the with block?",
+    beside=True,
 )
 def call_again(function: Any, rng: np.random.Generator) -> str:
     """Make call_again repeat a call after a ConnectionError or a TimeoutError, with random waits whose bound doubles,
