@@ -42,6 +42,9 @@ IDLE = 0.01
 PACKAGE = Path(__file__).parents[2]
 """The folder of minips."""
 
+MIRROR = str(Path(__file__).with_name("mirror"))
+"""The folder of the stand-ins for a check's objects, which an answer in a sandbox calls."""
+
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
     """Raised by a check if an answer fails; names the failure and the input."""
@@ -54,6 +57,9 @@ class Exercise(NamedTuple):
     task: str
     hints: tuple[str, ...]
     test: "Test"
+    beside: bool = False
+    """True if the check must run in the answer's process: it changes a module that the answer uses, measures its time or
+    memory, or calls it in several threads. Other checks can be applied from outside, see `minips.lab.course.mirror`."""
 
 
 Test = Callable[[Any, np.random.Generator], str]
@@ -156,6 +162,8 @@ def stopped(error: Exception) -> str:
 
 def where(error: BaseException) -> str:
     """Return a phrase for the last line of the learner's own code, in a cell or in a file, in an error's traceback."""
+    if (elsewhere := getattr(error, "where", None)) is not None:  # it comes from a sandbox
+        return str(elsewhere)
     others = (*_ours(), *sysconfig.get_paths().values(), "<frozen")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(others):
@@ -186,11 +194,13 @@ def exercise(key: str) -> Exercise:
     return find("exercise", EXERCISES, key)
 
 
-def asks(key: str, *hints: str) -> Callable[[Test], Test]:
-    """Decorate the function that checks answers to exercise ``key``; the function's docstring is the task."""
+def asks(key: str, *hints: str, beside: bool = False) -> Callable[[Test], Test]:
+    """Decorate the function that checks answers to exercise ``key``; the function's docstring is the task. ``beside``
+    says that the check must run in the answer's process, see `Exercise`.
+    """
 
     def added(test: Test) -> Test:
-        add("exercise", EXERCISES, key, Exercise(key, test.__doc__ or "", hints, test))
+        add("exercise", EXERCISES, key, Exercise(key, test.__doc__ or "", hints, test, beside))
         return test
 
     return added
@@ -247,11 +257,13 @@ def unaided(function: Any, *arguments: Any, helpers: ModuleType | None = None) -
     """Return the function's result. Raises `Refused` if it calls any function of minips, under any name, except those
     of the module ``helpers``.
     """
+    if elsewhere := getattr(function, "_unaided", None):  # a function in a sandbox, where the same is done
+        return elsewhere(function, *arguments, helpers=helpers.__name__ if helpers else "")
     ours, allowed = _ours(), helpers and helpers.__file__
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
         file = frame.f_code.co_filename
-        if event == "call" and file.startswith(ours) and file != allowed:
+        if event == "call" and file.startswith(ours) and file != allowed and not file.startswith(MIRROR):
             raise Refused(f"it calls minips' own {frame.f_code.co_name}. Write the arithmetic yourself.")
 
     before = sys.getprofile()
