@@ -360,6 +360,11 @@ def _control(*arguments: int) -> bool:
     return bool(ctypes.CDLL(None).prctl(*arguments, 0, 0, 0) == 0)
 
 
+def end_with_parent(number: int) -> None:
+    """On Linux, let this process get a signal when the thread that started it ends."""
+    _control(PR_SET_PDEATHSIG, number)
+
+
 def seal(limits: Limits, root: str, shows: Sequence[str] = (), copies: Sequence[str] = ()) -> list[str]:
     """Give up what this process does not need; there is no way back. Return the protections that work here.
 

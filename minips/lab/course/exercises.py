@@ -58,8 +58,9 @@ class Exercise(NamedTuple):
     hints: tuple[str, ...]
     test: "Test"
     beside: bool = False
-    """True if the check must run in the answer's process: it changes a module that the answer uses, measures its time or
-    memory, or calls it in several threads. Other checks can be applied from outside, see `minips.lab.course.mirror`."""
+    """True if the check must run in the answer's process: it changes a module that the answer uses, measures its time
+    or memory, or calls it in several threads. Other checks can be applied from outside, see `minips.lab.course.mirror`.
+    """
 
 
 Test = Callable[[Any, np.random.Generator], str]

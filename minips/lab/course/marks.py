@@ -24,7 +24,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,11 @@ from typing import Any
 from minips import __version__, files
 from minips.lab.course.courses import Course, installed, lesson_of
 from minips.lab.course.exercises import EXERCISES
+from minips.lab.course.graders import Grader
 from minips.lab.course.handed_in import Student, students
 from minips.lab.course.lessons import read, source
 from minips.lab.course.reaching import reaches
-from minips.lab.course.running import Outcome, Runner, lacking
+from minips.lab.course.running import Outcome, lacking
 from minips.lab.course.slices import needed, pieces, program
 
 AT_A_TIME = 2
@@ -233,7 +234,7 @@ def _task(student: Student, key: str) -> Task | Outcome:
     for piece in chosen:
         if piece.error:
             return Outcome("blocked", f"Cell {piece.cell}, which the answer needs, is not Python: {piece.error}.")
-    if why := reaches(chosen, check.answer, [*installed()]):
+    if EXERCISES[key].beside and (why := reaches(chosen, check.answer, [*installed()])):
         return Outcome("blocked", why)
     return Task(student.name, key, program(chosen), ast.unparse(check.answer), book.name, book.digest)
 
@@ -263,42 +264,39 @@ def _modules(class_: Class) -> Iterator[str]:
 def _run(todo: Sequence[Task], modules: Sequence[str], marks: Marks, ledger: Ledger, report: Report) -> None:
     """Grade what is left, some at a time, and write down each mark as it comes."""
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    ended: queue.SimpleQueue[tuple[Task, Outcome] | BaseException] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[Task, Outcome] | Exception] = queue.SimpleQueue()
     for task in todo:
         tasks.put(task)
-    total = len(marks.students) * len(marks.exercises)
-    runners = [Runner(modules) for _ in range(min(AT_A_TIME, len(todo)))]
-    stop = threading.Event()
 
-    def work(runner: Runner) -> None:
+    def work(grader: Grader) -> None:
         try:
-            with runner, suppress(queue.Empty):
-                marks.protections = runner.protections()
-                while not stop.is_set():
+            marks.protections = grader.protections()
+            with suppress(queue.Empty):
+                while True:
                     task = tasks.get_nowait()
-                    ended.put((task, runner.graded(task.key, task.cells, task.answer, ledger.seed)))
-        except BaseException as error:
+                    ended.put((task, grader.graded(task.key, task.cells, task.answer, ledger.seed)))
+        except Exception as error:
             ended.put(error)
 
-    threads = [threading.Thread(target=work, args=(runner,), daemon=True) for runner in runners]
-    for thread in threads:
-        thread.start()
-    saved = time.monotonic()
+    total, saved = len(marks.students) * len(marks.exercises), time.monotonic()
+    threads = []
     try:
-        for number in range(len(todo)):
-            came = ended.get()
-            if isinstance(came, BaseException):
-                raise came
-            task, outcome = came
-            marks.students[task.student]["marks"][task.key] = _entry(outcome, task, ledger.key(task))
-            report(total - len(todo) + number + 1, total, f"{task.student} {task.key}")
-            if time.monotonic() > saved + SAVE_S:
-                marks.save(ledger.path)
-                saved = time.monotonic()
+        with ExitStack() as stack:
+            for _ in range(min(AT_A_TIME, len(todo))):
+                grader = stack.enter_context(Grader(modules))
+                threads.append(threading.Thread(target=work, args=(grader,), daemon=True))
+                threads[-1].start()
+            for number in range(len(todo)):
+                came = ended.get()
+                if isinstance(came, Exception):
+                    raise came
+                task, outcome = came
+                marks.students[task.student]["marks"][task.key] = _entry(outcome, task, ledger.key(task))
+                report(total - len(todo) + number + 1, total, f"{task.student} {task.key}")
+                if time.monotonic() > saved + SAVE_S:
+                    marks.save(ledger.path)
+                    saved = time.monotonic()
     finally:
-        stop.set()
-        for runner in runners:
-            runner.kill()
         for thread in threads:
-            thread.join(5)
+            thread.join()
         marks.save(ledger.path)

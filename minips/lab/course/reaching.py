@@ -12,7 +12,7 @@ from minips.lab.course.slices import Piece
 
 MODULES = {
     *("_ctypes", "atexit", "builtins", "cffi", "code", "ctypes", "faulthandler", "gc", "importlib", "inspect", "mmap"),
-    *("multiprocessing", "pty", "resource", "signal", "subprocess", "sys", "unittest"),
+    *("multiprocessing", "pty", "resource", "runpy", "signal", "subprocess", "sys", "unittest"),
 }
 """The modules that a check does not stand. Others are refused by what is used of them."""
 PARTS = ("minips.lab.course", "minips.sandbox", "minips.racing")
@@ -55,12 +55,8 @@ def _reached(node: ast.AST, modules: set[str], packages: Sequence[str]) -> Itera
                     yield f"from {module} import {alias.name}"
         case ast.Attribute():
             name, root = node.attr, _root(node)
-<<<<<<< HEAD
             private = root in modules and (name.startswith("_") or _is_apart(name, ()))
             if private or name in ATTRIBUTES or (root == "os" and _is_of_os(name)):
-=======
-            if name in ATTRIBUTES or (root == "os" and _is_of_os(name)) or (root in modules and (name.startswith("_") or _is_apart(name, ()))):
->>>>>>> mirror
                 yield f"{ast.unparse(node):.60}"
             elif root in modules and not isinstance(node.ctx, ast.Load):
                 yield f"{ast.unparse(node):.60} is changed"

@@ -1,15 +1,17 @@
-"""Run one exercise of one notebook in a sandbox, and judge its answer there, beside it.
+"""Run one exercise of one notebook in a sandbox, and judge its answer.
 
     with Runner(modules) as runner:
         outcome = runner.graded("bits.2", cells, "Server", seed=7)
 
 `Runner` has a `minips.sandbox.Sandbox` that sees Python, minips and the courses, and no other files. For each answer it
-forks a process, in which `run` executes the cells that the answer needs, and `judge` applies the check to it, as this
-process was before the cells ran: a change of minips, of a course, of NumPy or of the builtins is found by comparing,
-and blocks the mark. A word that only the question to `judge` has must come back with the verdict.
+forks a process, in which `run` executes the cells that the answer needs. Then the check is applied
 
-Answer and check are in one process here. Whoever reaches around a check in a way that `minips.lab.course.reaching`
-does not know, and restores what it changed, can still forge a verdict: read what is surprising.
+- **outside**, in this process, to a stand-in for the answer, see `minips.lab.course.mirror`. Nothing that the notebook
+  does in its process reaches the check;
+- **beside** the answer, in its process, if the exercise says that it must. `judge` applies the check as it was before
+  the cells ran: a change of minips, of a course, of NumPy or of the builtins is found by comparing, and blocks the
+  mark. A word that only the question to `judge` has must come back with the verdict. Whoever reaches around the check
+  in a way that `minips.lab.course.reaching` does not know can still forge it: read what is surprising.
 """
 
 import builtins
@@ -20,11 +22,10 @@ import secrets
 import site
 import sys
 import sysconfig
-import threading
 import time
 import types
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -35,6 +36,7 @@ from minips import lab
 from minips.lab.course import exercises
 from minips.lab.course.courses import folders, installed
 from minips.lab.course.exercises import PACKAGE, Exercise, Refused, TooLong, limited, where
+from minips.lab.course.mirror import Outside
 from minips.sandbox import SHOWN, Limits, Sandbox, SandboxError, sealed
 from minips.words import join_names
 
@@ -46,6 +48,7 @@ ENVIRONMENT = {"MINIPS_AUTOPLAY": "1", "MPLBACKEND": "agg", "PYTHONDONTWRITEBYTE
 """What the sandbox's environment has beside the paths of programs and libraries."""
 HERE = __name__
 LONGEST_WORDS = 2000
+FORKED = "It starts processes."
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,8 @@ class Runner:
     """A sandbox for one answer after another, made anew after one that was ended. Use it with ``with``."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        self._modules = [*modules, f"{HERE}:prepare"]
+        self._modules = [*modules, "minips.lab.course.mirror.inside", f"{HERE}:prepare"]
         self._sandbox: Sandbox | None = None
-        self._lock, self._killed = threading.Lock(), False
 
     def __enter__(self) -> Self:
         return self
@@ -74,13 +76,6 @@ class Runner:
         if self._sandbox:
             self._sandbox.close()
 
-    def kill(self) -> None:
-        """End what runs, from another thread. What is asked then raises RuntimeError."""
-        with self._lock:
-            self._killed = True
-            if self._sandbox:
-                self._sandbox.kill()
-
     def protections(self) -> list[str]:
         """Return the protections of the sandbox on this machine."""
         box = self._open()
@@ -88,40 +83,44 @@ class Runner:
         return list(map(str, box.ask("minips.sandbox", "sealed")))
 
     def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Outcome:
-        """Return the mark of an answer, an expression, after the cells that it needs."""
-        box = self._open()
-        began = time.monotonic()
+        """Return the mark of an answer, an expression, after the cells that it needs. RuntimeError if the sandbox does
+        not start.
+        """
+        asked, box, began = exercises.EXERCISES[key], self._open(), time.monotonic()
 
-        def left() -> float:
-            return max(began + LONGEST_S - time.monotonic(), 0.01)
+        def ask(function: str, *arguments: Any) -> Any:
+            return box.ask(HERE, function, *arguments, seconds=max(began + LONGEST_S - time.monotonic(), 0.01))
 
         try:
             box.begin("", "notebook")
-            match box.ask(HERE, "run", [[cell, text] for cell, text in cells], seconds=left()):
-                case [str(failed), ""]:
+            match ask("run", [[cell, text] for cell, text in cells], asked.beside):
+                case ["", str(words)] if words:
+                    mark: Kind = "blocked"
+                case [str(failed), ""] if asked.beside:
                     word = secrets.token_hex()
-                    mark, words = _read(box.ask(HERE, "judge", key, answer, seed, word, seconds=left()), word, failed)
-                case ["", str(words)]:
-                    mark = "blocked"
+                    mark, words = _read(ask("judge", key, answer, seed, word), word, failed)
+                case [str(failed), ""]:
+                    mark, words = _from_outside(asked, box, answer, seed, began + LONGEST_S - time.monotonic())
+                    word = secrets.token_hex()
+                    mark, words = _read([word, mark, words], word, failed)
+                    if ask("has_forked"):
+                        mark, words = "blocked", FORKED
                 case _:
                     mark, words = _read(None, "", "")
             box.end()
         except SandboxError as error:
             self._close()
             mark, words = "blocked", str(error)
-        return Outcome(mark, _plain(words), time.monotonic() - began, "beside")
+        return Outcome(mark, _plain(words), time.monotonic() - began, "beside" if asked.beside else "outside")
 
     def _open(self) -> Sandbox:
         if self._sandbox:
             return self._sandbox
-        with self._lock:
-            if self._killed:
-                raise RuntimeError("The sandbox of the notebooks was ended.")
-            packages = os.pathsep.join({str(folder.parent) for folder in (PACKAGE, *folders())})
-            environment = {**ENVIRONMENT, "PYTHONPATH": packages}  # for the processes that a check starts
-            given: dict[str, Any] = {"modules": self._modules, "environment": environment}
-            given |= {"shows": visible(), "copies": [PACKAGE, *folders()]}
-            self._sandbox = Sandbox(LIMITS, "The notebook", **given)
+        packages = os.pathsep.join({str(folder.parent) for folder in (PACKAGE, *folders())})
+        environment = {**ENVIRONMENT, "PYTHONPATH": packages}  # for the processes that a check starts
+        given: dict[str, Any] = {"modules": self._modules, "environment": environment}
+        given |= {"shows": visible(), "copies": [PACKAGE, *folders()]}
+        self._sandbox = Sandbox(LIMITS, "The notebook", **given)
         try:
             self._sandbox.begin("", "empty.py")  # which waits for its imports
         except SandboxError as error:
@@ -133,6 +132,15 @@ class Runner:
         if self._sandbox:
             self._sandbox.close()
             self._sandbox = None
+
+
+def _from_outside(asked: Exercise, box: Sandbox, answer: str, seed: int, seconds: float) -> tuple[Kind, str]:
+    """Return the mark and the words of a check that is applied here. SandboxError if the answer's process ends."""
+    with Outside(box, seconds) as outside:
+        mark, words = _tried(asked, lambda: outside.answer(answer), seed, Exception)
+    if outside.error:
+        raise SandboxError(words if mark == "blocked" else str(outside.error))
+    return mark, words
 
 
 def _read(said: Any, word: str, failed: str) -> tuple[Kind, str]:
@@ -185,12 +193,13 @@ def prepare() -> None:
     getattr(lab, "check")  # noqa: B009, which imports the lab's face
 
 
-def run(entry: Any, cells: list[Any]) -> list[str]:
+def run(entry: Any, cells: list[Any], beside: bool) -> list[str]:
     """Execute cells. Return a sentence about the first error, and one about a limit that was exceeded; each is empty
-    if there is none.
+    if there is none. If the check comes ``beside`` them, remember what they must not change.
     """
     os.register_at_fork(before=lambda: _forked.append(1), after_in_child=lambda: os._exit(1))
-    _before[:] = [_snapshot(), dict(exercises.EXERCISES)]
+    if beside:
+        _before[:] = [_snapshot(), dict(exercises.EXERCISES)]
     entry.__name__ = "__main__"
     sys.modules["__main__"] = entry
     entry.display = lambda *things, **options: None
@@ -215,21 +224,30 @@ def judge(entry: Any, key: str, answer: str, seed: int, word: str) -> list[str]:
     known, asked = _before
     if changed := _changes(known):
         return [word, "blocked", changed]
-    mark, words = _tried(entry, asked[key], answer, np.random.default_rng([seed, zlib.crc32(key.encode())]))
+    mark, words = _tried(asked[key], lambda: eval(compile(answer, "the answer", "eval"), vars(entry)), seed)
     if _forked:
-        return [word, "blocked", "It starts processes."]
+        return [word, "blocked", FORKED]
     if changed := _changes(known):
         return [word, "blocked", changed]
     return [word, mark, words]
 
 
-def _tried(entry: Any, asked: Exercise, answer: str, rng: np.random.Generator) -> tuple[Kind, str]:
+def has_forked(entry: Any) -> bool:
+    """Return True if the answer has tried to start a process."""
+    return bool(_forked)
+
+
+def _tried(
+    asked: Exercise, answer: Callable[[], Any], seed: int, caught: type[BaseException] = BaseException
+) -> tuple[Kind, str]:
+    """Apply a check to what ``answer`` returns, on inputs drawn from the seed and the exercise's key."""
+    rng = np.random.default_rng([seed, zlib.crc32(asked.key.encode())])
     try:
         with limited():
-            return "done", asked.test(eval(compile(answer, "the answer", "eval"), vars(entry)), rng)
+            return "done", asked.test(answer(), rng)
     except TooLong as error:
         return "blocked", str(error)
-    except BaseException as error:
+    except caught as error:
         if why := _of_sandbox(error):
             return "blocked", why
         refused = isinstance(error, Refused)
@@ -238,13 +256,14 @@ def _tried(entry: Any, asked: Exercise, answer: str, rng: np.random.Generator) -
 
 def _of_sandbox(error: BaseException) -> str:
     """Return a sentence if an error, or the one that led to it, comes from the sandbox and not from the answer."""
+    applied = sealed(None)  # nothing outside of a sandbox
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, MemoryError):
             return f"It needs more memory than the {LIMITS.memory_bytes / 2**30:g} GB that an answer may use."
         if isinstance(cause, BlockingIOError) or "can't start new thread" in str(cause):
             return f"It starts more than {LIMITS.processes} processes or threads."
-        if isinstance(cause, ImportError | FileNotFoundError) and SHOWN not in sealed(None):
+        if isinstance(cause, ImportError | FileNotFoundError) and applied and SHOWN not in applied:
             return f"It needs a file that the sandbox on this machine cannot show: {cause}."
         cause = cause.__context__
     return ""
