@@ -427,7 +427,7 @@ ILLEGAL = [
     ("waiting", lambda view: view.worker < 6 and min(view.clocks[:6]) >= view.clocks[view.worker], "was not reached"),
     ("waiting", sees(80), "item assignment"),
     ("buckets", lambda ready, now: [], "waiting would never end"),
-    ("buckets", forges_a_gradient, "No layer has this gradient"),
+    ("buckets", forges_a_gradient, "Expected gradients of this play, from ready; got another gradient"),
     ("buckets", sends_again(), "has been sent"),
     ("buckets", lambda ready, now: [ready[0], ready[0]], "in this message twice"),
     ("buckets", lambda ready, now: None, "Return a list"),

@@ -128,7 +128,7 @@ class Placed(Played):
     @property
     def words(self) -> str:
         even = sum(map(sum, self.loads)) / SERVERS
-        return f"If all servers were equally busy in every hour, it would be {even:g}."
+        return f"If all servers were equally busy in every hour, the score would be {even:g}."
 
     def text(self) -> str:
         """A bar for each server in each hour."""
