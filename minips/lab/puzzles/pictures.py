@@ -26,6 +26,8 @@ from minips.lab.views.race import HEIGHT, THICK, THIN, WIDTH, pixel, places, rol
 
 CELL = 9.0
 """Pixels of a piece in a grid."""
+PALE = 0.13
+"""The opacity of a cell beside that of its gradients."""
 MOST_GRIDS = 21
 """After more steps, grids are left out."""
 LINE_PX, MOST_LINES = 12.0, 3
@@ -184,13 +186,13 @@ def _grids(looks: Sequence[Sequence[Sequence[int]]], width: float) -> Drawing:
                 if look[rank][piece] == count
             ]
             if cells:
-                parts.append(Lines(cells, "c" if count == 8 else "a", opacity=1 if count == 8 else 0.06 + 0.1 * count))
+                parts.append(Lines(cells, "c" if count == 8 else "a", opacity=1 if count == 8 else PALE + 0.09 * count))
         parts.append(Lines([frame], "dim", 1))
     rows = -(-len(shown) // across)
     high = rows * (size + 2 * ROW) + 4
     samples = [
-        (Lines([_square(6, -5)], "a", opacity=0.16), "one gradient"),
-        (Lines([_square(6, -5)], "a", opacity=0.76), "seven gradients"),
+        (Lines([_square(6, -5)], "a", opacity=PALE + 0.09), "one gradient"),
+        (Lines([_square(6, -5)], "a", opacity=PALE + 0.63), "seven gradients"),
         (Lines([_square(6, -5)], "c"), "the whole sum"),
     ]
     names, below = legend(samples, width - 30)
