@@ -1,4 +1,4 @@
-"""The puzzles' pictures in JupyterLab: they fit, their letters are as large as the page's, and both themes suit them."""
+"""The puzzles' pictures in JupyterLab: they fit, their letters are large enough, and both themes suit them."""
 
 from itertools import product
 from pathlib import Path

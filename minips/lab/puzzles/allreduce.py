@@ -112,8 +112,9 @@ _FACTS: WeakKeyDictionary[Sum, Fact] = WeakKeyDictionary()
 
 def _fact(one: object) -> Fact:
     """Return what is known of a sum. `IllegalMoveError` if no board made it."""
-    if type(one) is not Sum:
-        raise IllegalMoveError(f"Expected a sum, from rank.gradients, + or send; got {one!r}.")
+    if type(one) is not Sum:  # a class derived from Sum may claim to equal any sum
+        got = "another one" if isinstance(one, Sum) else repr(one)
+        raise IllegalMoveError(f"Expected a sum, from rank.gradients, + or send; got {got}.")
     if one not in _FACTS:
         raise IllegalMoveError("No rank has this sum. Sums come from rank.gradients, + and send.")
     return _FACTS[one]
