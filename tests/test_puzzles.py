@@ -192,20 +192,10 @@ def annealed(items, servers):
         servers[int(server)].hold(item)
 
 
-WAITPLAN = [
-    "...###.#",
-    ".#.#.#..",
-    "#..#.###",
-    ".#######",
-    "###.#.##",
-    "#######.",
-    "########",
-    "#####...",
-    "#..###.#",
-    "..###.##",
-    "########",
-    "########",
-]
+TURNS = """
+...###.# .#...##. #.##.### ..###.#. ######## #####.#.
+#####..# #.##.#.# .#..#### ..##.### ######## ########
+"""
 PAR = {
     "star": halving,
     "ring": both_ways,
@@ -218,7 +208,7 @@ BEST = {
     "star": two_shot,
     "ring": two_pairs,
     "racks": by_racks(range(4), range(4, 8)),
-    "waiting": in_turns(*WAITPLAN),
+    "waiting": in_turns(*TURNS.split()),
     "buckets": planned([11], [9], [8, 7], [4, 2, 6], [0, 1], [3, 5], [10]),
     "clicks": annealed,
 }
