@@ -244,7 +244,9 @@ def _explained(item: Item) -> str:
 
 EDITIONS = {
     "student": Edition("without outputs and solutions: hand out this one", learners),
-    "instructor": Edition(f"with outputs and solutions; {ANSWERS} has the model answers and the quizzes'", instructors),
+    "instructor": Edition(
+        f"complete; {ANSWERS} has the predictions' outcomes, model answers and right answers", instructors
+    ),
     "challenge": Edition(
         "as student, with less help: starting code is reduced to signatures, and there are no hints",
         partial(learners, reduce=remove_help),
