@@ -157,7 +157,7 @@ def update(folder: Path, course: Course, pages: Mapping[str, bytes], edition: st
 
 def edition_of(folder: Path) -> str:
     """Return the edition in which a folder has the lessons; empty for a learner's own copies."""
-    return _ledger(folder).get(EDITION, "")
+    return str(_ledger(folder).get(EDITION, ""))
 
 
 def _ledger(folder: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The release of a course to a class: three editions of its lessons, made from the same notebooks.
 
-``student`` has no outputs, and nothing that a notebook folds in with ``<details>``, as the lessons do with solutions.
-``challenge`` is the same with less help: no hints, and an exercise's starting code consists of signatures.
-``instructor`` is complete, and has a page with the predictions' outcomes, model answers and the quizzes' right answers.
+``student`` has no outputs and no ``<details>`` blocks, in which the lessons fold their solutions. ``challenge`` is the
+same with less help: no hints, and of an exercise's starting code only the signatures. ``instructor`` is complete, and
+has a page with the predictions' outcomes, model answers and the quizzes' right answers.
 
 A folder's ledger notes its edition, so that ``minips lab FOLDER`` renews the lessons there without adding solutions.
 """
@@ -37,7 +37,7 @@ from minips.lab.course.questions import PROMPTS, QUESTIONS, QUIZZES, Estimate, I
 ANSWERS = "ANSWERS.md"
 """The instructor's page."""
 FOLD = re.compile(r"<(/?)details\b[^>]*>", re.IGNORECASE)
-"""The tags around what a notebook folds in."""
+"""The tags around a folded block."""
 BOOK_METADATA, CELL_METADATA = ("kernelspec", "language_info"), ("jupyter", "tags")
 """The metadata that a learner's copy keeps: what Jupyter needs to run a notebook, and to fold a cell's code."""
 NO_HINTS = f"# This copy is a challenge: it gives no hints.\n%env {'='.join(HINTS_OFF)}"
@@ -91,8 +91,8 @@ def instructors(course: Course) -> Pages:
 
 
 def remove_solutions(book: dict[str, Any]) -> None:
-    """Remove from a notebook what its text folds in, the pictures there, and all metadata that it need not have. A cell
-    with nothing else in it goes as a whole.
+    """Remove from a notebook the folded blocks, their pictures, and all metadata that it can do without. A cell that
+    contains nothing else is removed, too.
     """
     kept = []
     for cell in book["cells"]:
@@ -200,7 +200,7 @@ def answers(course: Course) -> str:
 
 
 ABOUT = (
-    "For teachers. The lessons' text assumes these outcomes of the predictions. Those marked as timed depend on the "
+    "For teachers. The lessons' text assumes these outcomes of the predictions. The timed ones depend on the "
     "machine. A model answer is one good answer, and others are right, too. The notebooks beside this page have the "
     "exercises' solutions, folded in."
 )
@@ -234,12 +234,8 @@ def _model(prompt: Prompt) -> str:
 
 
 def _explained(item: Item) -> str:
-    return "\n".join(
-        [
-            f"{item.text}\n",
-            *(f"- {'✓' if one == item.right else '✗'} **{one}** {why}" for one, why in item.explained.items()),
-        ]
-    )
+    rows = [f"- {'✓' if one == item.right else '✗'} **{one}** {why}" for one, why in item.explained.items()]
+    return "\n".join([f"{item.text}\n", *rows])
 
 
 EDITIONS = {
