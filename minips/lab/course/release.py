@@ -45,7 +45,7 @@ NO_HINTS = f"# This copy is a challenge: it gives no hints.\n%env {'='.join(HINT
 
 
 class Edition(NamedTuple):
-    """What a class' folder contains, in words and as pages."""
+    """The contents of a class' folder, in words and as pages."""
 
     about: str
     pages: Callable[[Course], Pages]
