@@ -167,6 +167,18 @@ def test_her_teacher_grades_it(site: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+def test_her_teacher_releases_it_to_a_class(site: Path, tmp_path: Path) -> None:
+    said = ran(site, tmp_path, "-m", "minips", "lab", "--class", "class", "--course", "mine")
+    assert said.startswith(f"The lessons of 'Who is right?' are in {tmp_path / 'class'}:\n  student ")
+    pages = {path.relative_to(tmp_path / "class").as_posix() for path in tmp_path.glob("class/*/*[a-zA-Z]")}
+    further = {"student/AGENTS.md", "challenge/AGENTS.md", "instructor/ANSWERS.md"}
+    assert pages - {f"{one.partition('/')[0]}/.minips-lessons.json" for one in pages} == further | {
+        f"{edition}/00_votes.ipynb" for edition in ("student", "instructor", "challenge")
+    }
+    assert "> **more often**: Three err together" in (tmp_path / "class/instructor/ANSWERS.md").read_text()
+
+
+@pytest.mark.soak
 @pytest.mark.outside
 def test_it_runs_to_its_end_where_pip_installs_it(package: Path, tmp_path: Path) -> None:
     """Without ``-e``, for which hatchling needs a library that only pip's isolation fetches."""

@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,10 @@ from minips.lab.course.exercises import EXERCISES
 
 LEDGER = ".minips-lessons.json"
 """A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
+EDITION = "edition"
+"""The ledger's key for the edition of a class' folder."""
+ASSISTANTS, RULES = "AGENTS.md", Path(__file__).with_name("for_assistants.md")
+"""The file in which coding assistants look for their rules, and the file that has these rules."""
 GLOSSARY, FURTHER = "GLOSSARY.md", "further-*.md"
 """The page of terms and their meanings, and the pages of further reading, to which the lessons link."""
 LANGUAGE = {
@@ -27,6 +32,9 @@ LANGUAGE = {
     "version": platform.python_version(),
 }
 """The kernel's description of its language, as notebooks store it. Asking ipykernel for it would affect all widgets."""
+
+Pages = dict[str, bytes]
+"""Maps file names to contents."""
 
 
 class Lesson(NamedTuple):
@@ -95,24 +103,37 @@ class Copied(NamedTuple):
 
 
 def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False) -> Copied:
-    """Copy a course's lessons for a learner, by default without ``outputs``, since these would reveal the answers.
+    """Copy a course's lessons for a learner, by default without ``outputs``, since these would reveal the answers. The
+    folder is updated as in `update`.
+    """
+    course = course or chosen()
+    return update(folder, course, {**copies(course, Path.read_bytes if outputs else blanked), **for_assistants()})
+
+
+def copies(course: Course, notebook: Callable[[Path], bytes], page: Callable[[Path], bytes] = Path.read_bytes) -> Pages:
+    """Map the name of each lesson and each page to what a copy contains: what ``notebook`` or ``page`` makes of it."""
+    shelf = course.notebooks
+    found = {lesson.path.name: notebook(lesson.path) for lesson in lessons(course)}
+    return found | {path.name: page(path) for path in [*shelf.glob(GLOSSARY), *sorted(shelf.glob(FURTHER))]}
+
+
+def for_assistants() -> Pages:
+    """The page with the rules for a learner's coding assistant, under the name by which assistants find it."""
+    return {ASSISTANTS: RULES.read_bytes()}
+
+
+def update(folder: Path, course: Course, pages: Mapping[str, bytes], edition: str = "") -> Copied:
+    """Write pages of a course, by file name, into a folder, and note the edition, see `edition_of`.
 
     A copy that the learner has changed stays as it is; an unchanged copy is renewed if its original has changed, and
     removed if its original has another name today. OSError if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    course = course or chosen()
-    copied, shelf = Copied([], [], [], []), course.notebooks
-    if folder.resolve() == shelf.resolve():
+    copied = Copied([], [], [], [])
+    if folder.resolve() == course.notebooks.resolve():
         return copied
-    ledger = folder / LEDGER
-    try:
-        made = dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
-    except (ValueError, TypeError):
-        made = {}  # without a record, treat every copy as changed, and keep it
-    for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY), *sorted(shelf.glob(FURTHER))]:
-        name = path.name
-        fresh = path.read_bytes() if outputs or path.suffix == ".md" else blanked(path)
+    made = _ledger(folder)
+    for name, fresh in pages.items():
         there = _hash((folder / name).read_bytes()) if (folder / name).is_file() else None
         if there in (None, made.get(name), _hash(fresh)):
             if there != _hash(fresh):
@@ -130,17 +151,41 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
             copy.unlink()
         else:
             copied.earlier.append(f"{name} (now {today})")
-    files.write(ledger, json.dumps(made, indent=1))
+    files.write(folder / LEDGER, json.dumps(made | ({EDITION: edition} if edition else {}), indent=1))
     return copied
+
+
+def edition_of(folder: Path) -> str:
+    """Return the edition in which a folder has the lessons; empty for a learner's own copies."""
+    return str(_ledger(folder).get(EDITION, ""))
+
+
+def _ledger(folder: Path) -> dict[str, str]:
+    """Return what is known of a folder's copies; without a record, each counts as changed, and is kept."""
+    ledger = folder / LEDGER
+    try:
+        return dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
+    except (ValueError, TypeError):
+        return {}
 
 
 def blanked(path: Path) -> bytes:
     """Return a notebook without outputs, formatted as JupyterLab does, so that saving alone changes no copy."""
-    book = read(path)
+    return dumped(blank(read(path)))
+
+
+def blank(book: dict[str, Any]) -> dict[str, Any]:
+    """Remove the outputs from a notebook, and what its widgets showed."""
+    book["metadata"].pop("widgets", None)
     book["metadata"]["language_info"] = LANGUAGE
     for cell in book["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
+    return book
+
+
+def dumped(book: dict[str, Any]) -> bytes:
+    """Return a notebook's bytes, formatted as JupyterLab does."""
     return (json.dumps(book, indent=1, ensure_ascii=False) + "\n").encode()
 
 
