@@ -286,7 +286,7 @@ def markdown() -> str:
             answers = ANSWERS[key]
             lines += ["", f"**{key}.** {PROMPTS[key].task}", "", "| grade | an answer |", "|---|---|"]
             lines += [f"| full | {_cell(full(key))} |", f"| partial | {_cell(answers.partial)} |"]
-            lines += [f"| poor | {_cell(answers.poor)} *{_cell(answers.misconception)}* |"]
+            lines += [f"| poor | {_cell(answers.poor)} |", f"| its misconception | {_cell(answers.misconception)} |"]
     return "\n".join(lines) + "\n"
 
 

@@ -33,27 +33,27 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Spread:
-    """The median and the quartiles of numbers."""
+class Quartiles:
+    """The median of numbers, and the lower and the upper quartile."""
 
+    lower: float
     median: float
-    quartiles: tuple[float, float]
+    upper: float
 
     @classmethod
-    def of(cls, values: list[float]) -> "Spread":
-        """Return the spread of at least one number."""
-        low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
-        return cls(median, (low, high))
+    def of(cls, values: list[float]) -> "Quartiles":
+        """Return those of at least one number."""
+        return cls(*np.quantile(values, (0.25, 0.5, 0.75)).tolist())
 
     def __str__(self) -> str:
-        return f"median {self.median:.3g}, quartiles {self.quartiles[0]:.3g} and {self.quartiles[1]:.3g}"
+        return f"median {self.median:.3g}, quartiles {self.lower:.3g} and {self.upper:.3g}"
 
 
 @dataclass(frozen=True)
 class AskedOfClass:
     """A question: how many ``students`` predicted, how many of them ``compared`` that with a measurement, and how many
     of these came true. ``share`` is the part that came true. A question with options counts the predictions of each,
-    and how often it was measured; a number has a spread and a unit.
+    and how often it was measured; a number has quartiles and a unit.
     """
 
     text: str
@@ -63,7 +63,7 @@ class AskedOfClass:
     near: int
     options: dict[str, int] = field(default_factory=dict)
     measured: dict[str, int] = field(default_factory=dict)
-    number: Spread | None = None
+    number: Quartiles | None = None
     unit: str = ""
 
     @property
@@ -83,11 +83,11 @@ class QuizOfClass:
 
 @dataclass(frozen=True)
 class AnswerOfClass:
-    """An answer in words: how many students gave it, and the spread of their numbers of words."""
+    """An answer in words: how many students gave it, and the quartiles of their numbers of words."""
 
     task: str
     students: int
-    words: Spread
+    words: Quartiles
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def class_report(paths: Iterable[str | os.PathLike[str]]) -> ClassReport:
             if found
         },
         {
-            key: AnswerOfClass(PROMPTS[key].task, len(found), Spread.of([float(count) for count in found]))
+            key: AnswerOfClass(PROMPTS[key].task, len(found), Quartiles.of([float(count) for count in found]))
             for key, found in words.items()
             if found
         },
@@ -200,7 +200,7 @@ def _asked(asked: Question | Estimate, given: list[tuple[str, str]]) -> AskedOfC
     right, near = verdicts["right"], verdicts["near"]
     counts = len(fitting), right + near + verdicts["wrong"], right, near
     if isinstance(asked, Estimate):
-        number = Spread.of([float(predicted) for predicted, _ in fitting]) if fitting else None
+        number = Quartiles.of([float(predicted) for predicted, _ in fitting]) if fitting else None
         return AskedOfClass(asked.text, *counts, number=number, unit=asked.unit)
     guesses, outcomes = (Counter(texts) for texts in zip(*fitting, strict=True)) if fitting else (Counter(), Counter())
     options = [choice.text for choice in asked.choices]

@@ -66,7 +66,8 @@ def report(folder: str | Path = ".", *, name: str = "") -> Written:
     check_type("lab.report(name=…)", name, str, "a text: the learner's name")
     work = Portfolio.of_notes(name)
     written = Written(Path(folder) / FILE, Path(folder) / DATA)
-    files.check(written.data)  # before either is written
+    for path in (written.path, written.data):
+        files.check(path)  # so that neither is written if one cannot be
     files.write(written.path, "\n".join(_page(work)))
     files.write(written.data, json.dumps(work.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return written
