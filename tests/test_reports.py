@@ -9,27 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import minips
 from minips import lab
-from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, state
+from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, own, predictions, state
+from minips.lab.course.best import Figure
 from minips.lab.course.cells import Answer, Quiz
 from minips.lab.course.class_report import MOST_BYTES, class_report
 from minips.lab.course.courses import chosen, lesson_of
 from minips.lab.course.lessons import lessons
 from minips_course import rubric
+from minips_course.bits import cases
 
 pytestmark = pytest.mark.usefixtures("somebody_is_there")
 
 LESSON = next(lesson for lesson in lessons() if lesson.word == "bits")
 WORDS = "I choose signs. They send the fewest bytes."
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state file of the test's own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def predict(key: str, answer: str) -> None:
@@ -54,8 +51,10 @@ def finish(word: str, wrong: int = 0) -> None:
 
 
 def solve(key: str) -> None:
-    """Note an exercise as `lab.check` does."""
-    assert state.note("exercise", key) == ""
+    """Have a right answer to an exercise checked."""
+    names: dict[str, Any] = {"np": np, "Server": own.load(own.given(), "bits")}
+    exec(next(iter(cases.RIGHT[key].values())), names)
+    assert lab.check(key, names["Server" if key == "bits.2" else "busiest"])
 
 
 def do_all_of_it() -> None:
@@ -63,20 +62,13 @@ def do_all_of_it() -> None:
     predict("bits.1", "9.5")
     lab.predict("bits.1").compare(ratio=9.04)
     predict("bits.2", "fewer than half as many")
-    lab.predict("bits.2").compare(times=figure(0.73))
+    lab.predict("bits.2").compare(times=Figure(0.73))
     for kind, key in LESSON.tasks:
         if kind == "answer":
             explain(key, WORDS)
         elif kind == "exercise":
             solve(key)
     finish("bits", wrong=1)
-
-
-def figure(value: float) -> Any:
-    """A number as `lab.best_of` returns it."""
-    from minips.lab.course.best import Figure
-
-    return Figure(value)
 
 
 def do_half_of_it() -> None:
@@ -89,17 +81,18 @@ STUDENTS = {"Student A": do_all_of_it, "Student B": do_half_of_it, "": lambda: N
 """Maps made-up students to their work; the last one hands in nothing, not even a name."""
 
 
-@pytest.fixture
-def handed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def handed_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folder of each student's report."""
     folders = {}
     for name, work in STUDENTS.items():
-        folder = tmp_path / (name or "nobody")
-        folder.mkdir()
-        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        monkeypatch.setattr("minips.lab.course.predictions._kept", {})
-        work()
-        lab.report(folder, name=name)
+        folder = tmp_path_factory.mktemp(name or "nobody")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("MINIPS_AUTOPLAY", raising=False)
+            patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+            patch.setattr(predictions, "_kept", {})
+            work()
+            lab.report(folder, name=name)
         folders[name] = folder
     return folders
 
@@ -280,6 +273,10 @@ class TestAClass:
         assert str(class_report([])) == "0 reports were read."
 
 
+NUMBER = re.compile(r"(?<![\w.,])\d[\d.,]*\d")
+"""A number of two or more digits."""
+
+
 def sentences(text: str) -> int:
     return len(re.findall(r"[.!?](?=\s|$)", text))
 
@@ -297,21 +294,21 @@ class TestTheRubric:
         texts = [text for _, text in all_answers()]
         assert len({*texts}) == len(texts) == 3 * len(tasks)
 
-    def test_no_partial_or_poor_answer_is_longer_than_two_sentences(self) -> None:
+    def test_no_answer_is_longer_than_two_sentences(self) -> None:
         for key, one in rubric.ANSWERS.items():
-            assert max(map(sentences, (one.partial, one.poor))) <= 2, key
+            assert max(map(sentences, (one.full, one.partial, one.poor))) <= 2, key
             assert one.misconception.endswith("."), key
 
     def test_the_full_answer_is_the_one_that_the_lessons_measurements_decide(self) -> None:
-        for key in rubric.ANSWERS:
+        for key, one in rubric.ANSWERS.items():
             assert PROMPTS[key].by, key
-            assert rubric.full(key) == PROMPTS[key].example
+            assert rubric.full(key) == (one.full or PROMPTS[key].example)
+            assert not one.full or not NUMBER.search(PROMPTS[key].example), key
 
-    def test_the_numbers_of_partial_and_poor_answers_are_in_the_lesson_as_it_is_published(self) -> None:
-        number = re.compile(r"(?<![\w.,])\d[\d.,]*\d")
+    def test_the_numbers_of_the_other_answers_are_in_the_lesson_as_it_is_published(self) -> None:
         books = {lesson.word: lesson.path.read_text(encoding="utf-8") for lesson in lessons()}
         for key, one in rubric.ANSWERS.items():
-            told = number.findall(f"{one.partial} {one.poor}")
+            told = NUMBER.findall(f"{one.full} {one.partial} {one.poor}")
             assert [found for found in told if found not in books[lesson_of(key)]] == [], key
 
     def test_the_page_has_all_of_it(self) -> None:

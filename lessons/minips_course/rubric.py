@@ -1,7 +1,8 @@
 """A rubric for the answers in words, and answers of three grades for each task: for whoever reads a class' reports.
 
-The full answer is the task's model answer, whose claims the lesson's own measurements decide. The partial one lacks a
-cause or a number. The poor one follows from a misconception, which is named. `markdown` returns all of it as a page.
+The full answer is the task's model answer, whose claims the lesson's own measurements decide, or the same with numbers
+of the lesson as it is published. The partial one lacks a cause or a number. The poor one follows from a misconception,
+which is named. `markdown` returns all of it as a page.
 """
 
 from typing import NamedTuple
@@ -71,11 +72,12 @@ DEFENCES = ("race.1",)
 
 
 class Graded(NamedTuple):
-    """A partial and a poor answer to a task, and the misconception of the poor one."""
+    """Answers to a task, and the misconception of the poor one. If there is no full one, it is the model answer."""
 
     partial: str
     poor: str
     misconception: str
+    full: str = ""
 
 
 ANSWERS = {
@@ -108,11 +110,17 @@ ANSWERS = {
         "I choose msgpack, since it adds 51 bytes and json adds 183,647.",
         "I choose JSON, since every language reads it. A gradient takes the network the same time in every format.",
         "A format is believed to cost neither bytes nor time.",
+        full="I choose msgpack: it adds 51 bytes where json adds 183,647, and with json the large array takes 815 "
+        "times as long. For a few settings that people change by hand I would choose JSON, where its digits "
+        "and its time do not matter.",
     ),
     "stranger.2": Graded(
         "I would load MessagePack, because a pickle can run a command while it is loaded.",
         "I would load a pickle behind a filter that forbids os.system. A damaged message raises an error anyway.",
         "A list of forbidden names is believed to be complete, and every damage to be noticed.",
+        full="I would load a format that carries only values, such as MessagePack: a filter needs a list of names, "
+        "and one name too many lets a command run. It will still load a changed value, as minips did in all "
+        "12,240 cases, unless the message has a checksum or the connection is authenticated.",
     ),
     "squeeze.2": Graded(
         "I choose zstd 1 at 100 Mbit/s and none at 100 Gbit/s, because a fast line needs no compression.",
@@ -123,6 +131,9 @@ ANSWERS = {
         "I choose signs, since they send 0.143 MB where 32 bits send 5.47 MB.",
         "I choose the top values, since 0.114 MB is the smallest number. The fewest bytes are the fastest on any link.",
         "Bytes alone are believed to decide: steps and intervals are forgotten.",
+        full="I choose signs: they send 0.143 MB where the top values send 0.114 MB, but they need 24 ± 11 steps "
+        "where those need 98 ± 22. On a link so slow that only bytes count I would run more seeds of these "
+        "two.",
     ),
     "rounding.1": Graded(
         "Bias hurts 8 workers, since nearest rounding ends at a loss of 0.184 and random rounding at 0.147.",
@@ -181,11 +192,17 @@ ANSWERS = {
         "The three differ by less than a quarter of their time, so fading pays little.",
         "Fading pays, since StalenessWeighted takes less time. It makes old gradients short, and only those do harm.",
         "What a smaller rate does to every step is taken for an effect of age.",
+        full="Each at its own best rate, the mean needs 0.462 ± 0.070 s and the other two 0.400 ± 0.065 s, so "
+        "fading pays little. StalenessWeighted's best rate is 1.899 and the mean's 0.785: it makes nearly "
+        "every step shorter, and a smaller rate does that, too.",
     ),
     "trust.1": Graded(
         "I choose the median, since its accuracy in the worst case is 91.7 %.",
         "I choose the mean, since five honest phones outvote two broken ones.",
         "A mean is taken for a vote: a single large value moves it as far as it likes.",
+        full="I choose the median: its accuracy in its worst case is 91.7 % ± 2.0 %, and the mean's is 0.2 %. If "
+        "batches were so small that honest gradients scatter more than the length of their mean, I would test "
+        "it against liars that agree.",
     ),
     "trust.2": Graded(
         "At 8 rows, where the accuracy is lower than at 16, 32 and 64 rows.",
@@ -255,8 +272,8 @@ ANSWERS = {
 
 
 def full(key: str) -> str:
-    """Return the full answer to a task: its model answer."""
-    return PROMPTS[key].example
+    """Return the full answer to a task."""
+    return ANSWERS[key].full or PROMPTS[key].example
 
 
 def markdown() -> str:
@@ -270,8 +287,8 @@ def markdown() -> str:
         *_table(SENTENCES),
         "",
         "Read an answer beside its table in the student's report: right numbers are those of the student's own run. "
-        "The numbers below are those of one run. A model answer leaves out a number that depends on the machine; a "
-        "student's answer has it.",
+        "The numbers below are those of the lessons as they are published. Where another machine, or another solution "
+        "of the exercise, changes a number, the full answer below leaves it out; a student's answer has it.",
         "",
         "## The defence of an entry",
         "",

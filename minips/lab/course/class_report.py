@@ -23,7 +23,7 @@ from minips.lab.course.portfolio import FORMAT, Score
 from minips.lab.course.questions import PROMPTS, QUESTIONS, QUIZZES, Estimate, Question
 from minips.results.tables import align
 
-MOST_BYTES = 8_000_000
+MOST_BYTES = 4_000_000
 """The size of the largest file that is read; a report of the whole course is below 1 MB."""
 MOST_LETTERS = 1000
 """The letters of a prediction that are read; the digits of a longer number would take long."""

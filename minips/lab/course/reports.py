@@ -60,8 +60,9 @@ def _link(path: Path) -> str:
 
 def report(folder: str | Path = ".", *, name: str = "") -> Written:
     """Write ``report.html``, a page of all predictions, measurements and answers so far, into a folder, and
-    ``report.json``, the same as data. Both list what is missing in the lessons that were begun. ``name`` is the
-    learner's; the page has a field for it, which is printed as it is filled in. OSError if a file cannot be written.
+    ``report.json``, the same as data, see `minips.lab.course.portfolio` for its fields. Both list what is missing in
+    the lessons that were begun. ``name`` is the learner's; the page has a field for it, which is printed as it is
+    filled in. OSError if a file cannot be written, and then neither is.
     """
     check_type("lab.report(name=…)", name, str, "a text: the learner's name")
     work = Portfolio.of_notes(name)
