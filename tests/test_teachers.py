@@ -47,7 +47,7 @@ ABSENT = {
         "check",
         "mine:votes.2",
         "x.ipynb",
-    ): "There is no exercise 'mine:votes.2'. Known: mine:votes.1, mine:votes.2, mine:votes.3.",
+    ): "There is no exercise 'mine:votes.4'.. Known: mine:votes.1, mine:votes.2, mine:votes.3.",
     ("check", "mien:votes.1", "x.ipynb"): "There is no course 'mien': it is not installed. Known: minips, mine. Did",
     ("lab", "--course", "mien"): "There is no course 'mien': it is not installed. Known: minips, mine. Did you mean",
 }
