@@ -1,8 +1,10 @@
 """The course of docs/own-course.md, built as it stands there and used: by a learner, by her teacher, from the shell."""
 
+import csv
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -12,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pages
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from test_lessons import exercises
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "own-course.md").read_text(encoding="utf-8")
@@ -45,9 +49,9 @@ for wrong in ABSENT:
 ABSENT = {
     (
         "check",
-        "mine:votes.2",
+        "mine:votes.4",
         "x.ipynb",
-    ): "There is no exercise 'mine:votes.4'.. Known: mine:votes.1, mine:votes.2, mine:votes.3.",
+    ): "There is no exercise 'mine:votes.4'. Known: mine:votes.1, mine:votes.2, mine",
     ("check", "mien:votes.1", "x.ipynb"): "There is no course 'mien': it is not installed. Known: minips, mine. Did",
     ("lab", "--course", "mien"): "There is no course 'mien': it is not installed. Known: minips, mine. Did you mean",
 }
@@ -209,6 +213,75 @@ def test_her_teacher_grades_it(site: Path, tmp_path: Path) -> None:
     assert said.startswith("ada.ipynb: ✓ mine:votes.1 is done. ")
     assert "\nbob.ipynb: ✗ mine:votes.1: not yet. Of 1 voters: the majority is another.\n" in said
     assert list(tmp_path.glob("minips/*")) == []
+
+
+def marks(folder: Path) -> list[list[str]]:
+    """The rows of the table of marks, which the last command shows."""
+    (show,) = {line for page in ("docs/teachers.md", "docs/own-course.md") for line in typed(page, "cat ")}
+    shown = subprocess.run(shlex.split(show), cwd=folder, check=True, capture_output=True, text=True).stdout
+    return [*csv.reader(shown.splitlines())]
+
+
+def typed(page: str, begins: str) -> list[str]:
+    """The commands of a page that begin so."""
+    return [line for line in pages.commands(page) if line.startswith(begins)]
+
+
+def as_module(command: str) -> list[str]:
+    return ["-m", *shlex.split(command)]
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+def test_five_commands_lead_to_the_marks_of_a_class(tmp_path: Path) -> None:
+    """The page's commands after the installation. Three students answer in the copies that were released to them."""
+    page = "docs/teachers.md"
+    (release,), (grade,) = typed(page, "minips lab --class"), typed(page, "minips grade")
+    ran(tmp_path, tmp_path, *as_module(release))
+    name = "08_send_fewer_bits.ipynb"
+    solutions = dict(exercises(nbformat.read(tmp_path / "class" / "instructor" / name, as_version=4)))
+    answers: dict[str, dict[str, str]] = {
+        "ada": solutions,
+        "bob": {},
+        "eve": {check: f"import gc\ngc.collect()\n{solution}\nServer.gc = gc" for check, solution in solutions.items()},
+    }
+    for student, given in answers.items():
+        book = nbformat.read(tmp_path / "class" / "student" / name, as_version=4)
+        for at, cell in reversed([*enumerate(book.cells)]):
+            if answer := given.get(cell.source):
+                book.cells.insert(at, new_code_cell(answer))
+        (tmp_path / "handed-in" / student).mkdir(parents=True)
+        nbformat.write(book, tmp_path / "handed-in" / student / name)
+    ran(tmp_path, tmp_path, *as_module(grade))
+    assert marks(tmp_path) == [
+        ["student", "bits.2", "bits.3", "done"],
+        ["ada", "done", "done", "2"],
+        ["bob", "not yet", "not yet", "0"],
+        ["eve", "blocked", "not yet", "0"],
+    ]
+    assert json.loads((tmp_path / "marks.json").read_text())["seed"] == 7
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+def test_the_same_commands_release_and_grade_a_course_of_ones_own(site: Path, tmp_path: Path) -> None:
+    page = "docs/own-course.md"
+    (release,), (grade,) = typed(page, "minips lab --course mine --class"), typed(page, "minips grade")
+    ran(site, tmp_path, *as_module(release))
+    for edition, lines in (("student", 0), ("instructor", 2)):
+        copy = (tmp_path / "class" / edition / "00_votes.ipynb").read_text(encoding="utf-8")
+        assert copy.count("A solution") == lines
+    answers = {"ada": {"def majority": SOLVED, "votes =": "votes = np.array([1, 1, -1] * 2 + [-1] * 3)"}, "bob": {}}
+    for student, given in answers.items():
+        book = nbformat.read(tmp_path / "class" / "student" / "00_votes.ipynb", as_version=4)
+        for cell in book.cells:
+            cell.source = next((text for begins, text in given.items() if cell.source.startswith(begins)), cell.source)
+        (tmp_path / "handed-in" / student).mkdir(parents=True)
+        nbformat.write(book, tmp_path / "handed-in" / student / "00_votes.ipynb")
+    ran(site, tmp_path, *as_module(grade))
+    keys = [f"mine:votes.{number}" for number in (1, 2, 3)]
+    rows = [["ada", "done", "done", "not yet", "2"], ["bob", "not yet", "not yet", "not yet", "0"]]
+    assert marks(tmp_path) == [["student", *keys, "done"], *rows]
 
 
 @pytest.mark.soak
