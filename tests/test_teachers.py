@@ -243,7 +243,10 @@ def test_five_commands_lead_to_the_marks_of_a_class(tmp_path: Path) -> None:
     answers: dict[str, dict[str, str]] = {
         "ada": solutions,
         "bob": {},
-        "eve": {check: f"import gc\ngc.collect()\n{solution}\nServer.gc = gc" for check, solution in solutions.items()},
+        "eve": {
+            check: f"{solution}\n{'Server.eaten = bytearray(2**33)' * ('Server' in check)}"
+            for check, solution in solutions.items()
+        },
     }
     for student, given in answers.items():
         book = nbformat.read(tmp_path / "class" / "student" / name, as_version=4)
@@ -257,7 +260,7 @@ def test_five_commands_lead_to_the_marks_of_a_class(tmp_path: Path) -> None:
         ["student", "bits.2", "bits.3", "done"],
         ["ada", "done", "done", "2"],
         ["bob", "not yet", "not yet", "0"],
-        ["eve", "blocked", "not yet", "0"],
+        ["eve", "blocked", "done", "1"],
     ]
     assert json.loads((tmp_path / "marks.json").read_text())["seed"] == 7
 
