@@ -52,6 +52,9 @@ docs/FAQ
 :hidden:
 :caption: Lessons
 docs/teachers
+docs/syllabi
+docs/lesson-plans
+docs/own-course
 {LESSONS}
 lessons/README
 lessons/further-a-parameter-server

@@ -42,7 +42,7 @@ from minips.results.checkpoints import Checkpoint
 from minips.results.origin import origin_of
 from minips.results.run import Progress, Run, check_resumable
 from minips.stage import NoStageError, Stage, Value, build, kinds, missing, names, stage_class
-from minips.words import default_of, groups_of, message_of
+from minips.words import default_of, groups_of, join_names, message_of
 
 if TYPE_CHECKING:
     from minips.lab.course.courses import Course
@@ -590,9 +590,11 @@ def lab(options: argparse.Namespace) -> None:
     """Copy the lessons to your folder and open them in JupyterLab. Your changes there are kept. Other options,
     such as --no-browser, --allow-root (required if you are root) or --option=value, are passed to JupyterLab.
     """
-    from minips.lab.course import courses, jupyter, lessons, start
+    from minips.lab.course import courses, jupyter, release, start
 
     named = courses.named(options.course) if options.course else None
+    if options.for_class is not None:
+        return _release(options, named or courses.chosen())
     if options.reset:
         return _reset(options.yes, named)
     if importlib.util.find_spec("jupyterlab") is None:
@@ -602,7 +604,7 @@ def lab(options: argparse.Namespace) -> None:
     folder = Path(options.folder or f"{course.name}-lessons")
     address = jupyter.running(folder)
     with _file_errors(f"The lessons cannot be copied to the folder {folder}", "Name another folder."):
-        copied = lessons.copy_to(folder, course, outputs=options.outputs)
+        copied = release.copy_lessons(folder, course, outputs=options.outputs)
         if not address and not start.write(folder, course):
             copied.kept.append(start.NAME)
     _say(f"The lessons are in {folder.resolve()}.", file=sys.stderr)
@@ -618,6 +620,27 @@ def lab(options: argparse.Namespace) -> None:
     if address:
         return jupyter.open_again(address, rest)
     jupyter.start(folder, start.page(folder, course), options.port, rest)
+
+
+def _release(options: argparse.Namespace, course: "Course") -> None:
+    """Write the course's editions for a class, and print where they are. ValueError for options of JupyterLab's."""
+    from minips.lab.course.release import EDITIONS, release
+
+    others = {"FOLDER": options.folder, "--port": options.port, "--outputs": options.outputs}
+    others |= {"--reset": options.reset, "--yes": options.yes, **dict.fromkeys(options.rest, True)}
+    if wrong := [name for name, value in others.items() if value is not None and value is not False]:
+        raise ValueError(f"--class writes folders, and opens none; leave out {join_names(wrong)}.")
+    folder = Path(options.for_class)
+    with _file_errors(f"The class' folders cannot be written to {folder}", "Name another folder."):
+        copied = release(folder, course)
+    _say(f"The lessons of {course.title!r} are in {folder.resolve()}:")
+    for name, edition in EDITIONS.items():
+        _say(f"  {name:10}  {edition.about}")
+    for name, (_, renewed, kept, earlier) in copied.items():
+        if renewed:
+            _say(f"Updated in {name}, as you had not changed them: {', '.join(renewed)}")
+        if kept or earlier:
+            _say(f"Kept in {name} with your changes; rename one to get a fresh copy: {', '.join(kept + earlier)}")
 
 
 def _reset(sure: bool, course: "Course | None") -> None:
@@ -864,6 +887,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("folder", nargs="?", help="folder for your copies (default minips-lessons, or COURSE-lessons)")
     one.add_argument("--course", metavar="NAME", help="of another course that is installed (default minips' own)")
     one.add_argument("--port", type=int, help="JupyterLab's port (default: the first free one from 8888 on)")
+    classes = "write student, instructor and challenge copies for a class into folders in DIR, and stop"
+    one.add_argument("--class", dest="for_class", metavar="DIR", help=classes)
     one.add_argument("--outputs", action="store_true", help="also copy the outputs, which reveal the answers")
     one.add_argument("--reset", action="store_true", help="forget your progress, after you confirm, and stop")
     one.add_argument("--yes", action="store_true", help="do not ask before --reset")

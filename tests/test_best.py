@@ -28,6 +28,9 @@ RATES = (0.01, 0.1, 1.0, 10.0, 100.0)
 CONFIG = ps.Config(workers=2, steps=5, transport=ps.InProc())
 SIGN = replace(CONFIG, push=ps.Codec(ps.Sign()))
 
+SLOW = {"local"}
+"""The lessons whose sweeps take a minute even for their first seed."""
+
 
 @pytest.fixture
 def somebody(tmp_path, monkeypatch):
@@ -523,9 +526,13 @@ def test_only_lessons_that_compare_keep_sweeps():
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("word", make_sweeps.swept())
 @pytest.mark.parametrize(
-    "seeds", [pytest.param(["--first"], marks=pytest.mark.soak), pytest.param([], marks=pytest.mark.campaign)]
+    ("word", "seeds"),
+    [
+        pytest.param(word, seeds, marks=pytest.mark.soak if seeds and word not in SLOW else pytest.mark.campaign)
+        for seeds in (["--first"], [])
+        for word in make_sweeps.swept()
+    ],
 )
 def test_the_sweeps_of_a_lesson_come_out_as_they_are_kept(word, seeds):
     command = [sys.executable, make_sweeps.__file__, "--check", *seeds, word]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = [lesson.path.name for lesson in lessons.lessons()]
 SHELF = courses.chosen().notebooks
 PAGES = [lessons.GLOSSARY, *sorted(page.name for page in SHELF.glob(lessons.FURTHER))]
-FILES = [*NAMES, *PAGES]
+FILES = [*NAMES, *PAGES, lessons.ASSISTANTS]
 
 
 PANEL = re.compile(rf"lab\.({'|'.join(['Workbench', *(name for name in panels.__all__ if name != 'Panel')])})\(")
@@ -88,7 +88,7 @@ def test_copies_have_no_outputs_unless_they_are_asked_for(tmp_path: Path, folder
         assert any(cell.get("outputs") for cell in saved["cells"])
         assert book["metadata"]["language_info"]["version"] == platform.python_version()
     assert lessons.copy_to(tmp_path / "whole", outputs=True).new == FILES
-    assert all((tmp_path / "whole" / name).read_bytes() == (SHELF / name).read_bytes() for name in FILES)
+    assert all((tmp_path / "whole" / name).read_bytes() == (SHELF / name).read_bytes() for name in [*NAMES, *PAGES])
     assert lessons.copy_to(folder, outputs=True).renewed == NAMES
 
 

@@ -123,7 +123,7 @@ WRONG = [
     ("lies", MEDIAN, "self.held[0][name]", "read"),
     ("lies", MEDIAN, "np.mean([self.held[one][name] for one in range(5)], axis=0)", "read"),
 ]
-SEEDS = [pytest.param(range(1), id="once"), pytest.param(range(1, 20), id="19 times", marks=pytest.mark.soak)]
+SEEDS = [pytest.param(range(1), id="once"), pytest.param(range(1, 20), id="19 times", marks=pytest.mark.campaign)]
 
 
 def tried(key: str, text: str, tmp_path: Path, seed: int) -> str:

@@ -24,7 +24,7 @@ LANGUAGES = {"python", "sh", "text", "toml", "pycon", "mermaid", "{eval-rst}"}
 mermaid, Sphinx reads the last."""
 LONG = {"docs/training.md", "docs/clusters.md", "docs/cost.md"}
 """Pages whose code takes more than some seconds."""
-FILES = {"docs/teachers.md"}
+FILES = {"docs/own-course.md"}
 """Pages whose code is a package's files, which `test_teachers` builds."""
 SHORTER = {
     "docs/cost.md": """
@@ -40,7 +40,10 @@ ps.cost.codec_map = partial(ps.cost.codec_map, {"exact": ps.Codec()}, [1_000, 10
 }
 """What runs before a page's code, so that minutes become seconds: fewer candidates, and a smaller map."""
 HELD = {
-    "test_distribution.py::test_the_wheel_alone_runs_the_demo_in_an_empty_folder": ("python3 -m venv .venv && ",),
+    "test_distribution.py::test_the_wheel_alone_runs_the_demo_in_an_empty_folder": (
+        "git clone",
+        "python3 -m venv .venv && ",
+    ),
     "test_cli.py::test_lab_copies_the_lessons_and_opens_the_start_page_one_server_for_a_folder": (
         ".venv/bin/minips lab",
     ),
@@ -65,6 +68,11 @@ HELD = {
     ),
     "test_teachers.py::test_it_runs_to_its_end_where_pip_installs_it": ("pip install -e .",),
     "test_teachers.py::test_a_learner_opens_it_predicts_answers_and_reports": ("minips lab --course mine",),
+    "test_teachers.py::test_five_commands_lead_to_the_marks_of_a_class": (
+        "minips lab --class",
+        "minips grade",
+        "cat marks.csv",
+    ),
     "test_grading.py::test_grading_marks_nobodys_progress_and_takes_several_files": ("minips check",),
 }
 """The tests of commands that do not run by themselves, with the beginnings of these commands."""
@@ -79,9 +87,12 @@ make_problem = make
 QUESTIONS = {
     "How do I see it run?": ("README.md#see-it-run", "minips demo"),
     "How do I open the lessons?": ("README.md#learn", "minips lab"),
-    "How do I grade thirty files?": ("docs/teachers.md#grade-exercises", "minips check"),
+    "How do I grade thirty files?": ("docs/teachers.md#grade", "minips grade"),
     "How do I see what my students predicted?": ("docs/teachers.md#read-predictions-and-answers", "lab.report()"),
-    "How do I bring a course of my own?": ("docs/teachers.md#write-a-course-of-your-own", "minips lab --course"),
+    "How do I hand out lessons without solutions?": ("docs/teachers.md#release-the-lessons", "minips lab --class"),
+    "How do I fill eight weeks?": ("docs/syllabi.md#eight-weeks", "minutes"),
+    "What do my students get wrong?": ("docs/lesson-plans.md", "Misconceptions"),
+    "How do I bring a course of my own?": ("docs/own-course.md", "minips lab --course"),
     "How do I train from the shell?": ("docs/training.md#describe-a-run", "minips train"),
     "How do I stop early, and keep a log?": ("docs/training.md#watch-a-run", "EarlyStopping"),
     "How do I resume a run?": ("docs/training.md#save-resume-and-predict", "resume="),

@@ -2,9 +2,12 @@
 
 import base64
 import copy
+import gc
+import pickle
 import re
 import subprocess
 import sys
+from weakref import ref
 
 import pages
 import pytest
@@ -13,7 +16,7 @@ from minips import cli
 from minips.lab.charts import LETTER, NARROW_PX, WIDE_PX, Text
 from minips.lab.puzzles import PUZZLES, IllegalMoveError, puzzle
 from minips.lab.puzzles.allreduce import Sum
-from minips.lab.puzzles.buckets import LayerGradient
+from minips.lab.puzzles.buckets import LATENCY_MS, LAYERS, LayerGradient
 from minips.lab.puzzles.clicks import Shelf, TableItem
 from minips.lab.puzzles.waiting import LOSS
 from minips.stages.consistency import PullView
@@ -139,12 +142,16 @@ def for_whom_it_pays(view):
     return min(view.clocks[:6]) >= view.clocks[view.worker]
 
 
-def at_clocks(of_6, of_7):
-    """The six fast workers go together; the slow ones read at these clocks of theirs only."""
+def in_turns(*plan):
+    """In each tenth of a second, the workers marked # may read, once this tenth's pushes have arrived. Annealed."""
 
     def may_read(view):
-        clock = min(view.clocks[:6])
-        return clock >= view.clocks[view.worker] if view.worker < 6 else clock in (of_6, of_7)[view.worker - 6]
+        now, reading = round(10 * view.now), view.state.setdefault("reading", {})
+        arriving = any(due <= now and view.clocks[worker] < clock for worker, (due, clock) in reading.items())
+        if arriving or plan[now][view.worker] == ".":
+            return False
+        reading[view.worker] = now + (1, 1, 1, 1, 1, 1, 2, 4)[view.worker], view.clocks[view.worker] + 1
+        return True
 
     return may_read
 
@@ -181,10 +188,14 @@ def greedily(items, servers):
 
 def annealed(items, servers):
     """Found by simulated annealing over moves and swaps."""
-    for item, server in zip(items, "200131300233303031120330301320111031102112330011", strict=True):
+    for item, server in zip(items, "122220222133033330012332002312200030331001322300", strict=True):
         servers[int(server)].hold(item)
 
 
+TURNS = """
+...###.# ##.#..#. #.##...# ..##..#. ######## #######.
+#####... ###..##. ...##### ..##.### ######## ########
+"""
 PAR = {
     "star": halving,
     "ring": both_ways,
@@ -197,7 +208,7 @@ BEST = {
     "star": two_shot,
     "ring": two_pairs,
     "racks": by_racks(range(4), range(4, 8)),
-    "waiting": at_clocks({0, 1, 3, 5, 7, 10}, {0, 4, 10}),
+    "waiting": in_turns(*TURNS.split()),
     "buckets": planned([11], [9], [8, 7], [4, 2, 6], [0, 1], [3, 5], [10]),
     "clicks": annealed,
 }
@@ -271,6 +282,29 @@ def test_no_rounding_decides_when_the_loss_is_reached(solutions):
     assert min(abs(loss - LOSS) for curve in played.curves for _, loss in curve) > 1e-3
 
 
+@pytest.mark.soak
+def test_no_buckets_are_better_than_the_best_known():
+    """A search over the sets of layers that are sent: the earlier the link is free, the better."""
+    count, ready, rest = len(LAYERS), {}, {}
+    for layer in reversed(range(count)):
+        ready[layer] = LAYERS[layer].backward_ms + ready.get(layer + 1, 0)
+        rest[layer] = sum(one.forward_ms for one in LAYERS[layer:])
+    link = [sum(one.link_ms for n, one in enumerate(LAYERS) if some >> n & 1) for some in range(1 << count)]
+    reached = {}
+    for least in (puzzle("buckets").best - 1, puzzle("buckets").best):
+        free = {0: 0}
+        for sent in range(1 << count):
+            some = left = ~sent % (1 << count) if sent in free else 0
+            while some:
+                first = (some & -some).bit_length() - 1
+                end = max(free[sent], ready[first]) + LATENCY_MS + link[some]
+                if end + rest[first] <= least:
+                    free[sent | some] = min(free.get(sent | some, end), end)
+                some = (some - 1) & left
+        reached[least] = (1 << count) - 1 in free
+    assert [*reached.values()] == [False, True]
+
+
 def ends_at_once(ranks):
     return
     yield
@@ -318,6 +352,23 @@ def copies_a_sum(ranks):
     yield
 
 
+def pickles_a_sum(ranks):
+    pickle.loads(pickle.dumps(ranks[0].gradients[0]))
+    yield
+
+
+def claims_to_be_whole(ranks):
+    claims = {"__new__": object.__new__, "ranks": frozenset(range(8)), "__eq__": lambda *_: True, "__hash__": id}
+    ranks[0].use(type("Fake", (Sum,), claims)())
+    yield
+
+
+def moves_a_rank(ranks):
+    object.__setattr__(ranks[0], "number", 3)
+    ranks[0].use(ranks[0].gradients[0])
+    yield
+
+
 def adds_a_number(ranks):
     ranks[0].gradients[0] + 8
     yield
@@ -357,6 +408,18 @@ def keeps_one_from_before():
 
 def forges_a_gradient(ready, now):
     return [object.__new__(LayerGradient)]
+
+
+def equals_all(ready, now):
+    """Begins as the last gradient and claims to equal it."""
+    fake = type("Fake", (LayerGradient,), {"__new__": object.__new__, "__eq__": lambda *_: True, "__hash__": id})
+    return [fake()]
+
+
+def changes_it_all_the_same(ready, now):
+    for one in ready:
+        object.__setattr__(one, "layer", 0)
+    return [*ready, *ready]
 
 
 def sends_again():
@@ -410,6 +473,9 @@ ILLEGAL = [
         (makes_a_sum, "A sum cannot be made"),
         (forges_a_sum, "No rank has this sum"),
         (copies_a_sum, "A sum cannot be made|No rank has this sum"),
+        (pickles_a_sum, "A sum cannot be made"),
+        (claims_to_be_whole, "Expected a sum"),
+        (moves_a_rank, "Rank 3 cannot use piece 0 of rank 0, at rank 0"),
         (adds_a_number, "Expected a sum"),
         (marks_it_whole, "whole"),
         (sends_to_itself, "Rank 0 sends to the ranks 1, 2"),
@@ -427,7 +493,9 @@ ILLEGAL = [
     ("waiting", lambda view: view.worker < 6 and min(view.clocks[:6]) >= view.clocks[view.worker], "was not reached"),
     ("waiting", sees(80), "item assignment"),
     ("buckets", lambda ready, now: [], "waiting would never end"),
-    ("buckets", forges_a_gradient, "No layer has this gradient"),
+    ("buckets", forges_a_gradient, "Expected gradients of this play, from ready; got another gradient"),
+    ("buckets", equals_all, "got another gradient"),
+    ("buckets", changes_it_all_the_same, "The gradient of layer 11 is in this message twice"),
     ("buckets", sends_again(), "has been sent"),
     ("buckets", lambda ready, now: [ready[0], ready[0]], "in this message twice"),
     ("buckets", lambda ready, now: None, "Return a list"),
@@ -456,6 +524,18 @@ def test_a_sum_of_an_earlier_play_cannot_be_used():
         puzzle("star").play(function)
     with pytest.raises(IllegalMoveError, match="from another play"):
         puzzle("star").play(function)
+
+
+def test_a_play_leaves_nothing_behind():
+    kept = []
+
+    def all_reduce(ranks):
+        kept.append(ref(ranks[0].gradients[0]))
+        return two_shot(ranks)
+
+    puzzle("star").play(all_reduce)
+    gc.collect()
+    assert kept[0]() is None
 
 
 def test_the_shell_plays_a_file(tmp_path, capsys):

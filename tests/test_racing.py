@@ -26,6 +26,7 @@ from minips.stage import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a sandbox needs the limits of Linux or macOS")
 ENTRIES = sorted((Path(__file__).parents[1] / "examples" / "race").glob("*.py"))
+QUICK_ENTRIES = {"defaults", "four_bits"}
 QUICK = "import minips as ps\nconfig = ps.Config(optimizer=ps.SGD(lr=0.5))\n"
 OWN = '''
 """Half floats, and descent with momentum, as stages of one's own."""
@@ -404,8 +405,13 @@ def test_the_leaderboard_holds_what_the_judge_says(track: str) -> None:
     assert section(TRACKS[track]) in PAGE.read_text()
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("path", ENTRIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.soak if path.stem in QUICK_ENTRIES else pytest.mark.campaign, id=path.stem)
+        for path in ENTRIES
+    ],
+)
 def test_one_digest_on_every_processor(path: Path) -> None:
     kinds = ({"OPENBLAS_CORETYPE": core} for core in ("Prescott", "Haswell", "SkylakeX"))
     others = (

@@ -223,7 +223,7 @@ def next_line(program):
     "victim", ["host", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("worker", "server"))]
 )
 @pytest.mark.parametrize(
-    "turns", [pytest.param(2, marks=pytest.mark.soak), pytest.param(10, marks=pytest.mark.campaign)]
+    "turns", [pytest.param(2, marks=pytest.mark.campaign), pytest.param(10, marks=pytest.mark.campaign)]
 )
 def test_nothing_is_left_where_one_is_killed(cluster, victim, turns):
     first, second = cluster

@@ -1,8 +1,10 @@
-"""The course of docs/teachers.md, built as it stands there and used: by a learner, by her teacher, from the shell."""
+"""The course of docs/own-course.md, built as it stands there and used: by a learner, by her teacher, from the shell."""
 
+import csv
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -12,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pages
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from test_lessons import exercises
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "teachers.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "own-course.md").read_text(encoding="utf-8")
 STARTED = "def majority(votes): ..."
 SOLVED = "def majority(votes):\n    return np.sign(votes.sum(axis=0))"
 LEARNER = """
@@ -43,7 +47,11 @@ for wrong in ABSENT:
     print(f"exit {cli.main(wrong)}")
 """
 ABSENT = {
-    ("check", "mine:votes.2", "x.ipynb"): "There is no exercise 'mine:votes.2'. Known: mine:votes.1. Did you mean mine",
+    (
+        "check",
+        "mine:votes.4",
+        "x.ipynb",
+    ): "There is no exercise 'mine:votes.4'. Known: mine:votes.1, mine:votes.2, mine",
     ("check", "mien:votes.1", "x.ipynb"): "There is no course 'mien': it is not installed. Known: minips, mine. Did",
     ("lab", "--course", "mien"): "There is no course 'mien': it is not installed. Known: minips, mine. Did you mean",
 }
@@ -67,7 +75,8 @@ def notebook(cells: str) -> Any:
     made = []
     for kind, text in re.findall(r"^# %%(.*)\n((?:(?!# %%).*\n)*)", cells, flags=re.MULTILINE):
         text = text.strip("\n")
-        made.append(new_markdown_cell(re.sub("^# ", "", text)) if "markdown" in kind else new_code_cell(text))
+        prose = re.sub("^# ?", "", text, flags=re.MULTILINE)
+        made.append(new_markdown_cell(prose) if "markdown" in kind else new_code_cell(text))
     return new_notebook(cells=made)
 
 
@@ -95,13 +104,14 @@ def site(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def ran(site: Path, folder: Path, *command: str, status: int = 0, errors: bool = True, **others: str) -> str:
+def ran(
+    site: Path, folder: Path, *command: str, status: int = 0, errors: bool = True, stdin: str = "", **others: str
+) -> str:
     """The output of a command of Python's, in this folder, with the course installed."""
     paths = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder), **others}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-    )
+    options: dict[str, Any] = {"cwd": folder, "env": environment, "input": stdin, "capture_output": True}
+    done = subprocess.run([sys.executable, *command], **options, text=True, timeout=120)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + (done.stderr if errors else "")
 
@@ -122,7 +132,7 @@ def test_a_learner_opens_it_predicts_answers_and_reports(site: Path, tmp_path: P
         "✗ mine:votes.1: not yet. Of 3 voters: the majority is another.",
         "Hint 1 of 2 for mine:votes.1: Votes are numbers: add them.",
         "✓ mine:votes.1 is done. A server does this",
-        "Your report is in report.html.",
+        "Your report is in report.html, and as data in report.json.",
     ):
         assert words in said, said
     before, after = said.split("Hint 1 of 2")
@@ -130,13 +140,13 @@ def test_a_learner_opens_it_predicts_answers_and_reports(site: Path, tmp_path: P
     assert re.search(r"^ +00 Ask five$", before, flags=re.MULTILINE)
     assert "# Who is right?\n\n**You have finished the course." in after
     assert "| ✓ | [00 Ask five](00_votes.ipynb) |  |  |" in after
-    assert re.search(r"^Who is right\? *\n00 Ask five +0 of 1 +0 of 1", before, flags=re.MULTILINE)
-    assert re.search(r"^00 Ask five +1 of 1 \(mine:votes.1\) +1 of 1, 0 came true$", after, flags=re.MULTILINE)
+    assert re.search(r"^Who is right\? *\n00 Ask five +0 of 3 +0 of 1", before, flags=re.MULTILINE)
+    assert re.search(r"^00 Ask five +1 of 3 \(mine:votes.1\) +1 of 1, 0 came true$", after, flags=re.MULTILINE)
     assert "taken apart" not in after
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Who is right?</h2>\n<h3>00 Ask five</h3>" in report
     assert "You predicted: about as often. Measured: more often." in report
-    assert "Exercises: mine:votes.1 done, of 1." in report
+    assert "Exercises: mine:votes.1 done, of 3." in report
     for words in ABSENT.values():
         assert f"minips: {words}" in said
     assert said.count("exit 2") == len(ABSENT)
@@ -156,6 +166,45 @@ def handed_in(folder: Path, **answers: str) -> Iterator[str]:
         yield f"{name}.ipynb"
 
 
+TRIED = """
+import sys, json
+for begun, solved, others, check in json.load(sys.stdin):
+    for answer in (begun, solved, *others):
+        names = {}
+        exec("import numpy as np; from minips import lab; from mine_course.votes.given import trimmed", names)
+        exec(answer, names)
+        print(repr(eval(check, names)).replace("\\n", " "))
+"""
+WRONG = {
+    "mine:votes.2": ["votes = np.ones(9) / 2", "votes = 'aaabbbccc'", "votes = np.array([1, -1, 1])"],
+    "mine:votes.3": [
+        "defence = np.median\ndef attack(honest): return [np.nan, np.nan]",
+        "defence = np.median\ndef attack(honest): return [100]",
+        "defence = np.mean\ndef attack(honest): return [100, 100]",
+        "defence = max\ndef attack(honest): return [-100, -100]",
+        "def defence(marks): return 5.5\ndef attack(honest): return [100, 100]",
+        "attack = defence = None",
+    ],
+}
+"""Answers that the checks refuse, besides what the learner begins with."""
+
+
+def test_the_bug_hunt_and_the_duel_take_the_model_answers_and_no_others(site: Path, tmp_path: Path) -> None:
+    cells = [cell.source for cell in the_lesson().cells]
+    asked = []
+    for key, wrong in WRONG.items():
+        (at,) = (i for i, cell in enumerate(cells) if cell.startswith(f'lab.check("{key}"'))
+        (solved,) = re.findall(
+            r"<details><summary>A solution</summary>\n\n```python\n(.*?)```", cells[at + 1], re.DOTALL
+        )
+        asked.append((cells[at - 1], solved, wrong, cells[at]))
+    said = ran(site, tmp_path, "-W", "error", "-c", TRIED, stdin=json.dumps(asked)).splitlines()
+    for key, wrong in WRONG.items():
+        verdicts = [line for line in said if key in line]
+        assert len(verdicts) == 2 + len(wrong)
+        assert [line[0] for line in verdicts] == ["✗", "✓", *"✗" * len(wrong)], verdicts
+
+
 @pytest.mark.soak
 @pytest.mark.outside
 def test_her_teacher_grades_it(site: Path, tmp_path: Path) -> None:
@@ -164,6 +213,90 @@ def test_her_teacher_grades_it(site: Path, tmp_path: Path) -> None:
     assert said.startswith("ada.ipynb: ✓ mine:votes.1 is done. ")
     assert "\nbob.ipynb: ✗ mine:votes.1: not yet. Of 1 voters: the majority is another.\n" in said
     assert list(tmp_path.glob("minips/*")) == []
+
+
+def marks(folder: Path) -> list[list[str]]:
+    """The rows of the table of marks, which the last command shows."""
+    (show,) = {line for page in ("docs/teachers.md", "docs/own-course.md") for line in typed(page, "cat ")}
+    shown = subprocess.run(shlex.split(show), cwd=folder, check=True, capture_output=True, text=True).stdout
+    return [*csv.reader(shown.splitlines())]
+
+
+def typed(page: str, begins: str) -> list[str]:
+    """The commands of a page that begin so."""
+    return [line for line in pages.commands(page) if line.startswith(begins)]
+
+
+def as_module(command: str) -> list[str]:
+    return ["-m", *shlex.split(command)]
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+def test_five_commands_lead_to_the_marks_of_a_class(tmp_path: Path) -> None:
+    """The page's commands after the installation. Three students answer in the copies that were released to them."""
+    page = "docs/teachers.md"
+    (release,), (grade,) = typed(page, "minips lab --class"), typed(page, "minips grade")
+    ran(tmp_path, tmp_path, *as_module(release))
+    name = "08_send_fewer_bits.ipynb"
+    solutions = dict(exercises(nbformat.read(tmp_path / "class" / "instructor" / name, as_version=4)))
+    answers: dict[str, dict[str, str]] = {
+        "ada": solutions,
+        "bob": {},
+        "eve": {
+            check: f"{solution}\n{'Server.eaten = bytearray(2**33)' * ('Server' in check)}"
+            for check, solution in solutions.items()
+        },
+    }
+    for student, given in answers.items():
+        book = nbformat.read(tmp_path / "class" / "student" / name, as_version=4)
+        for at, cell in reversed([*enumerate(book.cells)]):
+            if answer := given.get(cell.source):
+                book.cells.insert(at, new_code_cell(answer))
+        (tmp_path / "handed-in" / student).mkdir(parents=True)
+        nbformat.write(book, tmp_path / "handed-in" / student / name)
+    ran(tmp_path, tmp_path, *as_module(grade))
+    assert marks(tmp_path) == [
+        ["student", "bits.2", "bits.3", "done"],
+        ["ada", "done", "done", "2"],
+        ["bob", "not yet", "not yet", "0"],
+        ["eve", "blocked", "done", "1"],
+    ]
+    assert json.loads((tmp_path / "marks.json").read_text())["seed"] == 7
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+def test_the_same_commands_release_and_grade_a_course_of_ones_own(site: Path, tmp_path: Path) -> None:
+    page = "docs/own-course.md"
+    (release,), (grade,) = typed(page, "minips lab --course mine --class"), typed(page, "minips grade")
+    ran(site, tmp_path, *as_module(release))
+    for edition, lines in (("student", 0), ("instructor", 2)):
+        copy = (tmp_path / "class" / edition / "00_votes.ipynb").read_text(encoding="utf-8")
+        assert copy.count("A solution") == lines
+    answers = {"ada": {"def majority": SOLVED, "votes =": "votes = np.array([1, 1, -1] * 2 + [-1] * 3)"}, "bob": {}}
+    for student, given in answers.items():
+        book = nbformat.read(tmp_path / "class" / "student" / "00_votes.ipynb", as_version=4)
+        for cell in book.cells:
+            cell.source = next((text for begins, text in given.items() if cell.source.startswith(begins)), cell.source)
+        (tmp_path / "handed-in" / student).mkdir(parents=True)
+        nbformat.write(book, tmp_path / "handed-in" / student / "00_votes.ipynb")
+    ran(site, tmp_path, *as_module(grade))
+    keys = [f"mine:votes.{number}" for number in (1, 2, 3)]
+    rows = [["ada", "done", "done", "not yet", "2"], ["bob", "not yet", "not yet", "not yet", "0"]]
+    assert marks(tmp_path) == [["student", *keys, "done"], *rows]
+
+
+@pytest.mark.soak
+def test_her_teacher_releases_it_to_a_class(site: Path, tmp_path: Path) -> None:
+    said = ran(site, tmp_path, "-m", "minips", "lab", "--class", "class", "--course", "mine")
+    assert said.startswith(f"The lessons of 'Who is right?' are in {tmp_path / 'class'}:\n  student ")
+    pages = {path.relative_to(tmp_path / "class").as_posix() for path in tmp_path.glob("class/*/*[a-zA-Z]")}
+    further = {"student/AGENTS.md", "challenge/AGENTS.md", "instructor/ANSWERS.md"}
+    assert pages - {f"{one.partition('/')[0]}/.minips-lessons.json" for one in pages} == further | {
+        f"{edition}/00_votes.ipynb" for edition in ("student", "instructor", "challenge")
+    }
+    assert "> **more often**: Three err together" in (tmp_path / "class/instructor/ANSWERS.md").read_text()
 
 
 @pytest.mark.soak

@@ -39,6 +39,8 @@ LIMIT_S = 20.0
 lessons' checks take a few seconds."""
 IDLE = 0.01
 """A check that uses a smaller share of a processor is waiting, and not slowed down."""
+HINTS_OFF = "MINIPS_HINTS", "off"
+"""The environment variable, and its value, that turn the hints off, as in a class' challenge."""
 PACKAGE = Path(__file__).parents[2]
 """The folder of minips."""
 
@@ -118,7 +120,7 @@ def judge(asked: Exercise, thing: Any, rng: np.random.Generator) -> Verdict:
         raise
     except Exception as error:
         words = stopped(error)
-    further = f'\nA hint: lab.hint("{asked.key}")' if asked.hints else ""
+    further = f'\nA hint: lab.hint("{asked.key}")' if asked.hints and not _are_hints_off() else ""
     return Verdict(asked.key, False, words + further)
 
 
@@ -183,11 +185,18 @@ def _ours() -> tuple[str, ...]:
 def hint(key: str) -> None:
     """Show the next hint of an exercise; after the last hint, start again with the first."""
     asked = exercise(key)
+    if _are_hints_off():
+        return show_line("There are no hints here: this copy of the lesson is a challenge.")
     if not asked.hints:
         return show_line(f"There is no hint for {asked.key}.")
     turn = _hinted.get(asked.key, 0) % len(asked.hints)
     _hinted[asked.key] = turn + 1
     show_line(f"Hint {turn + 1} of {len(asked.hints)} for {asked.key}: {asked.hints[turn]}")
+
+
+def _are_hints_off() -> bool:
+    name, off = HINTS_OFF
+    return os.environ.get(name) == off
 
 
 def exercise(key: str) -> Exercise:

@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,10 @@ from minips.lab.course.exercises import EXERCISES
 
 LEDGER = ".minips-lessons.json"
 """A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
+EDITION = "edition"
+"""The ledger's key for the edition of a class' folder."""
+ASSISTANTS, RULES = "AGENTS.md", Path(__file__).with_name("for_assistants.md")
+"""The file in which coding assistants look for their rules, and the file that has these rules."""
 GLOSSARY, FURTHER = "GLOSSARY.md", "further-*.md"
 """The page of terms and their meanings, and the pages of further reading, to which the lessons link."""
 LANGUAGE = {
@@ -27,6 +32,9 @@ LANGUAGE = {
     "version": platform.python_version(),
 }
 """The kernel's description of its language, as notebooks store it. Asking ipykernel for it would affect all widgets."""
+
+Pages = dict[str, bytes]
+"""Maps file names to contents."""
 
 
 class Lesson(NamedTuple):
@@ -42,17 +50,22 @@ class Lesson(NamedTuple):
     """The keys of its predictions."""
     exercises: list[str]
     """The keys of its exercises."""
-    core: list[tuple[str, str]]
-    """The kind and the key of the note that each task leaves: its predictions, and the exercises and the quiz that are
-    not homework.
-    """
+    tasks: list[tuple[str, str]]
+    """The kind and the key of the note that each task leaves, in the order of the cells; homework is last."""
+    homework: list[tuple[str, str]]
+    """The tasks that are homework."""
     question: str
     """What the lesson asks, from its first cell; empty if it does not say so there."""
     minutes: tuple[int, int] | None
     """How long the lesson and its homework take; None if its first cell does not say so."""
 
+    @property
+    def core(self) -> list[tuple[str, str]]:
+        """The tasks with which the lesson is done: those that are neither homework nor an answer in words."""
+        return [task for task in self.tasks if task not in self.homework and task[0] != "answer"]
 
-TASKS = {"question": "predict", "exercise": "check", "quiz": "quiz"}
+
+TASKS = {"question": "predict", "answer": "answer", "exercise": "check", "quiz": "quiz"}
 """Maps the kind of a note to the function of `minips.lab` that leaves it."""
 QUESTION = re.compile(r"\*\*The question\.\*\* (.+)")
 MINUTES = re.compile(r"\*\*How long\.\*\* About (\d+) minutes(?:, and (\d+) )?")
@@ -73,14 +86,17 @@ def _lesson(course: Course, word: str, path: Path) -> Lesson:
     keys = [key for key in EXERCISES if lesson_of(key) == word]
     said, took = QUESTION.search(first), MINUTES.search(first)
     minutes = (int(took[1]), int(took[2] or 0)) if took else None
-    return Lesson(path, word, path.name[:2], title, questions, keys, _core(cells), said[1] if said else "", minutes)
+    heading = next((i for i, cell in enumerate(cells) if re.match(r"## Homework\b", source(cell))), len(cells))
+    core = _tasks(cells[:heading])
+    homework = [task for task in _tasks(cells[heading:]) if task not in core]
+    asks = said[1] if said else ""
+    return Lesson(path, word, path.name[:2], title, questions, keys, [*core, *homework], homework, asks, minutes)
 
 
-def _core(cells: list[Any]) -> list[tuple[str, str]]:
-    """Return the tasks of the cells before the homework."""
-    homework = (i for i, cell in enumerate(cells) if re.match(r"## Homework\b", source(cell)))
-    core = cells[: next(homework, len(cells))]
-    return [(kind, key) for kind, function in TASKS.items() for cell in core for key in arguments(cell, function)]
+def _tasks(cells: list[Any]) -> list[tuple[str, str]]:
+    """Return the tasks of these cells, each once."""
+    calls = TASKS.items()
+    return [*dict.fromkeys((kind, key) for cell in cells for kind, call in calls for key in arguments(cell, call))]
 
 
 class Copied(NamedTuple):
@@ -95,24 +111,37 @@ class Copied(NamedTuple):
 
 
 def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False) -> Copied:
-    """Copy a course's lessons for a learner, by default without ``outputs``, since these would reveal the answers.
+    """Copy a course's lessons for a learner, by default without ``outputs``, since these would reveal the answers. The
+    folder is updated as in `update`.
+    """
+    course = course or chosen()
+    return update(folder, course, {**copies(course, Path.read_bytes if outputs else blanked), **for_assistants()})
+
+
+def copies(course: Course, notebook: Callable[[Path], bytes], page: Callable[[Path], bytes] = Path.read_bytes) -> Pages:
+    """Map the name of each lesson and each page to what a copy contains: what ``notebook`` or ``page`` makes of it."""
+    shelf = course.notebooks
+    found = {lesson.path.name: notebook(lesson.path) for lesson in lessons(course)}
+    return found | {path.name: page(path) for path in [*shelf.glob(GLOSSARY), *sorted(shelf.glob(FURTHER))]}
+
+
+def for_assistants() -> Pages:
+    """The page with the rules for a learner's coding assistant, under the name by which assistants find it."""
+    return {ASSISTANTS: RULES.read_bytes()}
+
+
+def update(folder: Path, course: Course, pages: Mapping[str, bytes], edition: str = "") -> Copied:
+    """Write pages of a course, by file name, into a folder, and note the edition, see `edition_of`.
 
     A copy that the learner has changed stays as it is; an unchanged copy is renewed if its original has changed, and
     removed if its original has another name today. OSError if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    course = course or chosen()
-    copied, shelf = Copied([], [], [], []), course.notebooks
-    if folder.resolve() == shelf.resolve():
+    copied = Copied([], [], [], [])
+    if folder.resolve() == course.notebooks.resolve():
         return copied
-    ledger = folder / LEDGER
-    try:
-        made = dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
-    except (ValueError, TypeError):
-        made = {}  # without a record, treat every copy as changed, and keep it
-    for path in [*(lesson.path for lesson in lessons(course)), *shelf.glob(GLOSSARY), *sorted(shelf.glob(FURTHER))]:
-        name = path.name
-        fresh = path.read_bytes() if outputs or path.suffix == ".md" else blanked(path)
+    made = _ledger(folder)
+    for name, fresh in pages.items():
         there = _hash((folder / name).read_bytes()) if (folder / name).is_file() else None
         if there in (None, made.get(name), _hash(fresh)):
             if there != _hash(fresh):
@@ -130,17 +159,41 @@ def copy_to(folder: Path, course: Course | None = None, *, outputs: bool = False
             copy.unlink()
         else:
             copied.earlier.append(f"{name} (now {today})")
-    files.write(ledger, json.dumps(made, indent=1))
+    files.write(folder / LEDGER, json.dumps(made | ({EDITION: edition} if edition else {}), indent=1))
     return copied
+
+
+def edition_of(folder: Path) -> str:
+    """Return the edition in which a folder has the lessons; empty for a learner's own copies."""
+    return str(_ledger(folder).get(EDITION, ""))
+
+
+def _ledger(folder: Path) -> dict[str, str]:
+    """Return what is known of a folder's copies; without a record, each counts as changed, and is kept."""
+    ledger = folder / LEDGER
+    try:
+        return dict(json.loads(ledger.read_text() if ledger.is_file() else "{}"))
+    except (ValueError, TypeError):
+        return {}
 
 
 def blanked(path: Path) -> bytes:
     """Return a notebook without outputs, formatted as JupyterLab does, so that saving alone changes no copy."""
-    book = read(path)
+    return dumped(blank(read(path)))
+
+
+def blank(book: dict[str, Any]) -> dict[str, Any]:
+    """Remove the outputs from a notebook, and what its widgets showed."""
+    book["metadata"].pop("widgets", None)
     book["metadata"]["language_info"] = LANGUAGE
     for cell in book["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
+    return book
+
+
+def dumped(book: dict[str, Any]) -> bytes:
+    """Return a notebook's bytes, formatted as JupyterLab does."""
     return (json.dumps(book, indent=1, ensure_ascii=False) + "\n").encode()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from inspect import isgenerator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from minips.lab.puzzles.base import IllegalMoveError, Played, Puzzle, only_the_game_makes
 from minips.machines.topology import hosts
@@ -30,12 +30,21 @@ Ends = tuple[str, str]
 class Fact(NamedTuple):
     """A sum's entry on the board."""
 
-    board: "Board"
+    game: "ref[Board]"
+    """Weak, since the board has sums."""
     piece: int
     ranks: frozenset[int]
     at: int
     step: int
     """The number of steps after which it can be used."""
+
+    @property
+    def board(self) -> "Board":
+        """The board of its play. `IllegalMoveError` if the play has ended."""
+        board = self.game()
+        if board is None:
+            raise IllegalMoveError(f"{_name(self)} is from another play. Begin from this play's rank.gradients.")
+        return board
 
 
 class Sum:
@@ -71,7 +80,7 @@ class Sum:
     def __add__(self, other: "Sum") -> "Sum":
         mine, theirs = _usable(self), _usable(other)
         if mine.board is not theirs.board:
-            raise IllegalMoveError(f"{theirs} is from another play. Begin from this play's rank.gradients.")
+            raise IllegalMoveError(f"{_name(theirs)} is from another play. Begin from this play's rank.gradients.")
         if mine.piece != theirs.piece:
             raise IllegalMoveError(f"Pieces {mine.piece} and {theirs.piece} differ. Add sums of the same piece.")
         if mine.at != theirs.at:
@@ -103,8 +112,9 @@ _FACTS: WeakKeyDictionary[Sum, Fact] = WeakKeyDictionary()
 
 def _fact(one: object) -> Fact:
     """Return what is known of a sum. `IllegalMoveError` if no board made it."""
-    if not isinstance(one, Sum):
-        raise IllegalMoveError(f"Expected a sum, from rank.gradients, + or send; got {one!r}.")
+    if type(one) is not Sum:  # a class derived from Sum may claim to equal any sum
+        got = "another one" if isinstance(one, Sum) else repr(one)
+        raise IllegalMoveError(f"Expected a sum, from rank.gradients, + or send; got {got}.")
     if one not in _FACTS:
         raise IllegalMoveError("No rank has this sum. Sums come from rank.gradients, + and send.")
     return _FACTS[one]
@@ -114,10 +124,12 @@ def _usable(one: object) -> Fact:
     """Return what is known of a sum that has arrived. `IllegalMoveError` if it is under way."""
     fact = _fact(one)
     if fact.step > len(fact.board.steps):
-        raise IllegalMoveError(
-            f"Piece {fact.piece} of {_of(fact.ranks)} is on its way to rank {fact.at}. It arrives at the next yield."
-        )
+        raise IllegalMoveError(f"{_name(fact)} is on its way to rank {fact.at}. It arrives at the next yield.")
     return fact
+
+
+def _name(fact: Fact) -> str:
+    return f"Piece {fact.piece} of {_of(fact.ranks)}"
 
 
 def _of(ranks: frozenset[int]) -> str:
@@ -209,7 +221,7 @@ class Board:
     def make(self, piece: int, ranks: frozenset[int], at: int) -> Sum:
         """Return a new sum, which can be used at once."""
         self.has(at, piece, len(ranks))
-        return self._sum(Fact(self, piece, ranks, at, len(self.steps)))
+        return self._sum(Fact(ref(self), piece, ranks, at, len(self.steps)))
 
     def has(self, rank: int, piece: int, gradients: int) -> None:
         """Note that a rank has a sum of so many gradients."""
@@ -276,9 +288,10 @@ class AllReducePuzzle(Puzzle):
     whole sum of every piece: rank.use(total). {network}
 
     Your function gets the list of ranks. a + b adds two sums at the same rank; a.send(3) sends a sum to rank 3 and
-    returns what arrives there; yield ends a step, and lets everything arrive. A sum has .piece, .ranks, .at and .whole.
+    returns what arrives there; yield ends a step, and lets everything arrive. A sum has .piece, .ranks, .at and .whole;
+    a rank has .number, .gradients and .neighbours, the numbers of the ranks to which it can send.
 
-    A step costs 2 ticks, and 1 tick for each piece on the link and direction that carries most. Adding is free. Few
+    A step costs 2 ticks, and as many as its busiest link needs in one direction: 1 for each piece. Adding is free. Few
     steps with much traffic, or many steps with little?
     """
     start = """
@@ -373,15 +386,15 @@ class Reduced(Played):
         latency, nbytes = LATENCY * len(self.steps), sum(step.ticks - LATENCY for step in self.steps)
         return (
             f"{count}: {latency} ticks of latency and {nbytes:g} of traffic. The busiest link, "
-            f"{' → '.join(map(_short, busiest))}, carries something for {ticks:g} of them."
+            f"{' → '.join(map(_short, busiest))}, is busy for {ticks:g} ticks."
         )
 
     def text(self) -> str:
         """A row for each step; a column for each rank, with the gradients in its largest sum of each piece."""
-        rows = [f"{'':10}  " + "  ".join(f"{f'rank {i}':{PIECES}}" for i in range(RANKS))]
+        rows = ["step   ticks  " + "  ".join(f"{f'rank {i}':{PIECES}}" for i in range(RANKS)).rstrip()]
         for number, look in enumerate(self.looks):
-            name = f"step {number}, {self.steps[number - 1].ticks:g}" if number else "start"
-            rows.append(f"{name:10}  " + "  ".join("".join(map(str, row)) for row in look))
+            name = f"{number:<5} {self.steps[number - 1].ticks:6}" if number else "start"
+            rows.append(f"{name:12}  " + "  ".join("".join(map(str, row)) for row in look))
         return "\n".join([*rows, "Each digit is a piece: how many gradients its largest sum contains."])
 
     def drawing(self, width: float) -> "Drawing":

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from minips.lab.charts import Drawing
 
 
+DPI = 150
+"""Pixels of a picture per inch of its figure."""
+
+
 class IllegalMoveError(ValueError):
     """Raised at a move that is not possible: the message says what was tried and what is possible."""
 
@@ -97,7 +101,7 @@ class Played(ABC):
         texts = [Text(0, ROW * (row + 0.8), line, bold=row < len(said)) for row, line in enumerate(lines)]
         high = ROW * (len(lines) + 1)
         paint(Drawing(below.width, high + below.height, [*texts, *translate(below.parts, 0, high)]), figure)
-        figure.savefig(picture, format="png", dpi=150)
+        figure.savefig(picture, format="png", dpi=DPI)
         return picture.getvalue()
 
     def __repr__(self) -> str:

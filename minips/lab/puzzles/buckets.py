@@ -4,10 +4,9 @@ One link sends one message at a time. The next forward pass begins at the first 
 Times are whole virtual milliseconds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from minips.lab.puzzles.base import IllegalMoveError, Played, Puzzle, only_the_game_makes
 
@@ -39,35 +38,18 @@ LAYERS = tuple(
 class LayerGradient:
     """The gradient of a layer: its ``layer``, from 0 at the input, and ``link_ms``, for which it uses the link."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("layer", "link_ms")
+    layer: int
+    link_ms: int
 
     def __new__(cls) -> "LayerGradient":
         raise only_the_game_makes("A gradient", "Send gradients that are in ready.")
 
-    @property
-    def layer(self) -> int:
-        """The number of its layer; the next forward pass needs 0 first."""
-        return _known(self)[1]
-
-    @property
-    def link_ms(self) -> int:
-        """The milliseconds for which it uses the link, without a message's latency."""
-        return LAYERS[self.layer].link_ms
+    def __setattr__(self, name: str, value: object) -> None:
+        raise IllegalMoveError(f"A gradient's {name} cannot be changed. Only its message is yours to choose.")
 
     def __repr__(self) -> str:
         return f"the gradient of layer {self.layer}, {self.link_ms} ms"
-
-
-_KNOWN: WeakKeyDictionary[LayerGradient, tuple[object, int]] = WeakKeyDictionary()
-
-
-def _known(one: object) -> tuple[object, int]:
-    """Return the play and the layer of a gradient. `IllegalMoveError` if it is none."""
-    if not isinstance(one, LayerGradient):
-        raise IllegalMoveError(f"Expected gradients from ready; got {one!r}.")
-    if one not in _KNOWN:
-        raise IllegalMoveError("No layer has this gradient. Send gradients that are in ready.")
-    return _KNOWN[one]
 
 
 class Bucket(NamedTuple):
@@ -105,15 +87,15 @@ def next_bucket(ready, now):
         for number in reversed(range(len(LAYERS))):
             now += LAYERS[number].backward_ms
             ready_ms[number] = now
-        game = object()
-        gradients = {number: _gradient(game, number) for number in ready_ms}
+        gradients = {number: _gradient(number) for number in ready_ms}
         buckets: list[Bucket] = []
         arrived: dict[int, int] = {}
         now = ready_ms[len(LAYERS) - 1]
         while len(arrived) < len(LAYERS):
-            ready = tuple(gradients[n] for n, at in ready_ms.items() if at <= now and n not in arrived)
+            computed = {n: gradients[n] for n, at in ready_ms.items() if at <= now}
+            ready = tuple(one for n, one in computed.items() if n not in arrived)
             later = [at for at in ready_ms.values() if at > now]
-            layers = _checked(function(ready, now), game, ready) if ready else ()
+            layers = _checked(function(ready, now), computed, arrived) if ready else ()
             if layers:
                 end = now + LATENCY_MS + sum(LAYERS[n].link_ms for n in layers)
                 buckets.append(Bucket(layers, now, end))
@@ -134,22 +116,24 @@ def next_bucket(ready, now):
         return Bucketed(self, now, tuple(buckets), tuple(forward))
 
 
-def _gradient(game: object, number: int) -> LayerGradient:
+def _gradient(number: int) -> LayerGradient:
     one = object.__new__(LayerGradient)
-    _KNOWN[one] = game, number
+    object.__setattr__(one, "layer", number)
+    object.__setattr__(one, "link_ms", LAYERS[number].link_ms)
     return one
 
 
-def _checked(given: object, game: object, ready: Sequence[LayerGradient]) -> tuple[int, ...]:
+def _checked(given: object, computed: Mapping[int, LayerGradient], sent: Collection[int]) -> tuple[int, ...]:
     """Return the layers of a bucket. `IllegalMoveError` if it cannot be sent now."""
     if not isinstance(given, (list, tuple)):
         raise IllegalMoveError(f"Return a list of gradients from ready, or an empty list to wait; got {given!r}.")
-    layers = []
+    known, layers = {id(one): layer for layer, one in computed.items()}, list[int]()
     for one in given:
-        owner, layer = _known(one)
-        if owner is not game:
-            raise IllegalMoveError(f"{one!r} is from another play. Send gradients that are in ready.")
-        if one not in ready:
+        layer = known.get(id(one))
+        if layer is None:
+            got = "another gradient" if isinstance(one, LayerGradient) else repr(one)
+            raise IllegalMoveError(f"Expected gradients of this play, from ready; got {got}.")
+        if layer in sent:
             raise IllegalMoveError(f"The gradient of layer {layer} has been sent. Send gradients that are in ready.")
         if layer in layers:
             raise IllegalMoveError(f"The gradient of layer {layer} is in this message twice. Send it once.")

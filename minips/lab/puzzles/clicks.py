@@ -59,7 +59,7 @@ class Shelf:
 class ClicksPuzzle(Puzzle):
     """The placement of a table's items."""
 
-    name, title, function, unit, par, best = "clicks", "place a table on servers", "place", "clicks", 8339, 7709
+    name, title, function, unit, par, best = "clicks", "place a table on servers", "place", "clicks", 8339, 7665
     task = f"""
     A table has {ITEMS} items, and {SERVERS} servers hold them, each at most {ROOM}. In every hour the favourite item
     has {MOST} clicks, the second one half as many, the third one a third: Zipf's law. The favourites change from
@@ -128,7 +128,7 @@ class Placed(Played):
     @property
     def words(self) -> str:
         even = sum(map(sum, self.loads)) / SERVERS
-        return f"If all servers were equally busy in every hour, it would be {even:g}."
+        return f"If all servers were equally busy in every hour, the score would be {even:g}."
 
     def text(self) -> str:
         """A bar for each server in each hour."""

@@ -26,6 +26,8 @@ from minips.lab.views.race import HEIGHT, THICK, THIN, WIDTH, pixel, places, rol
 
 CELL = 9.0
 """Pixels of a piece in a grid."""
+PALE = 0.13
+"""The opacity of a cell beside that of its gradients."""
 MOST_GRIDS = 21
 """After more steps, grids are left out."""
 LINE_PX, MOST_LINES = 12.0, 3
@@ -107,7 +109,9 @@ def draw_lanes(
     """Draw boxes with a begin, an end and a name, in a lane for each kind of work."""
     last = max(end for boxes in lanes.values() for _, end, _ in boxes)
     rows = Scale("", len(lanes) - 0.5, -0.5, places=tuple(lanes))
-    chart = Chart(width, 70 + 60 * len(lanes), Scale(unit, 0, 1.04 * max(*goals, last)), rows)
+    across = Scale(f"{unit} (in a box: its layers)", 0, 1.04 * max(*goals, last))
+    chart = Chart(width, 70 + 60 * len(lanes), across, rows)
+    draw_goals(chart, goals, (-0.5, len(lanes) - 0.5))
     for row, (boxes, ink) in enumerate(zip(lanes.values(), "abd", strict=False)):
         for begin, end, name in boxes:
             chart.areas((begin, end), (row - 0.32, row + 0.32), ink, pale=True)
@@ -118,13 +122,12 @@ def draw_lanes(
                 ((x, y),) = chart.points((begin + end) / 2, row)
                 y += 4 - LINE_PX * (len(lines) - 1) / 2
                 chart.parts += [Text(x, y + LINE_PX * place, line, "middle") for place, line in enumerate(lines)]
-    draw_goals(chart, goals, (-0.5, len(lanes) - 0.5))
     return chart.drawing()
 
 
 def draw_loads(loads: Sequence[Sequence[float]], width: float) -> Drawing:
     """Draw a group of bars for each hour, one for each server, and the level of an even spread."""
-    hours = Scale("hour", -0.5, len(loads) - 0.5, places=tuple(map(str, range(len(loads)))))
+    hours = Scale("hour (in a bar: its server)", -0.5, len(loads) - 0.5, places=tuple(map(str, range(len(loads)))))
     chart = Chart(width, 300, hours, Scale("clicks", 0, 1.05 * max(map(max, loads))))
     each, high = 0.8 / len(loads[0]), np.array(loads)
     busiest = high == high.max(axis=1, keepdims=True)
@@ -149,7 +152,7 @@ def draw_waiting(
         losses.line([row[0] for row in curve], [row[1] for row in curve], pen, f"seed {number}")
     losses.line([0, last], [loss, loss], PENS[4]._replace(dash="2 3"), "to reach")
     workers = 1 + max(worker for _, worker in reads)
-    rows = Scale("worker", workers - 0.5, -0.5)
+    rows = Scale("worker", workers - 0.5, -0.5, places=tuple(map(str, range(workers))))
     first = curves[0][-1][0]
     seen = Chart(half(width), 300, Scale("virtual seconds of seed 0", -0.03 * first, 1.03 * first), rows)
     seen.marks(reads, PENS[0], "a worker reads")
@@ -183,13 +186,13 @@ def _grids(looks: Sequence[Sequence[Sequence[int]]], width: float) -> Drawing:
                 if look[rank][piece] == count
             ]
             if cells:
-                parts.append(Lines(cells, "c" if count == 8 else "a", opacity=1 if count == 8 else 0.06 + 0.1 * count))
+                parts.append(Lines(cells, "c" if count == 8 else "a", opacity=1 if count == 8 else PALE + 0.09 * count))
         parts.append(Lines([frame], "dim", 1))
     rows = -(-len(shown) // across)
     high = rows * (size + 2 * ROW) + 4
     samples = [
-        (Lines([_square(6, -5)], "a", opacity=0.16), "one gradient"),
-        (Lines([_square(6, -5)], "a", opacity=0.76), "seven gradients"),
+        (Lines([_square(6, -5)], "a", opacity=PALE + 0.09), "one gradient"),
+        (Lines([_square(6, -5)], "a", opacity=PALE + 0.63), "seven gradients"),
         (Lines([_square(6, -5)], "c"), "the whole sum"),
     ]
     names, below = legend(samples, width - 30)

@@ -51,7 +51,7 @@ class LearnersRule(Consistency):
 class WaitingPuzzle(Puzzle):
     """A rule of waiting under stragglers."""
 
-    name, title, function, unit, par, best = "waiting", "wait for whom?", "may_read", "s", 3.3, 2.9
+    name, title, function, unit, par, best = "waiting", "wait for whom?", "may_read", "s", 3.3, 2.0
     task = f"""
     Eight workers train softmax regression on digits; each has the digits of one or two classes only. A batch takes a
     worker {BATCH_S} s; it takes worker 6 twice and worker 7 four times as long. A worker pushes its gradient, which the
