@@ -27,7 +27,7 @@ from matplotlib import pyplot
 import minips as ps
 from minips import cli, files
 from minips.lab import plots
-from minips.lab.course import lessons, own, recorded, reports, state
+from minips.lab.course import lessons, own, portfolio, recorded, reports, state
 from minips.lab.workbench import Workbench
 from minips.machines.calibration import Calibration
 from minips.results import saved
@@ -98,6 +98,9 @@ WRITERS = {
     "picture": Writer("way.png", plot, lambda data: data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")),
     "json": Writer("rows.json", lambda path: cli.write_json(str(path), {"a": 1}), lambda data: json.loads(data)["a"]),
     "report": Writer("report.html", lambda path: reports.report(path.parent), lambda data: data.endswith(b"</html>")),
+    "report's data": Writer(
+        "report.json", lambda path: reports.report(path.parent), lambda data: json.loads(data)["courses"] == []
+    ),
     "progress": Writer("minips/progress.jsonl", note, lambda data: b'"exercise": "train.1"}\n' in data, adds=True),
     "own server": Writer("server.py", lambda path: own.keep(Kept), lambda data: b"\n# Lesson wire\n" in data),
     "ledger": Writer(lessons.LEDGER, lambda path: lessons.copy_to(path.parent), json.loads),
@@ -126,7 +129,7 @@ def place(tmp_path, monkeypatch, writer, few):
     if writer is WRITERS["record"]:
         here = types.SimpleNamespace(prefix="", notebooks=tmp_path / "here")
         monkeypatch.setattr(recorded, "course_of", lambda key: here)
-    for module in (lessons, reports):
+    for module in (lessons, portfolio):
         monkeypatch.setattr(module, "lessons", lambda course=None: few)
     path = tmp_path / "here" / writer.file
     path.parent.mkdir(parents=True)

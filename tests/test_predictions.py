@@ -413,7 +413,7 @@ class TestReport:
         state.note("exercise", "train.3")
         written = lab.report(tmp_path)
         page = (tmp_path / "report.html").read_text()
-        assert repr(written) == f"Your report is in {tmp_path / 'report.html'}."
+        assert repr(written) == f"Your report is in {written.path}, and as data in {tmp_path / 'report.json'}."
         for words in (
             "00 Train in a minute",
             "<b>Which is heavier?</b>",
@@ -480,7 +480,7 @@ class TestReport:
         where = where or str(here / "deep" / "report.html")
         written = lab.report(here / "deep" if folder is None else folder)
         assert Path(where).read_text().endswith("</html>")
-        assert repr(written) == f"Your report is in {where}."
+        assert repr(written) == f"Your report is in {where}, and as data in {Path(where).with_suffix('.json')}."
         assert f"<a href='{link}' target='_blank'>{html.escape(where)}</a>" in written._repr_html_()
 
     def test_a_folder_that_is_not_there_is_named(self, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_learner_opens_it_predicts_answers_and_reports(site: Path, tmp_path: P
         "✗ mine:votes.1: not yet. Of 3 voters: the majority is another.",
         "Hint 1 of 2 for mine:votes.1: Votes are numbers: add them.",
         "✓ mine:votes.1 is done. A server does this",
-        "Your report is in report.html.",
+        "Your report is in report.html, and as data in report.json.",
     ):
         assert words in said, said
     before, after = said.split("Hint 1 of 2")

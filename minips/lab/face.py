@@ -3,6 +3,7 @@
 from minips.lab import panels, plots
 from minips.lab.course.best import Best, best_of
 from minips.lab.course.cells import answer, quiz, say
+from minips.lab.course.class_report import class_report
 from minips.lab.course.courses import Course
 from minips.lab.course.exercises import check, hint
 from minips.lab.course.intervals import interval
@@ -20,6 +21,6 @@ from minips.lab.views.playground import playground
 from minips.lab.views.replay import replay
 from minips.lab.workbench import Workbench
 
-__all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "hint", "interval", "keep", "milestone", "own"]
-__all__ += ["playground", "plots", "plug", "predict", "progress", "puzzle", "quiz", "record", "recorded", "replay"]
-__all__ += ["report", "say", "show", "timeline", "train_own", *panels.__all__]
+__all__ = ["Best", "Course", "Workbench", "answer", "best_of", "check", "class_report", "hint", "interval", "keep"]
+__all__ += ["milestone", "own", "playground", "plots", "plug", "predict", "progress", "puzzle", "quiz", "record"]
+__all__ += ["recorded", "replay", "report", "say", "show", "timeline", "train_own", *panels.__all__]

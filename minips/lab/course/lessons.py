@@ -42,17 +42,22 @@ class Lesson(NamedTuple):
     """The keys of its predictions."""
     exercises: list[str]
     """The keys of its exercises."""
-    core: list[tuple[str, str]]
-    """The kind and the key of the note that each task leaves: its predictions, and the exercises and the quiz that are
-    not homework.
-    """
+    tasks: list[tuple[str, str]]
+    """The kind and the key of the note that each task leaves, in the order of the cells; homework is last."""
+    homework: list[tuple[str, str]]
+    """The tasks that are homework."""
     question: str
     """What the lesson asks, from its first cell; empty if it does not say so there."""
     minutes: tuple[int, int] | None
     """How long the lesson and its homework take; None if its first cell does not say so."""
 
+    @property
+    def core(self) -> list[tuple[str, str]]:
+        """The tasks with which the lesson is done: those that are neither homework nor an answer in words."""
+        return [task for task in self.tasks if task not in self.homework and task[0] != "answer"]
 
-TASKS = {"question": "predict", "exercise": "check", "quiz": "quiz"}
+
+TASKS = {"question": "predict", "answer": "answer", "exercise": "check", "quiz": "quiz"}
 """Maps the kind of a note to the function of `minips.lab` that leaves it."""
 QUESTION = re.compile(r"\*\*The question\.\*\* (.+)")
 MINUTES = re.compile(r"\*\*How long\.\*\* About (\d+) minutes(?:, and (\d+) )?")
@@ -73,14 +78,17 @@ def _lesson(course: Course, word: str, path: Path) -> Lesson:
     keys = [key for key in EXERCISES if lesson_of(key) == word]
     said, took = QUESTION.search(first), MINUTES.search(first)
     minutes = (int(took[1]), int(took[2] or 0)) if took else None
-    return Lesson(path, word, path.name[:2], title, questions, keys, _core(cells), said[1] if said else "", minutes)
+    heading = next((i for i, cell in enumerate(cells) if re.match(r"## Homework\b", source(cell))), len(cells))
+    core = _tasks(cells[:heading])
+    homework = [task for task in _tasks(cells[heading:]) if task not in core]
+    asks = said[1] if said else ""
+    return Lesson(path, word, path.name[:2], title, questions, keys, [*core, *homework], homework, asks, minutes)
 
 
-def _core(cells: list[Any]) -> list[tuple[str, str]]:
-    """Return the tasks of the cells before the homework."""
-    homework = (i for i, cell in enumerate(cells) if re.match(r"## Homework\b", source(cell)))
-    core = cells[: next(homework, len(cells))]
-    return [(kind, key) for kind, function in TASKS.items() for cell in core for key in arguments(cell, function)]
+def _tasks(cells: list[Any]) -> list[tuple[str, str]]:
+    """Return the tasks of these cells, each once."""
+    calls = TASKS.items()
+    return [*dict.fromkeys((kind, key) for cell in cells for kind, call in calls for key in arguments(cell, call))]
 
 
 class Copied(NamedTuple):

@@ -1,9 +1,9 @@
 """The learner's progress through the lessons: a table, and a page (one HTML file) of all predictions, measurements and
-answers.
+answers, with the same as JSON beside it, see `minips.lab.course.portfolio`.
 """
 
-import datetime
 import html
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +12,16 @@ from urllib.parse import quote
 
 from minips import files
 from minips.lab.course import state
-from minips.lab.course.courses import lesson_of
 from minips.lab.course.lessons import Lesson, lessons
 from minips.lab.course.milestones import passed
+from minips.lab.course.portfolio import LessonWork, Portfolio
 from minips.lab.course.questions import NONE, QUESTIONS
 from minips.lab.course.verdicts import CSS as PICTURES
-from minips.lab.course.verdicts import from_note, result
+from minips.lab.course.verdicts import result
 from minips.results.tables import align, html_rows
+from minips.words import check_type
 
-FILE = "report.html"
+FILE, DATA = "report.html", "report.json"
 CSS = """
 :root {color-scheme: light dark}
 body {font: 15px/1.5 system-ui, sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em;
@@ -40,78 +41,80 @@ h2, h3, small {break-after: avoid}
 
 
 class Written:
-    """The file that was written; a notebook shows a link to it."""
+    """The files that were written; a notebook shows links to them."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, data: Path) -> None:
+        self.path, self.data = path, data
 
     def __repr__(self) -> str:
-        return f"Your report is in {self.path}."
+        return f"Your report is in {self.path}, and as data in {self.data}."
 
     def _repr_html_(self) -> str:
-        way = quote(Path(os.path.relpath(self.path)).as_posix())  # the path relative to the notebook
-        return f"<p>Your report is in <a href='{way}' target='_blank'>{html.escape(str(self.path))}</a>.</p>"
+        return f"<p>Your report is in {_link(self.path)}, and as data in {_link(self.data)}.</p>"
+
+
+def _link(path: Path) -> str:
+    way = quote(Path(os.path.relpath(path)).as_posix())  # the path relative to the notebook
+    return f"<a href='{way}' target='_blank'>{html.escape(str(path))}</a>"
 
 
 def report(folder: str | Path = ".", *, name: str = "") -> Written:
-    """Write ``report.html``, a page of all predictions, measurements and answers so far, into a folder. ``name`` is the
-    learner's; the page has a field for it, which is printed as it is filled in.
+    """Write ``report.html``, a page of all predictions, measurements and answers so far, into a folder, and
+    ``report.json``, the same as data, see `minips.lab.course.portfolio` for its fields. Both list what is missing in
+    the lessons that were begun. ``name`` is the learner's; the page has a field for it, which is printed as it is
+    filled in. OSError if a file cannot be written, and then neither is.
     """
-    path = Path(folder) / FILE
-    files.write(path, "\n".join(_page(name)))
-    return Written(path)
+    check_type("lab.report(name=…)", name, str, "a text: the learner's name")
+    work = Portfolio.of_notes(name)
+    written = Written(Path(folder) / FILE, Path(folder) / DATA)
+    for path in (written.path, written.data):
+        files.check(path)  # so that neither is written if one cannot be
+    files.write(written.path, "\n".join(_page(work)))
+    files.write(written.data, json.dumps(work.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return written
 
 
-def _page(name: str) -> Iterator[str]:
+def _page(work: Portfolio) -> Iterator[str]:
     yield "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>minips: my report</title>"
     yield f"<meta name='viewport' content='width=device-width'><style>{PICTURES}{CSS}</style></head><body><main>"
-    yield f"<h1>My report</h1><p><label>Name: <input value='{html.escape(name, quote=True)}'></label></p>"
-    yield f"<p><small>{datetime.date.today():%d %B %Y}</small></p>"
-    kinds = {kind: state.noted(kind) for kind in state.KINDS}
-    begun = state.begun() if any(kinds.values()) else []
-    if not begun:
+    yield f"<h1>My report</h1><p><label>Name: <input value='{html.escape(work.name, quote=True)}'></label></p>"
+    yield f"<p><small>{work.date:%d %B %Y}</small></p>"
+    if not work.courses:
         yield "<p>Nothing was predicted or answered yet.</p>"
-    for course in begun:
+    for course in work.courses:
         yield f"<h2>{html.escape(course.title)}</h2>"
-        for lesson in lessons(course):
-            own = {
-                kind: {key: fact for key, fact in noted.items() if lesson_of(key) == lesson.word}
-                for kind, noted in kinds.items()
-            }
-            if any(own.values()):
-                yield f"<h3>{lesson.number} {html.escape(lesson.title)}</h3>"
-                yield from _lesson(lesson.exercises, own)
-    yield from (f"<p>{words}</p>" for words in _milestones())
-    yield from (f"<p><small>{words}</small></p>" for words in _aside())
+        for lesson in course.lessons:
+            yield f"<h3>{lesson.number} {html.escape(lesson.title)}</h3>"
+            yield from _lesson(lesson)
+    yield from (f"<p>{words}</p>" for words in _milestones(work.milestones))
+    yield "<h2>Incomplete</h2>"
+    missing = "".join(f"<li>{html.escape(words)}</li>" for words in work.incomplete)
+    yield f"<ul>{missing}</ul>" if missing else "<p>Nothing is missing in the lessons that were begun.</p>"
+    yield from (f"<p><small>{words}</small></p>" for words in _aside(work.left_out))
     yield "</main></body></html>"
 
 
-def _aside() -> list[str]:
+def _lesson(work: LessonWork) -> Iterator[str]:
+    for one in work.predictions:
+        yield result(one.asked, one.predicted, one.measured, one.values)
+    for answer in work.answers:
+        yield f"<p><b>{html.escape(answer.task)}</b></p>"
+        yield f"<pre tabindex='0'>{html.escape(answer.evidence)}</pre>"
+        yield f"<blockquote>{html.escape(answer.text)}</blockquote>"
+    yield f"<p>Exercises: {', '.join(work.done) or 'none'} done, of {len(work.done) + len(work.open)}.</p>"
+    if work.quiz:
+        yield f"<p>Quiz: {work.quiz.right} of {work.quiz.of} right at the first answer.</p>"
+
+
+def _aside(count: int) -> list[str]:
     """Return a sentence that counts the notes of no installed lesson; an empty list if every note has a lesson."""
-    count = state.set_aside()
     notes = "1 note belongs" if count == 1 else f"{count} notes belong"
     return [f"{notes} to no lesson of a course that is installed, and is left out here."] if count else []
 
 
-def _milestones() -> list[str]:
+def _milestones(done: list[str]) -> list[str]:
     """Return a sentence that names the milestones that the learner's own server has passed; an empty list if none."""
-    done = passed()
     return [f"Milestones of your own server: {', '.join(done)}."] if done else []
-
-
-def _lesson(exercises: list[str], own: dict[str, dict[str, dict[str, str]]]) -> Iterator[str]:
-    for key, fact in own["question"].items():
-        if asked := QUESTIONS.get(key):
-            predicted, measured = fact.get("predicted", ""), fact.get("measured", "")
-            yield result(asked, predicted, measured, from_note(fact.get("values", "")))
-    for fact in own["answer"].values():
-        yield f"<p><b>{html.escape(fact.get('task', ''))}</b></p>"
-        yield f"<pre tabindex='0'>{html.escape(fact.get('table', ''))}</pre>"
-        yield f"<blockquote>{html.escape(fact.get('text', ''))}</blockquote>"
-    done = [key for key in exercises if key in own["exercise"]]
-    yield f"<p>Exercises: {', '.join(done) or 'none'} done, of {len(exercises)}.</p>"
-    for fact in own["quiz"].values():
-        yield f"<p>Quiz: {html.escape(fact.get('right', ''))} right at the first answer.</p>"
 
 
 class Row(NamedTuple):
@@ -151,11 +154,11 @@ class Transcript:
         return rows
 
     def __repr__(self) -> str:
-        return "\n".join([*align(self.table(), "<"), *_milestones(), *_aside()])
+        return "\n".join([*align(self.table(), "<"), *_milestones(passed()), *_aside(self.set_aside)])
 
     def _repr_html_(self) -> str:
         (head, *body), left = self.table(), "text-align:left"
-        aside = "".join(f"<p>{words}</p>" for words in (*_milestones(), *_aside()))
+        aside = "".join(f"<p>{words}</p>" for words in (*_milestones(passed()), *_aside(self.set_aside)))
         return f"<table>{html_rows([head], 3, left)}{html_rows(body, 0, left)}</table>{aside}"
 
 
