@@ -20,6 +20,7 @@ import minips_course.bits.cases as cases
 from minips import cli
 from minips.lab.course import marks
 from minips.lab.course.courses import chosen, lesson_of
+from minips.lab.course.portfolio import Portfolio
 from minips.lab.course.slices import checks, needed, pieces, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have limits only")
@@ -273,7 +274,12 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     (folder / "pipe").mkdir()
     os.mkfifo(folder / "pipe" / "a.ipynb")
     write(folder / "a file", "")
-    found = graded(folder)["students"]
+    write(folder / "nothing" / "report.json", json.dumps(Portfolio.of_notes("Ada").to_dict()))
+    write(folder / "list" / "report.json", "no JSON")
+    whole = graded(folder)
+    found = whole["students"]
+    assert whole["questions"]["students"] == 1
+    assert [Path(path).parent.name for path in whole["questions"]["unread"]] == ["list"]
     assert {name: [mark["mark"] for mark in one["marks"].values()] for name, one in found.items()} == {
         "=1+1": ["blocked"] * 2,
         "a link": ["blocked"] * 2,

@@ -2,6 +2,7 @@
 
     class/
         ada/08_send_fewer_bits.ipynb
+        ada/report.json
         bob/…
 
 A notebook belongs to the lessons whose exercises its cells check, whatever its file is called. If a student has two of
@@ -10,12 +11,14 @@ one lesson, the newest counts. Everything here was written by students: a file m
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minips.lab.course import reports
 from minips.lab.course.courses import Course, lesson_of
 from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.questions import full_key
@@ -55,6 +58,8 @@ class Student:
     """Maps each lesson to its newest notebook."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Maps the names of files that are not readable notebooks to sentences."""
+    report: Path | None = None
+    """The file that `lab.report` has written, if it was handed in."""
     notes: list[str] = field(default_factory=list)
     """Sentences about files that do not count."""
 
@@ -85,6 +90,8 @@ def _student(folder: Path, course: Course) -> Student:
     except OSError as error:
         student.unreadable[folder.name] = f"Its folder cannot be read: {str(error.strerror).lower()}."
         return student
+    if os.path.lexists(folder / reports.DATA):
+        student.report = folder / reports.DATA
     for path in paths:
         try:
             book = _notebook(path, course)

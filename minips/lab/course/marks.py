@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from minips import __version__, files
+from minips.lab.course.class_report import class_report
 from minips.lab.course.courses import Course, installed, lesson_of
 from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.graders import Grader
@@ -109,6 +110,8 @@ class Marks:
     students: dict[str, dict[str, Any]]
     protections: list[str]
     lacking: list[str]
+    questions: dict[str, Any]
+    """The statistics of the class' predictions, quizzes and answers, see `class_report`."""
     complete: bool = False
 
     def rows(self) -> Iterator[list[str]]:
@@ -135,7 +138,7 @@ class Marks:
             "protections": self.protections,
             "lacking": self.lacking,
             "students": self.students,
-            "questions": {},
+            "questions": self.questions,
         }
 
     def summary(self) -> str:
@@ -187,7 +190,8 @@ def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
     RuntimeError if the sandbox does not start.
     """
     keys = class_.exercises
-    marks = Marks(ledger.seed, keys, {}, ledger.protections, [])
+    reports = class_report(student.report for student in class_.students if student.report)
+    marks = Marks(ledger.seed, keys, {}, ledger.protections, [], reports.to_dict())
     todo: list[Task] = []
     for student in class_.students:
         found: dict[str, Any] = {}
