@@ -1,4 +1,4 @@
-"""What a class has handed in: a folder for each student, with notebooks in it.
+"""The work that a class hands in: a folder for each student, with notebooks in it.
 
     class/
         ada/08_send_fewer_bits.ipynb

@@ -37,7 +37,7 @@ from minips.lab.course.graders import Grader
 from minips.lab.course.handed_in import Student, students
 from minips.lab.course.lessons import read, source
 from minips.lab.course.reaching import reaches
-from minips.lab.course.running import Outcome, lacking
+from minips.lab.course.running import Marked, lacking
 from minips.lab.course.slices import needed, pieces, program
 
 AT_A_TIME = 2
@@ -159,7 +159,7 @@ def _text(cell: str) -> str:
 
 @dataclass(frozen=True)
 class Class:
-    """What a class has handed in, and the exercises in which its students get marks."""
+    """The work of a class, and the exercises in which its students get marks."""
 
     course: Course
     students: list[Student]
@@ -198,7 +198,7 @@ def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
         for key in keys:
             task = _task(student, key)
             known = ledger.known(task) if isinstance(task, Task) else None
-            if isinstance(task, Outcome):
+            if isinstance(task, Marked):
                 found[key] = _entry(task)
             elif known:
                 found[key] = known
@@ -222,28 +222,28 @@ def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
     return marks
 
 
-def _task(student: Student, key: str) -> Task | Outcome:
+def _task(student: Student, key: str) -> Task | Marked:
     """Return what runs for a student's answer, or its mark if nothing does."""
     book = student.notebooks.get(lesson_of(key))
     if book is None:
         if student.unreadable:
-            return Outcome("blocked", " ".join(student.unreadable.values()))
-        return Outcome("missing", f"There is no notebook of the lesson {lesson_of(key)}.")
+            return Marked("blocked", " ".join(student.unreadable.values()))
+        return Marked("missing", f"There is no notebook of the lesson {lesson_of(key)}.")
     if key in book.broken:
-        return Outcome("blocked", f"{book.broken[key]} It is the cell of the check.")
+        return Marked("blocked", f"{book.broken[key]} It is the cell of the check.")
     if key not in book.checks:
-        return Outcome("missing", f'{book.name} has no cell with lab.check("{key}", …).')
+        return Marked("missing", f'{book.name} has no cell with lab.check("{key}", …).')
     check = book.checks[key]
     chosen = needed(book.pieces, check)
     for piece in chosen:
         if piece.error:
-            return Outcome("blocked", f"Cell {piece.cell}, which the answer needs, is not Python: {piece.error}.")
+            return Marked("blocked", f"Cell {piece.cell}, which the answer needs, is not Python: {piece.error}.")
     if EXERCISES[key].beside and (why := reaches(chosen, check.answer, [*installed()])):
-        return Outcome("blocked", why)
+        return Marked("blocked", why)
     return Task(student.name, key, program(chosen), ast.unparse(check.answer), book.name, book.digest)
 
 
-def _entry(outcome: Outcome, task: Task | None = None, kept: str = "") -> dict[str, Any]:
+def _entry(outcome: Marked, task: Task | None = None, kept: str = "") -> dict[str, Any]:
     entry: dict[str, Any] = {**asdict(outcome), "seconds": round(outcome.seconds, 2)}
     if task:
         entry |= {"notebook": task.notebook, "cells": [cell for cell, _ in task.cells], "kept": kept}
@@ -268,7 +268,7 @@ def _modules(class_: Class) -> Iterator[str]:
 def _run(todo: Sequence[Task], modules: Sequence[str], marks: Marks, ledger: Ledger, report: Report) -> None:
     """Grade what is left, some at a time, and write down each mark as it comes."""
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    ended: queue.SimpleQueue[tuple[Task, Outcome] | Exception] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[Task, Marked] | Exception] = queue.SimpleQueue()
     for task in todo:
         tasks.put(task)
 

@@ -52,7 +52,7 @@ FORKED = "It starts processes."
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Marked:
     """The mark of an answer, the words of the verdict, and the seconds that it took."""
 
     mark: Kind
@@ -82,7 +82,7 @@ class Runner:
         box.begin("", "empty.py")
         return list(map(str, box.ask("minips.sandbox", "sealed")))
 
-    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Outcome:
+    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Marked:
         """Return the mark of an answer, an expression, after the cells that it needs. RuntimeError if the sandbox does
         not start.
         """
@@ -111,7 +111,7 @@ class Runner:
         except SandboxError as error:
             self._close()
             mark, words = "blocked", str(error)
-        return Outcome(mark, _plain(words), time.monotonic() - began, "beside" if asked.beside else "outside")
+        return Marked(mark, _plain(words), time.monotonic() - began, "beside" if asked.beside else "outside")
 
     def _open(self) -> Sandbox:
         if self._sandbox:
