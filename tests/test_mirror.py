@@ -1,5 +1,6 @@
-"""An answer in a sandbox, and its stand-in here: what arrives, what stays, and what an answer cannot do to its check."""
+"""An answer in a sandbox, and its stand-in here: what arrives, what stays, and what cannot be done to a check."""
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -324,6 +325,18 @@ def test_what_would_judge_itself_is_judged(outside: mirror.Outside, answer: str)
     if isinstance(got, np.ndarray):
         assert type(got) is np.ndarray
         assert got.max() == 2
+
+
+def test_warnings_and_numpys_errors_are_those_of_the_check(outside: mirror.Outside) -> None:
+    divided = outside.answer("lambda x: np.divide(1, x)")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            divided(np.zeros(2))
+        warnings.simplefilter("ignore")
+        assert np.isinf(divided(np.zeros(2))).all()
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        divided(np.zeros(2))
 
 
 def test_unaided_looks_at_the_answer_where_it_runs(outside: mirror.Outside) -> None:

@@ -4,15 +4,19 @@
 waits in `consult`, where further questions, and at last the result, arrive.
 """
 
+import builtins
 import dataclasses
 import inspect
 import os
 import pickle
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from minips import sandbox
 from minips.lab.course import exercises
@@ -206,12 +210,22 @@ def offer(entry: Any, expression: str) -> Any:
 
 def act(entry: Any, message: Message) -> Any:
     """Do something with an object of the answer's, and return the result, or what it has raised."""
-    what, *arguments = HERE.receive(message)
+    what, settings, *arguments = HERE.receive(message)
+    if settings:
+        _set(*settings)
     try:
         value = ("value", ACTS[what](*arguments))
     except BaseException as error:
         value = ("raise", error)
     return ["done", HERE.message(value)]
+
+
+def _set(errors: tuple[tuple[str, Any], ...], *filters: tuple[Any, str]) -> None:
+    """Do about errors and warnings as the check's side does."""
+    np.seterr(**dict(errors))
+    warnings.resetwarnings()
+    for action, kind in reversed(filters):
+        warnings.simplefilter(action, getattr(builtins, kind))
 
 
 def _call(thing: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -35,6 +36,7 @@ class Outside(Peer):
         super().__init__()
         self._sandbox, self._deadline = sandbox, time.monotonic() + seconds
         self._registered: list[Any] = []
+        self._known_settings: Any = None
         self._lock = threading.RLock()
         MIRRORS[id(self)] = self
         self.error: Exception | None = None
@@ -58,9 +60,22 @@ class Outside(Peer):
         with self._lock:
             before = self.passing()
             try:
-                return self._finish(self._ask("act", self.message((what, *arguments))))
+                return self._finish(self._ask("act", self.message((what, self._settings(), *arguments))))
             finally:
                 self.drop(self.passing() - before)
+
+    def _settings(self) -> Any:
+        """What NumPy does about errors here, and what Python does about warnings, if that has changed: a check may turn
+        warnings into errors.
+        """
+        filters = [
+            (one[0], getattr(one[2], "__name__", ""))
+            for one in warnings.filters
+            if not (one[1] or one[3])  # which are about texts or modules
+        ]
+        known = (tuple(np.geterr().items()), *(one for one in filters if _find("builtins", one[1])))
+        before, self._known_settings = self._known_settings, known
+        return None if known == before else known
 
     def _ask(self, function: str, argument: Any) -> Any:
         if self.error:
