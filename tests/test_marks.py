@@ -303,6 +303,7 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     assert "'=1+1,blocked,blocked,0" in (tmp_path / "marks.csv").read_text().splitlines()
 
 
+@pytest.mark.soak
 def test_a_changed_notebook_is_graded_anew_and_no_other(tmp_path: Path) -> None:
     folder = tmp_path / "class"
     hand_in(folder, "ada", RIGHT)
