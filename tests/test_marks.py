@@ -104,6 +104,7 @@ HANDED_IN: dict[str, tuple[str, str]] = {
         "from pathlib import Path\nclass Server(Server):\n    assert [*Path({folder!r}).glob('*')], 'nobody'",
         "not yet",
     ),
+    "reads the solution": ("from minips_course.bits.cases import RIGHT\n" + WRONG + "    RIGHT", "not yet"),
     "reads the environment": (does("from os import environ", "assert 'SECRET' not in environ"), "done"),
     "writes the progress": (does("open('progress', 'w').write('x')"), "not yet"),
     "a verdict": (

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ class Ledger:
             found = json.loads(path.read_text(encoding="utf-8"))
             before = found if isinstance(found, dict) and found.get("format") == "minips marks 1" else {}
         unfinished = before.get("seed") if before.get("complete") is False else None
-        self.seed: int = seed if seed is not None else unfinished or secrets.randbelow(DRAWN)
+        seeds = (one for one in (seed, unfinished, secrets.randbelow(DRAWN)) if one is not None)
+        self.seed: int = next(seeds)
         self.protections: list[str] = before.get("protections", [])
         """Those of the sandbox that gave the marks."""
         self._kept: dict[str, Any] = {}
@@ -251,7 +253,7 @@ def _entry(outcome: Marked, task: Task | None = None, kept: str = "") -> dict[st
 
 
 def _modules(class_: Class) -> Iterator[str]:
-    """Yield the modules that the original notebooks of the lessons import."""
+    """Yield the modules that the original notebooks of the lessons import, and that are installed."""
     named: set[str] = set()
     for word, path in class_.course.paths().items():
         if word in class_.lessons:
@@ -262,7 +264,7 @@ def _modules(class_: Class) -> Iterator[str]:
                         named.update(alias.name for alias in aliases)
                     case ast.ImportFrom(module=str(module)):
                         named.add(module)
-    yield from sorted(named)
+    yield from (name for name in sorted(named) if find_spec(name.partition(".")[0]))
 
 
 def _run(todo: Sequence[Task], modules: Sequence[str], marks: Marks, ledger: Ledger, report: Report) -> None:

@@ -119,7 +119,7 @@ class Runner:
         packages = os.pathsep.join({str(folder.parent) for folder in (PACKAGE, *folders())})
         environment = {**ENVIRONMENT, "PYTHONPATH": packages}  # for the processes that a check starts
         given: dict[str, Any] = {"modules": self._modules, "environment": environment}
-        given |= {"shows": visible(), "copies": [PACKAGE, *folders()]}
+        given |= {"shows": visible(), "hides": [*solutions()], "copies": [PACKAGE, *folders()]}
         self._sandbox = Sandbox(LIMITS, "The notebook", **given)
         try:
             self._sandbox.begin("", "empty.py")  # which waits for its imports
@@ -166,6 +166,15 @@ def visible() -> list[Path]:
     every = {*given, *(path.resolve() for path in given)}
     there = sorted(path for path in every if path.is_dir() and path != Path(path.anchor))
     return [path for path in there if not {*path.parents} & {*there}]
+
+
+def solutions() -> Iterator[Path]:
+    """Yield the files of the courses' packages that have solutions: the test cases, and the notebooks."""
+    for folder in folders():
+        yield from folder.rglob("cases.py")
+        yield from folder.rglob("__pycache__/cases.*.pyc")
+    for course in installed().values():
+        yield from course.notebooks.glob("*.ipynb")
 
 
 def lacking(applied: Sequence[str]) -> list[str]:
