@@ -448,8 +448,8 @@ def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str], hides: Sequence[st
             if libc.mount(os.path.realpath(path).encode(), at.encode(), None, BIND | RECURSIVE, None):
                 raise OSError(ctypes.get_errno(), f"{path} cannot be mounted")
         for path in hides:
-            at = (root + path).encode()
-            if os.path.exists(at) and libc.mount(b"/dev/null", at, None, BIND, None):
+            over = (root + path).encode()
+            if os.path.exists(over) and libc.mount(b"/dev/null", over, None, BIND, None):
                 raise OSError(ctypes.get_errno(), f"{path} cannot be hidden")
         if libc.syscall(MOUNT_SETATTR, AT_HERE, root.encode(), AT_RECURSIVE, attributes, len(attributes)):
             raise OSError(ctypes.get_errno(), "mounts cannot be made read-only")
