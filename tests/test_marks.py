@@ -250,7 +250,7 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only one answer runs here."""
+    """Few answers run here."""
     folder = tmp_path / "class"
     old = hand_in(folder, "two of them", "1 +")
     new = old.with_name("newer.ipynb")
@@ -268,6 +268,10 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     write(folder / "deep" / "a.ipynb", "[" * 10**5)
     write(folder / "huge" / "a.ipynb", b" " * (20 * 10**6 + 1))
     write(folder / "of another lesson" / "a.ipynb", json.dumps({"cells": []}))
+    for name, answer in {"nested": "-" * 3000 + "1", "long": "+".join("1" * 3000), "surrogates": "'\ud800'"}.items():
+        cell = {"cell_type": "code", "source": f"lab.check({KEY!r}, {answer})"}
+        write(folder / name / "a.ipynb", json.dumps({"cells": [cell]}))
+    os.mkdir(os.fsencode(folder) + b"/\xff")
     (folder / "nothing").mkdir()
     (folder / "linked").mkdir()
     (folder / "linked" / "mine.ipynb").symlink_to(new)
@@ -283,7 +287,11 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     assert [Path(path).parent.name for path in whole["questions"]["unread"]] == ["list"]
     assert {name: [mark["mark"] for mark in one["marks"].values()] for name, one in found.items()} == {
         "=1+1": ["blocked"] * 2,
+        "\\xff": ["missing"] * 2,
         "a link": ["blocked"] * 2,
+        "long": ["blocked", "missing"],
+        "nested": ["blocked", "missing"],
+        "surrogates": ["blocked", "missing"],
         "cells": ["blocked"] * 2,
         "deep": ["blocked"] * 2,
         "huge": ["blocked"] * 2,

@@ -1,6 +1,6 @@
 """Grade the exercises of a class: a mark for each student and exercise, as a table and with all reasons.
 
-`tasks` says what is graded: each student's answer to each exercise of the lessons of which somebody handed in a
+`read_class` says what is graded: each student's answer to each exercise of the lessons of which somebody handed in a
 notebook. A mark is one of
 
 - ``done``: the check accepted the answer;
@@ -45,6 +45,7 @@ AT_A_TIME = 2
 """The exercises that run at the same time."""
 SAVE_S = 1.0
 """Seconds between two writes of the ledger."""
+FORMAT = "minips marks 1"
 DRAWN = 2**31
 """Seeds are drawn below it."""
 
@@ -71,9 +72,9 @@ class Ledger:
     def __init__(self, path: Path, seed: int | None) -> None:
         self.path = path
         before: dict[str, Any] = {}
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RecursionError):
             found = json.loads(path.read_text(encoding="utf-8"))
-            before = found if isinstance(found, dict) and found.get("format") == "minips marks 1" else {}
+            before = found if isinstance(found, dict) and found.get("format") == FORMAT else {}
         unfinished = before.get("seed") if before.get("complete") is False else None
         seeds = (one for one in (seed, unfinished, secrets.randbelow(DRAWN)) if one is not None)
         self.seed: int = next(seeds)
@@ -132,7 +133,7 @@ class Marks:
     def to_dict(self) -> dict[str, Any]:
         """Return what stands in the JSON."""
         return {
-            "format": "minips marks 1",
+            "format": FORMAT,
             "minips": __version__,
             "complete": self.complete,
             "seed": self.seed,
@@ -242,7 +243,11 @@ def _task(student: Student, key: str) -> Task | Marked:
             return Marked("blocked", f"Cell {piece.cell}, which the answer needs, is not Python: {piece.error}.")
     if EXERCISES[key].beside and (why := reaches(chosen, check.answer, [*installed()])):
         return Marked("blocked", why)
-    return Task(student.name, key, program(chosen), ast.unparse(check.answer), book.name, book.digest)
+    try:
+        answer = ast.unparse(check.answer)
+    except RecursionError:
+        return Marked("blocked", f"Cell {check.cell} is nested too deeply.")
+    return Task(student.name, key, program(chosen), answer, book.name, book.digest)
 
 
 def _entry(outcome: Marked, task: Task | None = None, kept: str = "") -> dict[str, Any]:

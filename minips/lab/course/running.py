@@ -153,7 +153,7 @@ def _read(said: Any, word: str, failed: str) -> tuple[Kind, str]:
 
 def _plain(words: str) -> str:
     """Return the words without control characters, and not too many."""
-    return re.sub(r"[^\n -~\u00a0-\uffff]", "?", words)[:LONGEST_WORDS]
+    return re.sub(r"[^\n -~\u00a0-\ud7ff\ue000-\uffff]", "?", words)[:LONGEST_WORDS]
 
 
 def visible() -> list[Path]:
