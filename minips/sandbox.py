@@ -72,6 +72,10 @@ FIRST_UID = 61_000
 """As root, a child gets the uid ``FIRST_UID`` plus a number from its process's."""
 
 
+View = Sequence[Sequence[str]]
+"""The folders that a sandbox shows, what it hides of them, and the folders of which it has copies without mounts."""
+
+
 class SandboxError(RuntimeError):
     """Raised if the code in a sandbox fails, exceeds a limit, or ends its process. The text is a sentence."""
 
@@ -95,9 +99,9 @@ class Sandbox:
     """One sandboxed process. ``who`` names it in errors. Use it with ``with``, or call `close`.
 
     It imports ``modules`` before it is sealed, and calls the function of ``module:function``. With ``shows``, the text
-    in it sees these folders and no other files, and can import from them. Where the system has no mounts for that, it
-    sees copies of the folders ``copies`` and no other files. ``environment`` is added to its own, which has nothing of
-    this process's but the paths of programs and libraries.
+    in it sees these folders and no other files, and can import from them; files that it ``hides`` are empty there.
+    Where the system has no mounts for that, it sees copies of the folders ``copies`` and no other files.
+    ``environment`` is added to its own, which has nothing of this process's but the paths of programs and libraries.
     """
 
     def __init__(
@@ -106,6 +110,7 @@ class Sandbox:
         who: str = "The entry",
         *,
         shows: Sequence[Path] = (),
+        hides: Sequence[Path] = (),
         copies: Sequence[Path] = (),
         modules: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
@@ -116,7 +121,8 @@ class Sandbox:
         self._root = tempfile.TemporaryDirectory(prefix="minips-sandbox-")
         os.chmod(self._root.name, 0o755)
         paths = [path for path in sys.path if path] + [str(Path(__file__).parents[1])]
-        given = (self._root.name, [*map(str, shows)], [*map(str, copies)], [*modules])
+        view = [[*map(str, paths)] for paths in (shows, hides, copies)]
+        given = (self._root.name, view, [*modules])
         code = f"import sys; sys.path[:] = {paths!r}; from minips.sandbox import _serve; _serve(*{given!r})"
         one_thread = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
         kept = {
@@ -270,7 +276,7 @@ def _array(code: int, data: bytes) -> Any:
     return np.frombuffer(bytearray(values), dtype).reshape(shape)
 
 
-def _serve(root: str, shows: Sequence[str], copies: Sequence[str], modules: Sequence[str]) -> None:
+def _serve(root: str, view: View, modules: Sequence[str]) -> None:
     """Fork a child for each question that begins one. The process's main function."""
     from minips.stage import kinds, names, stage_class
 
@@ -295,17 +301,17 @@ def _serve(root: str, shows: Sequence[str], copies: Sequence[str], modules: Sequ
             continue
         child = os.fork()
         if not child:
-            _child(question, root, shows, copies)
+            _child(question, root, view)
         _, status = os.waitpid(child, 0)
         _write_all(_pack(["ended", status]))
         if status:
             return
 
 
-def _child(question: Any, root: str, shows: Sequence[str], copies: Sequence[str]) -> None:
+def _child(question: Any, root: str, view: View) -> None:
     """Seal this process, run the text, and answer questions. Never returns."""
     limits = Limits(**question["limits"])
-    _APPLIED[:] = seal(limits, root, shows, copies)
+    _APPLIED[:] = seal(limits, root, view)
     os.environ["TMPDIR"], tempfile.tempdir = SCRATCH, None
     entry = types.ModuleType("entry")
     entry.__file__ = question["file"]
@@ -365,12 +371,12 @@ def end_with_parent(number: int) -> None:
     _control(PR_SET_PDEATHSIG, number)
 
 
-def seal(limits: Limits, root: str, shows: Sequence[str] = (), copies: Sequence[str] = ()) -> list[str]:
+def seal(limits: Limits, root: str, view: View = ((), (), ())) -> list[str]:
     """Give up what this process does not need; there is no way back. Return the protections that work here.
 
     The process forks if it gets a namespace for its processes: only the child returns.
     """
-    applied = [LIMITED]
+    applied, (shows, hides, copies) = [LIMITED], view
     was_root, user = os.geteuid() == 0, FIRST_UID + os.getpid() % 4_000
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
@@ -385,10 +391,11 @@ def seal(limits: Limits, root: str, shows: Sequence[str] = (), copies: Sequence[
                 applied.append(words)
         if spaces[NEW_PID] in applied:
             _fork_into()
-        shown = bool(shows) and _show(libc, root, shows, limits.file_bytes)
+        shown = bool(shows) and _show(libc, root, shows, hides, limits.file_bytes)
         for path in () if shown else copies:
             with suppress(OSError):  # such as that of a child before this one
-                shutil.copytree(path, root + path, ignore=shutil.ignore_patterns("__pycache__"))
+                hidden = {os.path.basename(one) for one in hides}
+                shutil.copytree(path, root + path, ignore=shutil.ignore_patterns("__pycache__", *hidden))
         with suppress(OSError):
             os.chroot(root)
             applied.append(SHOWN if shown else "no files")
@@ -420,7 +427,7 @@ def _map_user(user: int, group: int) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str], file_bytes: int) -> bool:
+def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str], hides: Sequence[str], file_bytes: int) -> bool:
     """Mount the folders below ``root``, read-only, for this process alone. Return False if the system does not allow
     it; ``root`` is empty then. Otherwise there is a folder `SCRATCH`, and a network that reaches this process alone.
     """
@@ -440,6 +447,10 @@ def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str], file_bytes: int) -
                 open(at, "x").close()
             if libc.mount(os.path.realpath(path).encode(), at.encode(), None, BIND | RECURSIVE, None):
                 raise OSError(ctypes.get_errno(), f"{path} cannot be mounted")
+        for path in hides:
+            over = (root + path).encode()
+            if os.path.exists(over) and libc.mount(b"/dev/null", over, None, BIND, None):
+                raise OSError(ctypes.get_errno(), f"{path} cannot be hidden")
         if libc.syscall(MOUNT_SETATTR, AT_HERE, root.encode(), AT_RECURSIVE, attributes, len(attributes)):
             raise OSError(ctypes.get_errno(), "mounts cannot be made read-only")
         if libc.mount(b"tmpfs", (root + SCRATCH).encode(), b"tmpfs", 0, f"size={16 * file_bytes},mode=1777".encode()):

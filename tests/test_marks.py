@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,22 @@ from test_lessons import lesson
 import minips_course.bits.cases as cases
 from minips import cli
 from minips.lab.course import marks
-from minips.lab.course.courses import chosen
+from minips.lab.course.courses import chosen, lesson_of
+from minips.lab.course.portfolio import Portfolio
 from minips.lab.course.slices import checks, needed, pieces, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems have limits only")
 
 KEY, OTHER = "bits.2", "bits.3"
-BOOK = lesson(chosen().paths()["bits"])
-GIVEN = next(cell.source for cell in BOOK.cells if cell.source.startswith("class Server(Server):"))
+
+
+def lesson_given(key: str) -> str:
+    """Return the cell of a lesson that an exercise's answer replaces: the one before its check."""
+    cells = [cell.source for cell in lesson(chosen().paths()[lesson_of(key)]).cells if cell.cell_type == "code"]
+    return str(next(before for before, cell in pairwise(cells) if f'lab.check("{key}"' in cell))
+
+
+GIVEN = lesson_given(KEY)
 RIGHT = solution_of(KEY)[1]
 WRONG = source(KEY, cases.BROKEN[KEY]["cut towards zero"])
 INSIDE = RIGHT.replace("parts = {}", "parts = {}\n        {0}", 1)
@@ -89,12 +98,13 @@ HANDED_IN: dict[str, tuple[str, str]] = {
     "reads others": (does("from pathlib import Path", "print(Path({other!r}).read_text())"), "not yet"),
     "returns what others wrote": (
         "from pathlib import Path\nclass Server(Server):\n    exec(Path({other!r}).read_text())",
-        "blocked",
+        "not yet",
     ),
     "lists others": (
         "from pathlib import Path\nclass Server(Server):\n    assert [*Path({folder!r}).glob('*')], 'nobody'",
         "not yet",
     ),
+    "reads the solution": ("from minips_course.bits.cases import RIGHT\n" + WRONG + "    RIGHT", "not yet"),
     "reads the environment": (does("from os import environ", "assert 'SECRET' not in environ"), "done"),
     "writes the progress": (does("open('progress', 'w').write('x')"), "not yet"),
     "a verdict": (
@@ -104,21 +114,21 @@ HANDED_IN: dict[str, tuple[str, str]] = {
     "patches the lab": (forges("lab.check = lambda *_: True"), "not yet"),
     "patches the judge": (
         forges("import minips.lab.course.exercises as ex", "ex.refuse_if = lambda *_: None", "Server.x = ex"),
-        "blocked",
+        "not yet",
     ),
-    "patches numpy": (forges("np.abs = lambda x: x * 0"), "blocked"),
-    "patches it when called": (does("object.__setattr__(np, 'ab' 's', lambda x: x)"), "blocked"),
-    "patches it unseen": (does("[*map(lambda s: s(np, 'abs', max), [type(np).__setattr__])]"), "blocked"),
+    "patches numpy": (forges("np.abs = lambda x: x * 0"), "not yet"),
+    "patches it when called": (does("object.__setattr__(np, 'ab' 's', lambda x: x)"), "not yet"),
+    "patches it unseen": (does("[*map(lambda s: s(np, 'abs', max), [type(np).__setattr__])]"), "not yet"),
     "prints a verdict": (forges('print(\'["answer", ["", "done", ""]]\')'), "not yet"),
     "writes everywhere": (f"Server.x = 1\n{EVERYWHERE}\nServer.y = json\n{GIVEN}", "not yet"),
     "writes everywhere when called": (does(*EVERYWHERE.splitlines()), "blocked"),
     "writes everywhere unseen": (does(*UNSEEN.splitlines()), "blocked"),
-    "at exit": (forges("import atexit", "Server.x = atexit.register(print)"), "blocked"),
-    "looks around": (does("import gc", "gc.get_objects()"), "blocked"),
-    "looks up": (does("import sys", "sys._getframe(3)"), "blocked"),
+    "at exit": (forges("import atexit", "Server.x = atexit.register(print)"), "not yet"),
+    "looks around": (does("import gc", "gc.get_objects()"), "done"),
+    "looks up": (does("import sys", "sys._getframe(3)"), "done"),
     "equals everything": (
         RIGHT.replace("def decode", "def __class__(self): ...\n\n    @staticmethod\n    def decode"),
-        "blocked",
+        "done",
     ),
     "not Python": (RIGHT.replace("parts = {}", "parts = {", 1), "blocked"),
     "not Python elsewhere": (RIGHT + "\n# %%\nthis is no Python", "done"),
@@ -128,11 +138,46 @@ HANDED_IN: dict[str, tuple[str, str]] = {
 FEW = ("right", "half done", "not Python", "patches numpy", "eats memory")
 """Those that are tried by default."""
 
+BESIDE = "stranger.2"
+"""An exercise whose check runs beside the answer."""
+INFLATE = solution_of(BESIDE)[1]
+SLOW = "def inflate(data, limit):\n    inflated = zlib.decompress(data)"
+"""The beginning of a wrong answer."""
+HANDED_IN_BESIDE: dict[str, tuple[str, str]] = {
+    "right": (INFLATE, "done"),
+    "given": (lesson_given(BESIDE), "not yet"),
+    **{
+        what: (f"{code}\n{lesson_given(BESIDE)}", "blocked")
+        for what, code in {
+            "looks around": "import gc\nzlib.x = gc",
+            "patches zlib": "zlib.decompressobj = zlib.decompress",
+            "patches the judge": "import minips.lab.course.exercises as ex\nex.refuse_if = print\nzlib.x = ex",
+        }.items()
+    },
+    **{
+        what: (INFLATE.replace("limit):", f"limit):\n    {code}", 1), "blocked")
+        for what, code in {
+            "looks up": "import sys; sys._getframe(2)",
+            "writes everywhere": "import os; os.write(4, b'x')",
+            "writes everywhere unseen": "[open(i, 'wb', closefd=False).write(b'x' * 99) for i in range(3, 9)]",
+            "patches minips unseen": "type(ps).__setattr__(ps, 'Sign', 1)",
+            "patches a check unseen": "m = Known.__init__.__globals__",
+            "forks": "import os; os.fork()",
+            "forks unseen": "import shutil; vars(shutil.os)['fo' + 'rk']()",
+            "ends": "import shutil; vars(shutil.os)['_ex' + 'it'](0)",
+            "hangs": "while True: pass",
+            "eats memory": "bytearray(2**33)",
+            "looks for answers": "from minips_course.stranger import cases",
+            "runs text": "exec('')",
+        }.items()
+    },
+}
 
-def hand_in(folder: Path, name: str, code: str) -> Path:
+
+def hand_in(folder: Path, name: str, code: str, key: str = KEY) -> Path:
     """Write a student's notebook with this answer; a line ``# %%`` begins another cell."""
-    book = json.loads(json.dumps(BOOK))
-    place = next(i for i, cell in enumerate(book["cells"]) if cell["source"] == GIVEN)
+    book = json.loads(json.dumps(lesson(chosen().paths()[lesson_of(key)])))
+    place = next(i for i, cell in enumerate(book["cells"]) if cell["source"] == lesson_given(key))
     code = code.replace("{other!r}", repr(str(folder / "ada" / "bits.ipynb"))).replace("{folder!r}", repr(str(folder)))
     texts = code.split("\n# %%\n")
     book["cells"][place : place + 1] = [{**book["cells"][place], "source": text} for text in texts]
@@ -154,8 +199,8 @@ def graded(folder: Path, *more: str, status: int = 0) -> dict[str, Any]:
     return found
 
 
-def check_class(found: dict[str, Any], expected: dict[str, str]) -> None:
-    got = {name: found["students"][name]["marks"][KEY] for name in expected}
+def check_class(found: dict[str, Any], expected: dict[str, str], key: str = KEY) -> None:
+    got = {name: found["students"][name]["marks"][key] for name in expected}
     wrong = {name: mark for name, mark in got.items() if mark["mark"] != expected[name]}
     assert not wrong, json.dumps(wrong, indent=1)
     assert all(mark["seconds"] < 60 for mark in got.values())
@@ -172,6 +217,19 @@ def test_a_few_students(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     check_class(found, {name: HANDED_IN[name][1] for name in FEW})
     assert all(student["marks"][OTHER]["mark"] == "not yet" for student in found["students"].values())
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.soak
+def test_answers_beside_which_their_check_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute."""
+    monkeypatch.setattr(marks, "EXERCISES", {BESIDE: marks.EXERCISES[BESIDE]})
+    folder = tmp_path / "class"
+    for name, (code, _) in HANDED_IN_BESIDE.items():
+        hand_in(folder, name, code, BESIDE)
+    found = graded(folder)
+    check_class(found, {name: mark for name, (_, mark) in HANDED_IN_BESIDE.items()}, BESIDE)
+    judged = {name: one["marks"][BESIDE]["judged"] for name, one in found["students"].items()}
+    assert (judged["right"], judged["looks around"]) == ("beside", "")
 
 
 @pytest.mark.soak
@@ -192,7 +250,7 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only one answer runs here."""
+    """Few answers run here."""
     folder = tmp_path / "class"
     old = hand_in(folder, "two of them", "1 +")
     new = old.with_name("newer.ipynb")
@@ -210,6 +268,10 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     write(folder / "deep" / "a.ipynb", "[" * 10**5)
     write(folder / "huge" / "a.ipynb", b" " * (20 * 10**6 + 1))
     write(folder / "of another lesson" / "a.ipynb", json.dumps({"cells": []}))
+    for name, answer in {"nested": "-" * 3000 + "1", "long": "+".join("1" * 3000), "surrogates": "'\ud800'"}.items():
+        cell = {"cell_type": "code", "source": f"lab.check({KEY!r}, {answer})"}
+        write(folder / name / "a.ipynb", json.dumps({"cells": [cell]}))
+    os.mkdir(os.fsencode(folder) + b"/\xff")
     (folder / "nothing").mkdir()
     (folder / "linked").mkdir()
     (folder / "linked" / "mine.ipynb").symlink_to(new)
@@ -217,10 +279,19 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     (folder / "pipe").mkdir()
     os.mkfifo(folder / "pipe" / "a.ipynb")
     write(folder / "a file", "")
-    found = graded(folder)["students"]
+    write(folder / "nothing" / "report.json", json.dumps(Portfolio.of_notes("Ada").to_dict()))
+    write(folder / "list" / "report.json", "no JSON")
+    whole = graded(folder)
+    found = whole["students"]
+    assert whole["questions"]["students"] == 1
+    assert [Path(path).parent.name for path in whole["questions"]["unread"]] == ["list"]
     assert {name: [mark["mark"] for mark in one["marks"].values()] for name, one in found.items()} == {
         "=1+1": ["blocked"] * 2,
+        "\\xff": ["missing"] * 2,
         "a link": ["blocked"] * 2,
+        "long": ["blocked", "missing"],
+        "nested": ["blocked", "missing"],
+        "surrogates": ["blocked", "missing"],
         "cells": ["blocked"] * 2,
         "deep": ["blocked"] * 2,
         "huge": ["blocked"] * 2,
@@ -241,6 +312,7 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     assert "'=1+1,blocked,blocked,0" in (tmp_path / "marks.csv").read_text().splitlines()
 
 
+@pytest.mark.soak
 def test_a_changed_notebook_is_graded_anew_and_no_other(tmp_path: Path) -> None:
     folder = tmp_path / "class"
     hand_in(folder, "ada", RIGHT)

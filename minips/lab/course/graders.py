@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from minips.lab.course.running import Outcome, Runner
+from minips.lab.course.running import Marked, Runner
 from minips.sandbox import end_with_parent
 
 END_S = 3.0
@@ -64,9 +64,9 @@ class Grader:
         """Return the protections of the sandbox. RuntimeError if it does not start."""
         return list(self._ask({}))
 
-    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Outcome:
+    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Marked:
         """Return the mark of an answer, as `Runner.graded` does."""
-        return Outcome(**self._ask({"key": key, "cells": cells, "answer": answer, "seed": seed}))
+        return Marked(**self._ask({"key": key, "cells": cells, "answer": answer, "seed": seed}))
 
     def _ask(self, task: dict[str, Any]) -> Any:
         to, back = self._process.stdin, self._process.stdout

@@ -1,7 +1,8 @@
-"""What a class has handed in: a folder for each student, with notebooks in it.
+"""The work that a class hands in: a folder for each student, with notebooks in it.
 
     class/
         ada/08_send_fewer_bits.ipynb
+        ada/report.json
         bob/…
 
 A notebook belongs to the lessons whose exercises its cells check, whatever its file is called. If a student has two of
@@ -10,12 +11,14 @@ one lesson, the newest counts. Everything here was written by students: a file m
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minips.lab.course import reports
 from minips.lab.course.courses import Course, lesson_of
 from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.questions import full_key
@@ -23,7 +26,7 @@ from minips.lab.course.slices import Check, Piece, checks, pieces
 
 MOST_BYTES = 20 * 10**6
 """The largest notebook that is read."""
-MOST_CODE = 10**6
+MOST_CODE = 200_000
 """The most characters of its code."""
 CALL = re.compile(r"""lab\s*\.\s*check\(\s*["']([^"'\n]+)["']""")
 
@@ -55,6 +58,8 @@ class Student:
     """Maps each lesson to its newest notebook."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Maps the names of files that are not readable notebooks to sentences."""
+    report: Path | None = None
+    """The file that `lab.report` has written, if it was handed in."""
     notes: list[str] = field(default_factory=list)
     """Sentences about files that do not count."""
 
@@ -75,25 +80,27 @@ def students(folder: Path, course: Course) -> list[Student]:
 
 
 def _student(folder: Path, course: Course) -> Student:
-    student = Student(folder.name)
+    student = Student(_name(folder))
     if folder.is_symlink():
-        student.unreadable[folder.name] = f"{folder.name} is a link to another folder, and is not followed."
+        student.unreadable[student.name] = f"{student.name} is a link to another folder, and is not followed."
         return student
     try:
         paths = [path for path in folder.iterdir() if path.suffix == ".ipynb" and not path.name.startswith(".")]
         paths.sort(key=lambda path: (path.lstat().st_mtime_ns, path.name), reverse=True)
     except OSError as error:
-        student.unreadable[folder.name] = f"Its folder cannot be read: {str(error.strerror).lower()}."
+        student.unreadable[student.name] = f"Its folder cannot be read: {str(error.strerror).lower()}."
         return student
+    if os.path.lexists(folder / reports.DATA):
+        student.report = folder / reports.DATA
     for path in paths:
         try:
             book = _notebook(path, course)
         except (OSError, ValueError) as error:
-            student.unreadable[path.name] = str(error)
+            student.unreadable[_name(path)] = str(error)
             continue
         for lesson in sorted({lesson_of(key) for key in book.keys}):
             if newer := student.notebooks.get(lesson):
-                student.notes.append(f"{newer.name} counts for {lesson}: it is newer than {path.name}.")
+                student.notes.append(f"{newer.name} counts for {lesson}: it is newer than {book.name}.")
             else:
                 student.notebooks[lesson] = book
     return student
@@ -101,7 +108,7 @@ def _student(folder: Path, course: Course) -> Student:
 
 def _notebook(path: Path, course: Course) -> Notebook:
     """Read a notebook. ValueError and OSError say what is wrong in a sentence."""
-    name = path.name
+    name = _name(path)
     if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
         raise ValueError(f"{name} is a link to a file outside the student's folder, and is not followed.")
     if not path.is_file():
@@ -131,6 +138,11 @@ def _notebook(path: Path, course: Course) -> Notebook:
         if key in known and (key not in last or last[key].cell < cell)
     }
     return Notebook(name, hashlib.sha256(content).hexdigest(), found, last, broken)
+
+
+def _name(path: Path) -> str:
+    """Return the name of a file, also of one that is not text."""
+    return os.fsencode(path.name).decode("utf-8", "backslashreplace")
 
 
 def _code(book: Any) -> Iterator[tuple[int, str]]:

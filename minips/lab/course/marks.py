@@ -1,6 +1,6 @@
 """Grade the exercises of a class: a mark for each student and exercise, as a table and with all reasons.
 
-`tasks` says what is graded: each student's answer to each exercise of the lessons of which somebody handed in a
+`read_class` says what is graded: each student's answer to each exercise of the lessons of which somebody handed in a
 notebook. A mark is one of
 
 - ``done``: the check accepted the answer;
@@ -26,23 +26,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from minips import __version__, files
+from minips.lab.course.class_report import class_report
 from minips.lab.course.courses import Course, installed, lesson_of
 from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.graders import Grader
 from minips.lab.course.handed_in import Student, students
 from minips.lab.course.lessons import read, source
 from minips.lab.course.reaching import reaches
-from minips.lab.course.running import Outcome, lacking
+from minips.lab.course.running import Marked, lacking
 from minips.lab.course.slices import needed, pieces, program
 
 AT_A_TIME = 2
 """The exercises that run at the same time."""
 SAVE_S = 1.0
 """Seconds between two writes of the ledger."""
+FORMAT = "minips marks 1"
 DRAWN = 2**31
 """Seeds are drawn below it."""
 
@@ -69,11 +72,12 @@ class Ledger:
     def __init__(self, path: Path, seed: int | None) -> None:
         self.path = path
         before: dict[str, Any] = {}
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RecursionError):
             found = json.loads(path.read_text(encoding="utf-8"))
-            before = found if isinstance(found, dict) and found.get("format") == "minips marks 1" else {}
+            before = found if isinstance(found, dict) and found.get("format") == FORMAT else {}
         unfinished = before.get("seed") if before.get("complete") is False else None
-        self.seed: int = seed if seed is not None else unfinished or secrets.randbelow(DRAWN)
+        seeds = (one for one in (seed, unfinished, secrets.randbelow(DRAWN)) if one is not None)
+        self.seed: int = next(seeds)
         self.protections: list[str] = before.get("protections", [])
         """Those of the sandbox that gave the marks."""
         self._kept: dict[str, Any] = {}
@@ -109,6 +113,8 @@ class Marks:
     students: dict[str, dict[str, Any]]
     protections: list[str]
     lacking: list[str]
+    questions: dict[str, Any]
+    """The statistics of the class' predictions, quizzes and answers, see `class_report`."""
     complete: bool = False
 
     def rows(self) -> Iterator[list[str]]:
@@ -127,7 +133,7 @@ class Marks:
     def to_dict(self) -> dict[str, Any]:
         """Return what stands in the JSON."""
         return {
-            "format": "minips marks 1",
+            "format": FORMAT,
             "minips": __version__,
             "complete": self.complete,
             "seed": self.seed,
@@ -135,7 +141,7 @@ class Marks:
             "protections": self.protections,
             "lacking": self.lacking,
             "students": self.students,
-            "questions": {},
+            "questions": self.questions,
         }
 
     def summary(self) -> str:
@@ -156,7 +162,7 @@ def _text(cell: str) -> str:
 
 @dataclass(frozen=True)
 class Class:
-    """What a class has handed in, and the exercises in which its students get marks."""
+    """The work of a class, and the exercises in which its students get marks."""
 
     course: Course
     students: list[Student]
@@ -187,14 +193,15 @@ def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
     RuntimeError if the sandbox does not start.
     """
     keys = class_.exercises
-    marks = Marks(ledger.seed, keys, {}, ledger.protections, [])
+    reports = class_report(student.report for student in class_.students if student.report)
+    marks = Marks(ledger.seed, keys, {}, ledger.protections, [], reports.to_dict())
     todo: list[Task] = []
     for student in class_.students:
         found: dict[str, Any] = {}
         for key in keys:
             task = _task(student, key)
             known = ledger.known(task) if isinstance(task, Task) else None
-            if isinstance(task, Outcome):
+            if isinstance(task, Marked):
                 found[key] = _entry(task)
             elif known:
                 found[key] = known
@@ -218,28 +225,32 @@ def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
     return marks
 
 
-def _task(student: Student, key: str) -> Task | Outcome:
+def _task(student: Student, key: str) -> Task | Marked:
     """Return what runs for a student's answer, or its mark if nothing does."""
     book = student.notebooks.get(lesson_of(key))
     if book is None:
         if student.unreadable:
-            return Outcome("blocked", " ".join(student.unreadable.values()))
-        return Outcome("missing", f"There is no notebook of the lesson {lesson_of(key)}.")
+            return Marked("blocked", " ".join(student.unreadable.values()))
+        return Marked("missing", f"There is no notebook of the lesson {lesson_of(key)}.")
     if key in book.broken:
-        return Outcome("blocked", f"{book.broken[key]} It is the cell of the check.")
+        return Marked("blocked", f"{book.broken[key]} It is the cell of the check.")
     if key not in book.checks:
-        return Outcome("missing", f'{book.name} has no cell with lab.check("{key}", …).')
+        return Marked("missing", f'{book.name} has no cell with lab.check("{key}", …).')
     check = book.checks[key]
     chosen = needed(book.pieces, check)
     for piece in chosen:
         if piece.error:
-            return Outcome("blocked", f"Cell {piece.cell}, which the answer needs, is not Python: {piece.error}.")
+            return Marked("blocked", f"Cell {piece.cell}, which the answer needs, is not Python: {piece.error}.")
     if EXERCISES[key].beside and (why := reaches(chosen, check.answer, [*installed()])):
-        return Outcome("blocked", why)
-    return Task(student.name, key, program(chosen), ast.unparse(check.answer), book.name, book.digest)
+        return Marked("blocked", why)
+    try:
+        answer = ast.unparse(check.answer)
+    except RecursionError:
+        return Marked("blocked", f"Cell {check.cell} is nested too deeply.")
+    return Task(student.name, key, program(chosen), answer, book.name, book.digest)
 
 
-def _entry(outcome: Outcome, task: Task | None = None, kept: str = "") -> dict[str, Any]:
+def _entry(outcome: Marked, task: Task | None = None, kept: str = "") -> dict[str, Any]:
     entry: dict[str, Any] = {**asdict(outcome), "seconds": round(outcome.seconds, 2)}
     if task:
         entry |= {"notebook": task.notebook, "cells": [cell for cell, _ in task.cells], "kept": kept}
@@ -247,7 +258,7 @@ def _entry(outcome: Outcome, task: Task | None = None, kept: str = "") -> dict[s
 
 
 def _modules(class_: Class) -> Iterator[str]:
-    """Yield the modules that the original notebooks of the lessons import."""
+    """Yield the modules that the original notebooks of the lessons import, and that are installed."""
     named: set[str] = set()
     for word, path in class_.course.paths().items():
         if word in class_.lessons:
@@ -258,13 +269,13 @@ def _modules(class_: Class) -> Iterator[str]:
                         named.update(alias.name for alias in aliases)
                     case ast.ImportFrom(module=str(module)):
                         named.add(module)
-    yield from sorted(named)
+    yield from (name for name in sorted(named) if find_spec(name.partition(".")[0]))
 
 
 def _run(todo: Sequence[Task], modules: Sequence[str], marks: Marks, ledger: Ledger, report: Report) -> None:
     """Grade what is left, some at a time, and write down each mark as it comes."""
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    ended: queue.SimpleQueue[tuple[Task, Outcome] | Exception] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[Task, Marked] | Exception] = queue.SimpleQueue()
     for task in todo:
         tasks.put(task)
 

@@ -52,7 +52,7 @@ FORKED = "It starts processes."
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Marked:
     """The mark of an answer, the words of the verdict, and the seconds that it took."""
 
     mark: Kind
@@ -82,7 +82,7 @@ class Runner:
         box.begin("", "empty.py")
         return list(map(str, box.ask("minips.sandbox", "sealed")))
 
-    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Outcome:
+    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Marked:
         """Return the mark of an answer, an expression, after the cells that it needs. RuntimeError if the sandbox does
         not start.
         """
@@ -111,7 +111,7 @@ class Runner:
         except SandboxError as error:
             self._close()
             mark, words = "blocked", str(error)
-        return Outcome(mark, _plain(words), time.monotonic() - began, "beside" if asked.beside else "outside")
+        return Marked(mark, _plain(words), time.monotonic() - began, "beside" if asked.beside else "outside")
 
     def _open(self) -> Sandbox:
         if self._sandbox:
@@ -119,7 +119,7 @@ class Runner:
         packages = os.pathsep.join({str(folder.parent) for folder in (PACKAGE, *folders())})
         environment = {**ENVIRONMENT, "PYTHONPATH": packages}  # for the processes that a check starts
         given: dict[str, Any] = {"modules": self._modules, "environment": environment}
-        given |= {"shows": visible(), "copies": [PACKAGE, *folders()]}
+        given |= {"shows": visible(), "hides": [*solutions()], "copies": [PACKAGE, *folders()]}
         self._sandbox = Sandbox(LIMITS, "The notebook", **given)
         try:
             self._sandbox.begin("", "empty.py")  # which waits for its imports
@@ -153,7 +153,7 @@ def _read(said: Any, word: str, failed: str) -> tuple[Kind, str]:
 
 def _plain(words: str) -> str:
     """Return the words without control characters, and not too many."""
-    return re.sub(r"[^\n -~\u00a0-\uffff]", "?", words)[:LONGEST_WORDS]
+    return re.sub(r"[^\n -~\u00a0-\ud7ff\ue000-\uffff]", "?", words)[:LONGEST_WORDS]
 
 
 def visible() -> list[Path]:
@@ -166,6 +166,15 @@ def visible() -> list[Path]:
     every = {*given, *(path.resolve() for path in given)}
     there = sorted(path for path in every if path.is_dir() and path != Path(path.anchor))
     return [path for path in there if not {*path.parents} & {*there}]
+
+
+def solutions() -> Iterator[Path]:
+    """Yield the files of the courses' packages that have solutions: the test cases, and the notebooks."""
+    for folder in folders():
+        yield from folder.rglob("cases.py")
+        yield from folder.rglob("__pycache__/cases.*.pyc")
+    for course in installed().values():
+        yield from course.notebooks.glob("*.ipynb")
 
 
 def lacking(applied: Sequence[str]) -> list[str]:

@@ -14,13 +14,14 @@ import ast
 import re
 import symtable
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 EVERY = "*"
 """Stands in `Piece.changes` for all names: those of ``from module import *``."""
-MAGIC = re.compile(r"^(\s*)(?:[%!]|[\w., ]+=\s*[%!]|\?|[\w.]+\?{1,2}\s*$).*$", re.MULTILINE)
+MAGIC = re.compile(r"^([ \t]*)(?:[%!?]|[\w.][\w., ]*=[ \t]*[%!]|[\w.]+\?{1,2}[ \t]*$).*$", re.MULTILINE)
 """A line of IPython's own: a magic, a command of the shell, or a question."""
 TIMED = re.compile(r"\s*%%(time|timeit|capture|prun)\b")
 """The first line of a cell whose other lines are Python."""
@@ -68,7 +69,11 @@ def pieces(cells: Sequence[tuple[int, str]]) -> list[Piece]:
         for node in tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 known.modules.update(_imported(node))
-            found.append(_piece(number, node, known, plain.split("\n"), plain != text))
+            try:
+                found.append(_piece(number, node, known, plain.split("\n"), plain != text))
+            except RecursionError:
+                guessed = frozenset(_guessed(text))
+                found.append(Piece(number, None, guessed, error=f"line {node.lineno}: it is nested too deeply"))
     return found
 
 
@@ -241,19 +246,22 @@ def checks(found: Sequence[Piece]) -> list[Check]:
 
 def needed(found: Sequence[Piece], check: Check) -> list[Piece]:
     """Return the pieces before a check that its answer needs, in their order."""
+    places: dict[str, list[int]] = {}
+    for place, piece in enumerate(found[: check.place]):
+        for name in piece.binds | piece.changes:
+            places.setdefault(name, []).append(place)
     chosen: set[int] = set()
-    asked: set[tuple[str, int]] = set()
+    seen: set[tuple[str, int]] = set()
     uses, late = _used(ast.Expr(check.answer))
-    todo = [(name, check.place) for name in uses | late]
+    todo = [(name, check.place) for name in {EVERY} | uses | late]
     while todo:
         name, before = todo.pop()
-        if (name, before) in asked:
-            continue
-        asked.add((name, before))
-        for place in reversed(range(before)):
+        of_name = places.get(name, [])
+        for place in reversed(of_name[: bisect_left(of_name, before)]):
+            if (name, place) in seen:  # and with it all before that matters
+                break
+            seen.add((name, place))
             piece = found[place]
-            if not {name, EVERY} & (piece.binds | piece.changes):
-                continue
             if place not in chosen:
                 chosen.add(place)
                 todo += [(one, place) for one in piece.uses | piece.late]
