@@ -2,15 +2,17 @@
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from test_exercises import BROKEN, RIGHT, expression, program, solution_of
 
 import minips as ps
-from minips.lab.course import exercises, mirror
+from minips.lab.course import EXERCISES, exercises, mirror
 from minips.lab.course.exercises import Refused, asks, refuse_if, unaided
-from minips.lab.course.running import visible
+from minips.lab.course.running import LIMITS, visible
 from minips.sandbox import Limits, Sandbox, SandboxError
 from minips.stage import Stage
 from minips.testing.base import same_bits
@@ -386,3 +388,40 @@ def test_beside_is_kept_with_the_exercise(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert known["mirror.2"].beside
     assert issubclass(ps.Quantizer, Stage)
+
+
+APART = [key for key, asked in EXERCISES.items() if not asked.beside]
+"""The exercises whose checks are applied from outside."""
+
+
+def judged(box: Sandbox, key: str, one: Any, seed: int) -> exercises.Verdict:
+    """The verdict on an answer in a sandbox, from outside."""
+    box.begin(program(key, one), "answer.py")
+    with mirror.Outside(box, seconds=120) as outside:
+        verdict = exercises.judge(EXERCISES[key], outside.answer(expression(key)), np.random.default_rng(seed))
+        assert outside.error is None, outside.error
+    return verdict
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    limits = replace(LIMITS, cpu_s=300)
+    modules = [*MODULES, "minips.lab.course.running:prepare"]
+    with Sandbox(limits, modules=modules, shows=visible(), environment={"MINIPS_AUTOPLAY": "1"}) as made:
+        yield made
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("key", APART)
+def test_a_lessons_solution_is_accepted_from_outside(box: Sandbox, registry: None, key: str) -> None:
+    verdict = judged(box, key, solution_of(key)[1], 0)
+    assert verdict, verdict
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("key", APART)
+def test_from_outside_the_verdicts_are_the_same(box: Sandbox, registry: None, key: str) -> None:
+    for answers, passes in ((RIGHT[key], True), (BROKEN[key], False)):
+        for what, one in answers.items():
+            assert bool(judged(box, key, one, 0)) is passes, what
