@@ -147,15 +147,11 @@ class Sandbox:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def kill(self) -> None:
-        """End the process and all that it has started; another thread that waits for an answer gets a SandboxError."""
+    def close(self) -> None:
+        """End the process and all that it has started, and remove its folder."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        """End the process and all that it has started, and remove its folder."""
-        self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
                 with suppress(OSError):
