@@ -22,4 +22,4 @@ here. What a check hands to an answer can be called from there, by its public na
 """
 
 from minips.lab.course.mirror.outside import Outside as Outside
-from minips.lab.course.mirror.peer import MirrorError as MirrorError
+from minips.lab.course.mirror.side import MirrorError as MirrorError

@@ -20,24 +20,11 @@ import numpy as np
 
 from minips import sandbox
 from minips.lab.course import exercises
-from minips.lab.course.mirror.peer import Message, Peer, Tree, is_named, name_of
+from minips.lab.course.mirror.side import Message, Side, Tree, is_named, is_public, name_of
 from minips.stage import kinds, names, stage_class
 
-OPERATORS = (
-    "__call__",
-    "__iter__",
-    "__next__",
-    "__len__",
-    "__getitem__",
-    "__setitem__",
-    "__contains__",
-    "__enter__",
-    "__exit__",
-)
-"""The special methods of an object that its stand-in has. Others, such as ``__eq__``, would let it judge itself."""
 
-
-class Inside(Peer):
+class Inside(Side):
     """This side of the mirror."""
 
     keeps, first = True, 1
@@ -67,7 +54,7 @@ class Inside(Peer):
             kind = _kind(name, thing)
             if kind:
                 members.append([name, kind])
-            elif not name.startswith("__") and isinstance(thing, bool | int | float | str | tuple | type(None)):
+            elif is_public(name) and isinstance(thing, bool | int | float | str | tuple | type(None)):
                 plain.append([name, self.encode(thing)])
         fields, frozen = None, False
         if dataclasses.is_dataclass(cls):
@@ -105,7 +92,7 @@ class Inside(Peer):
 
     def stand_in(self, number: int, description: Tree) -> Any:
         """Make a stand-in for an object of the check's."""
-        return Foreign(number, str(description))
+        return Foreign(str(description))
 
     def place(self, error: BaseException) -> str:
         """The last line of the notebook in an error's traceback, as a phrase."""
@@ -113,8 +100,8 @@ class Inside(Peer):
 
 
 def _kind(name: str, thing: Any) -> str:
-    """How a member of a class is called: a method, a static method, a class method or a property; empty for others."""
-    if name.startswith("__") and name not in OPERATORS:
+    """The kind of a class's member: a method, a static method, a class method or a property; empty for others."""
+    if not is_public(name):
         return ""
     if isinstance(thing, staticmethod | classmethod | property):
         return type(thing).__name__
@@ -133,8 +120,8 @@ def _signature(thing: Any) -> Tree:
 class Foreign:
     """A stand-in for an object of the check's: it has the object's public attributes, and can be called."""
 
-    def __init__(self, number: int, name: str) -> None:
-        self.__dict__.update(_number=number, _name=name)
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
         return f"<{self._name}>"
@@ -143,9 +130,6 @@ class Foreign:
         if name.startswith("_"):
             raise AttributeError(name)
         return request("get", self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        request("set", self, name, value)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return request("call", self, arguments, options)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from minips.lab.course.mirror.peer import MirrorError, Peer, Tree, _find, is_ours, named
+from minips.lab.course.mirror.side import MirrorError, Side, Tree, _find, is_ours, is_public, named
 from minips.problems import Problem
 from minips.sandbox import Sandbox, SandboxError
 from minips.stage import register, withdraw
@@ -27,7 +27,7 @@ MIRRORS: "weakref.WeakValueDictionary[int, Outside]" = weakref.WeakValueDictiona
 """By its id, each mirror of this process."""
 
 
-class Outside(Peer):
+class Outside(Side):
     """This side of the mirror. All calls of the answer together may take ``seconds``."""
 
     keeps, first = False, 2
@@ -65,8 +65,8 @@ class Outside(Peer):
                 self.drop(self.passing() - before)
 
     def _settings(self) -> Any:
-        """What NumPy does about errors here, and what Python does about warnings, if that has changed: a check may turn
-        warnings into errors.
+        """The ways in which NumPy takes errors here, and Python warnings, if they have changed: a check may turn warnings
+        into errors.
         """
         filters = [
             (one[0], getattr(one[2], "__name__", ""))
@@ -99,7 +99,7 @@ class Outside(Peer):
                 kind, message = reply
                 value = self.receive(message)
                 what, *arguments = value
-            except (MirrorError, TypeError, ValueError, KeyError, AttributeError) as error:
+            except Exception as error:  # whatever it may be: nothing here trusts the message
                 self.error = SandboxError(f"{self._sandbox.who} sent something that is no message: {error}")
                 raise self.error from None
             if kind == "done":
@@ -115,7 +115,7 @@ class Outside(Peer):
     def _serve(self, what: str, arguments: list[Any]) -> tuple[str, Any]:
         """Do something with an object of the check's, by its public names alone."""
         try:
-            if what in ("get", "set") and str(arguments[1]).startswith("_"):
+            if what == "get" and not is_public(arguments[1]):
                 raise AttributeError(f"{arguments[1]} is not public.")
             return "value", SERVED[what](*arguments)
         except Exception as error:
@@ -183,16 +183,17 @@ class Outside(Peer):
         namespace: dict[str, Any] = {"__module__": "__main__", "_mirror": self, "__init__": _nothing}
         if is_ours(module):
             raise MirrorError(f"Got a class named {module}.{name}.")
-        for member, kind in members:
-            namespace[member] = _member(str(member), kind, self, number)
-        namespace |= {attribute: self.decode(value) for attribute, value in plain}
+        namespace |= {member: _member(member, kind, self, number) for member, kind in members if is_public(member)}
+        namespace |= {attribute: self.decode(value) for attribute, value in plain if is_public(attribute)}
         above = tuple(base for base in map(self.decode, bases) if isinstance(base, type))
         above = above if above and issubclass(above[0], StandIn) else (StandIn, *above)
         if fields is None:
             cls: Any = types.new_class(name, above, exec_body=lambda body: body.update(namespace))
         else:
             listed: list[Any] = [
-                (field, object, self._default(value)) if given else (field, object) for field, given, value in fields
+                (field, object, self._default(value)) if given else (field, object)
+                for field, given, value in fields
+                if is_public(field)
             ]
             cls = dataclasses.make_dataclass(
                 name, listed, bases=above, namespace=namespace, init=False, repr=False, eq=True, frozen=frozen
@@ -224,8 +225,9 @@ class StandIn:
     @classmethod
     def _of(cls, number: int, fields: dict[str, Any]) -> Any:
         made = object.__new__(cls)
-        for name, value in fields.items():
-            object.__setattr__(made, name, value)
+        known = getattr(cls, "__dataclass_fields__", {})
+        for name in fields.keys() & known.keys():
+            object.__setattr__(made, name, fields[name])
         return made
 
     def __getattr__(self, name: str) -> Any:
@@ -302,7 +304,6 @@ def _items(thing: Any) -> Iterator[Any]:
 SERVED: dict[str, Callable[..., Any]] = {
     "call": lambda thing, arguments, options: thing(*arguments, **options),
     "get": getattr,
-    "set": setattr,
     "iter": _items,
     "next": next,
     "len": len,

@@ -8,6 +8,7 @@ the other side can forget. In a value, a list begins with the tag that says what
 import dataclasses
 import itertools
 import json
+import math
 import sys
 import weakref
 from collections.abc import Callable
@@ -34,6 +35,20 @@ BOXES: dict[str, Callable[[], Any]] = {
 PLAIN: tuple[Any, ...] = (int, float, str, bytes, list, dict, set, bytearray)
 NUMBERS = "biufcmMSU"
 """The kinds of dtypes whose arrays can be shared."""
+MOST_VALUES = 2**26
+"""The most values of an array, however few bytes it is made of."""
+OPERATORS = (
+    "__call__",
+    "__iter__",
+    "__next__",
+    "__len__",
+    "__getitem__",
+    "__setitem__",
+    "__contains__",
+    "__enter__",
+    "__exit__",
+)
+"""The special methods of an object that its stand-in has. Others, such as ``__eq__``, would let it judge itself."""
 ERRORS = ("builtins", "zlib", "pickle", "_pickle", "struct", "json.decoder")
 """The modules, besides minips' and the courses', whose errors arrive as themselves."""
 
@@ -55,7 +70,7 @@ class _Shared:
         return self._reference()
 
 
-class Peer:
+class Side:
     """One side. ``keeps`` says whether it keeps its twins of arrays until the other side drops them."""
 
     keeps: ClassVar[bool]
@@ -188,12 +203,10 @@ class Peer:
     def encode_known(self, x: Any) -> Tree:
         """Return a value of one of minips' own frozen dataclasses or named tuples as a tree; None for another one."""
         cls = type(x)
-        if isinstance(x, tuple) and hasattr(cls, "_fields") and is_named(cls):
-            return ["made", *name_of(cls), [[name, self.encode(getattr(x, name))] for name in cls._fields]]
-        if dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen and is_named(cls):  # type: ignore[attr-defined]
-            fields = [field.name for field in dataclasses.fields(x) if hasattr(x, field.name)]
-            return ["made", *name_of(cls), [[name, self.encode(getattr(x, name))] for name in fields]]
-        return None
+        if not is_value(cls):
+            return None
+        names = cls._fields if isinstance(x, tuple) else [field.name for field in dataclasses.fields(x)]
+        return ["made", *name_of(cls), [[name, self.encode(getattr(x, name))] for name in names if hasattr(x, name)]]
 
     def encode_object(self, x: Any) -> Tree:
         """Return the tree of an object that stays on this side."""
@@ -278,7 +291,10 @@ class Peer:
         return np.frombuffer(data, dtype)[0]
 
     def _decode_made(self, module: str, name: str, fields: list[Tree]) -> Any:
-        return self.make(named(module, name), {field: self.decode(value) for field, value in fields})
+        cls = named(module, name)
+        if not is_value(cls):
+            raise MirrorError(f"Got a value of {cls!r}, which is not copied.")
+        return self.make(cls, {field: self.decode(value) for field, value in fields})
 
     def make(self, cls: Any, fields: dict[str, Any]) -> Any:
         """Make a value of a known class."""
@@ -350,8 +366,8 @@ class Peer:
         writeable: bool,
     ) -> None:
         kind = np.dtype(dtype)
-        if kind.kind not in NUMBERS:
-            raise MirrorError(f"Got an array of {dtype}; expected numbers.")
+        if kind.kind not in NUMBERS or math.prod(shape) > MOST_VALUES:
+            raise MirrorError(f"Got an array of {dtype} and shape {shape}; expected numbers, and not too many.")
         if isinstance(memory, int):
             host = self._arrays[memory].array()
             assert host is not None
@@ -459,13 +475,24 @@ def is_named(cls: type) -> bool:
 
 
 def _find(module: str, name: str) -> Any:
-    if is_ours(module):
+    if is_ours(module) and not any(part.startswith("_") for part in module.split(".")):
         with suppress(ImportError):
             import_module(module)
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def is_public(name: Any) -> bool:
+    """True for the name of an attribute that a stand-in may have."""
+    return isinstance(name, str) and name.isidentifier() and (name in OPERATORS or not name.startswith("_"))
+
+
+def is_value(cls: type) -> bool:
+    """True for a class whose objects are copied: a frozen dataclass or a named tuple of minips or a course."""
+    frozen = dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return is_named(cls) and bool(frozen or (issubclass(cls, tuple) and hasattr(cls, "_fields")))
 
 
 def named(module: str, name: str) -> type:
