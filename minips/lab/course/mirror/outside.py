@@ -65,7 +65,7 @@ class Outside(Side):
                 self.drop(self.passing() - before)
 
     def _settings(self) -> Any:
-        """The ways in which NumPy takes errors here, and Python warnings, if they have changed: a check may turn warnings
+        """NumPy's settings for errors here and Python's for warnings, if they have changed: a check may turn warnings
         into errors.
         """
         filters = [
