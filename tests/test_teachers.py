@@ -19,8 +19,11 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from test_lessons import exercises
 
+from minips.lab.course import EXERCISES
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "own-course.md").read_text(encoding="utf-8")
+TEACH = (ROOT / "docs" / "teachers.md").read_text(encoding="utf-8")
 STARTED = "def majority(votes): ..."
 SOLVED = "def majority(votes):\n    return np.sign(votes.sum(axis=0))"
 LEARNER = """
@@ -341,3 +344,9 @@ def test_each_of_its_parts_is_ten_lines() -> None:
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE):
         code = [line for line in block.splitlines() if line and not line.startswith(("#", "import", "from", "@"))]
         assert len(code) <= 12, block
+
+
+def test_the_page_counts_the_exercises_that_are_judged_beside_their_answers() -> None:
+    beside = sum(asked.beside for asked in EXERCISES.values() if ":" not in asked.key)
+    assert beside == 13
+    assert f"Thirteen of the {sum(':' not in key for key in EXERCISES)} exercises are judged `beside`" in TEACH
