@@ -319,7 +319,7 @@ class TestSay:
         monkeypatch.setitem(SENTENCES, "train.94", said)
         with pytest.raises(TypeError, match=r"train\.94 needs run, low and shares, and lab.say got no value"):
             lab.say("train.94")
-        with pytest.raises(TypeError, match="needs low and shares, and lab.say got only run and more"):
+        with pytest.raises(TypeError, match=r"needs low and shares, and lab.say got only run and more"):
             lab.say("train.94", run=1, more=2)
 
     def test_what_does_not_depend_on_time_is_strict_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:

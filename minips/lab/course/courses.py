@@ -157,9 +157,7 @@ def _loaded(entry: EntryPoint) -> Course:
 
 
 def _check_keys(course: Course, keys: Mapping[str, str]) -> None:
-    """ValueError if a key does not belong to a lesson of the course; names the first one's place, to which ``keys`` maps
-    it.
-    """
+    """ValueError if a key does not belong to a lesson of the course. ``keys`` maps each key to its place."""
     grammar = rf"({'|'.join(course.words)})(\.\d+)?"
     if wrong := [key for key in keys if not re.fullmatch(grammar, key)]:
         known, got = join_names(course.words), join_names(wrong)
