@@ -300,8 +300,8 @@ def question(
     shown: Mapping[str, str] | None = None,
 ) -> None:
     """Add a question with options, one of which is `Expected`; ``otherwise`` is shown if none comes true. ``kind`` is
-    one of `KINDS`; the values of a "comparison" must come from a `minips.lab.Best`. ``shown`` maps the name of a
-    measured value to its words, format and unit: ``"time: {:.2f} s"``.
+    "comparison", "count", "time", "identity" or "single"; the values of a "comparison" must come from a
+    `minips.lab.Best`. ``shown`` maps the name of a measured value to its words, format and unit: ``"time: {:.2f} s"``.
     """
     expected = [choice.text for choice in choices if isinstance(choice, Expected)]
     if len(expected) != 1:
