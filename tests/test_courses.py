@@ -104,13 +104,21 @@ from minips.lab.course.questions import card
 card("algebra:matrices.1", "It is {x}.")
 """
 CHECKS = """
-from minips.lab.course.exercises import asks, refuse_if
+from minips.lab.course.exercises import asks, case, refuse_if
 
 @asks("algebra:matrices.1")
 def three(number, rng):
     \"\"\"Give three.\"\"\"
     refuse_if(number != 3, f"It is {number}.")
     return "Three."
+
+@asks("algebra:matrices.2", "Think.")
+def misspelt(answer, rng):
+    \"\"\"Write f(x).\"\"\"
+    with case("For the number 1:"):
+        for got in answer(1):
+            refuse_if(got != wnated, "It is another.")
+        return f"{got}"
 """
 
 
@@ -136,6 +144,38 @@ def test_a_teacher_brings_a_course_in_a_package_of_her_own(tmp_path: Path) -> No
     assert "'Matrices'" in said
     assert minips_course.course.title in said
     assert "] minips\n" in said
+
+
+def test_a_checks_own_misspelling_is_not_the_learners(tmp_path: Path) -> None:
+    """Only where none of the learner's code runs, and not a name that an empty answer leaves unbound."""
+    lesson = {"matrices__in____init__": "", "matrices__in__checks": CHECKS}
+    brought(tmp_path, "algebra", "algebra:course", __init__=A_COURSE, **lesson)
+    (tmp_path / "algebra" / "00_matrices.ipynb").write_text(NOTEBOOK)
+    said = program(
+        """
+        from minips import lab
+        for answer in (lambda x: [x], lambda x: [mine], lambda x: []):
+            print(lab.check("algebra:matrices.2", answer))
+        import algebra.matrices.checks as checks
+        print(lab.show(checks.three).place)
+        try:
+            lab.check("matrices.2", None)
+        except ValueError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    stopped = "✗ algebra:matrices.2: not yet. It stopped with"
+    line = 1 + CHECKS.splitlines().index('            refuse_if(got != wnated, "It is another.")')
+    for words in (
+        f"not yet. The check itself failed: name 'wnated' is not defined, in algebra/matrices/checks.py, line {line}. "
+        f"Tell your teacher.\n{stopped} NameError: name 'mine' is not defined\n",
+        f"{stopped} UnboundLocalError: ",
+        "\nFor the number 1.\n",
+        "\nalgebra.matrices.checks, line 4\n",
+        "\nThere is no exercise 'matrices.2'. Did you mean algebra:matrices.2?\n",
+    ):
+        assert words in said, said
 
 
 def test_a_fresh_kernel_checks_a_learners_server_before_it_takes_it(tmp_path: Path) -> None:
@@ -164,7 +204,7 @@ def test_a_courses_code_is_no_learners() -> None:
 
 ALONE = """
 from pathlib import Path
-from minips.lab.course import Course, Expected, Option, asks, question, sentence
+from minips.lab.course import Course, Expected, Option, asks, estimate, question, sentence
 
 here = Path(__file__).parent
 (here / "00_ranks.ipynb").touch()
@@ -178,26 +218,27 @@ def broken(rest: str = "", name: str = "broken", lessons: tuple[str, ...] = ("ra
     return ALONE.format(name=name, lessons=lessons) + rest
 
 
-ASKS = """
+ASKS = '''
 @asks({key!r})
 def one(thing, rng):
+    """Give one."""
     return ""
-"""
+'''
 EXPECTED = "ValueError: Expected keys such as broken:ranks.1, of broken:ranks; got"
 BROKEN = {
     "another prefix": (
         "broken:course",
         broken('sentence("train.77", "x")\nsentence("broken:ranks.1", "x")\nsentence("mine:ranks.1", "x")'),
-        f"{EXPECTED} train.77 and mine:ranks.1.",
+        f"{EXPECTED} train.77 and mine:ranks.1. (",
     ),
-    "no prefix": ("broken:course", broken(ASKS.format(key="ranks.1")), f"{EXPECTED} ranks.1."),
+    "no prefix": ("broken:course", broken(ASKS.format(key="ranks.1")), f"{EXPECTED} ranks.1. ("),
     "no lesson of its": (
         "broken:course",
         broken('sentence("broken:rank.1", "x")'),
-        f"{EXPECTED} broken:rank.1.",
+        f"{EXPECTED} broken:rank.1. (",
     ),
-    "no number": ("broken:course", broken('sentence("broken:ranks.one", "x")'), f"{EXPECTED} broken:ranks.one."),
-    "no text": ("broken:course", broken('sentence(1, "x")'), f"{EXPECTED} 1."),
+    "no number": ("broken:course", broken('sentence("broken:ranks.one", "x")'), f"{EXPECTED} broken:ranks.one. ("),
+    "no text": ("broken:course", broken('sentence(1, "x")'), f"{EXPECTED} 1. ("),
     "two exercises": (
         "broken:course",
         broken(2 * ASKS.format(key="broken:ranks.1")),
@@ -207,6 +248,21 @@ BROKEN = {
         "broken:course",
         broken(2 * 'sentence("broken:ranks.1", "x")\n'),
         "ValueError: The sentence broken:ranks.1 is defined twice. Give one of them another number. (",
+    ),
+    "no task": (
+        "broken:course",
+        broken(ASKS.format(key="broken:ranks.1").replace("Give one.", "")),
+        "ValueError: broken:ranks.1: the check one has no docstring. Write the task there. (",
+    ),
+    "limits the wrong way round": (
+        "broken:course",
+        broken('estimate("broken:ranks.1", "Many?", "ranks", (11, 9), "So.", "No.")'),
+        "ValueError: broken:ranks.1: expected is two numbers above 0, the smaller first; got (11, 9). (",
+    ),
+    "one limit": (
+        "broken:course",
+        broken('estimate("broken:ranks.1", "Many?", "ranks", 9, "So.", "No.")'),
+        "ValueError: broken:ranks.1: expected is two numbers above 0, the smaller first; got 9. (",
     ),
     "nothing expected": (
         "broken:course",

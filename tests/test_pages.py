@@ -67,6 +67,9 @@ HELD = {
         "minips work --connect tcp://127.0.0.1:7071 --token-file token --rank",
     ),
     "test_teachers.py::test_it_runs_to_its_end_where_pip_installs_it": ("pip install -e .",),
+    "test_teachers.py::test_the_command_of_the_page_runs_the_notebook_and_stops_at_a_wrong_key": (
+        "MINIPS_AUTOPLAY=1 jupyter execute mine_course/",
+    ),
     "test_teachers.py::test_a_learner_opens_it_predicts_answers_and_reports": ("minips lab --course mine",),
     "test_teachers.py::test_five_commands_lead_to_the_marks_of_a_class": (
         "minips lab --class",

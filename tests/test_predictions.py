@@ -201,6 +201,13 @@ class TestPrediction:
         with pytest.raises(ValueError, match="'a', 'b' are all true"):
             asked.outcome(x=1)
 
+    def test_values_of_other_names_than_the_rules_are_a_sentence(self) -> None:
+        choices = (Option("a", lambda share: share > 0, "So."), Option("b", bool, "So."))
+        asked = Question("train.93", "Which?", choices, "a", "")
+        for values, got in (({"med": 1}, "med"), ({}, "nothing"), ({"share": 1, "med": 2}, "share and med")):
+            with pytest.raises(TypeError, match=f"the rule of 'a' takes share, and compare got {got}"):
+                asked.outcome(**values)
+
     def test_the_places_of_the_options_follow_from_the_question_and_say_nothing(self) -> None:
         choices = tuple(Option(text, lambda: True, text) for text in "abc")
         asked = [Question("train.93", f"Question {i}?", choices, "c", "", timed=False) for i in range(60)]
@@ -307,6 +314,14 @@ class TestSay:
         lab.say("0.91", share=0.152)
         assert capsys.readouterr().out == "B sent 15% of A's bytes.\n"
 
+    def test_a_missing_value_is_a_sentence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        said = Sentence("train.94", "It is {run.lr:g}.", "all(abs(x) > low for x in shares)")
+        monkeypatch.setitem(SENTENCES, "train.94", said)
+        with pytest.raises(TypeError, match=r"train\.94 needs run, low and shares, and lab.say got no value"):
+            lab.say("train.94")
+        with pytest.raises(TypeError, match=r"needs low and shares, and lab.say got only run and more"):
+            lab.say("train.94", run=1, more=2)
+
     def test_what_does_not_depend_on_time_is_strict_where_nobody_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MINIPS_AUTOPLAY", "1")
         with pytest.raises(Disagreement, match=r"expected share < 0\.2; got share = 0\.5\."):
@@ -394,7 +409,7 @@ class TestQuiz:
     def test_a_quiz_has_five_questions(self) -> None:
         from minips.lab.course.questions import quiz
 
-        with pytest.raises(ValueError, match="expected five questions"):
+        with pytest.raises(ValueError, match="a quiz has five questions, got 4"):
             quiz("99", *QUIZ[:4])
 
 

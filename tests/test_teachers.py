@@ -179,6 +179,11 @@ for begun, solved, others, check in json.load(sys.stdin):
         print(repr(eval(check, names)).replace("\\n", " "))
 """
 WRONG = {
+    "mine:votes.1": [
+        "def majority(votes): return votes[0]",
+        "def majority(votes): return votes.mean(axis=0)",
+        "def majority(votes): return -np.sign(votes.sum(axis=0))",
+    ],
     "mine:votes.2": ["votes = np.ones(9) / 2", "votes = 'aaabbbccc'", "votes = np.array([1, -1, 1])"],
     "mine:votes.3": [
         "defence = np.median\ndef attack(honest): return [np.nan, np.nan]",
@@ -192,7 +197,7 @@ WRONG = {
 """Answers that the checks refuse, besides what the learner begins with."""
 
 
-def test_the_bug_hunt_and_the_duel_take_the_model_answers_and_no_others(site: Path, tmp_path: Path) -> None:
+def test_the_exercises_take_the_model_answers_and_no_others(site: Path, tmp_path: Path) -> None:
     cells = [cell.source for cell in the_lesson().cells]
     asked = []
     for key, wrong in WRONG.items():
@@ -274,7 +279,7 @@ def test_the_same_commands_release_and_grade_a_course_of_ones_own(site: Path, tm
     page = "docs/own-course.md"
     (release,), (grade,) = typed(page, "minips lab --course mine --class"), typed(page, "minips grade")
     ran(site, tmp_path, *as_module(release))
-    for edition, lines in (("student", 0), ("instructor", 2)):
+    for edition, lines in (("student", 0), ("instructor", 3)):
         copy = (tmp_path / "class" / edition / "00_votes.ipynb").read_text(encoding="utf-8")
         assert copy.count("A solution") == lines
     answers = {"ada": {"def majority": SOLVED, "votes =": "votes = np.array([1, 1, -1] * 2 + [-1] * 3)"}, "bob": {}}
@@ -338,6 +343,22 @@ def test_it_runs_to_its_end_where_pip_installs_it(package: Path, tmp_path: Path)
     said = json.dumps([cell.get("outputs") for cell in book["cells"]], ensure_ascii=False)
     for words in ("The majority is right in 69% of the votes.", "✗ mine:votes.1: not yet.", "<Votes: "):
         assert words in said
+
+
+@pytest.mark.soak
+@pytest.mark.outside
+def test_the_command_of_the_page_runs_the_notebook_and_stops_at_a_wrong_key(site: Path, tmp_path: Path) -> None:
+    (line,) = (line for line in pages.commands("docs/own-course.md") if "jupyter execute" in line)
+    setting, *command = shlex.split(line)
+    book = tmp_path / command[-1]
+    book.parent.mkdir(parents=True)
+    for key, status in (("mine:votes.2", 0), ("mine:votes.4", 1)):
+        nbformat.write(notebook(files_of_the_page()[command[-1]].replace('"mine:votes.2"', f'"{key}"')), book)
+        before = book.read_bytes()
+        said = ran(site, tmp_path, "-m", *command, status=status, **dict([setting.split("=")]))
+        assert ("There is no exercise 'mine:votes.4'" in said) == bool(status)
+        assert book.read_bytes() == before
+        assert [*tmp_path.rglob("*.*")] == [book]
 
 
 def test_each_of_its_parts_is_ten_lines() -> None:

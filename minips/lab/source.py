@@ -131,14 +131,17 @@ def _in_line(value: Any) -> str:
 
 
 def _place(target: Any, line: int) -> str:
-    """Return the file's path relative to the package; it never contains the path on this machine."""
+    """Return the file's path relative to the package, or the module of a file that is elsewhere; it never contains the
+    path on this machine.
+    """
     if getattr(target, "__module__", "") == "__main__":
         return "written in this notebook"
     package = Path(minips.__file__).parent
     try:
         path = Path(inspect.getsourcefile(target) or "").resolve().relative_to(package.resolve().parent)
     except (TypeError, ValueError, OSError):
-        return "outside of minips"
+        module = getattr(target, "__module__", None)
+        return f"{module}, line {line}" if module else "outside of minips"
     return f"{path.as_posix()}, line {line}"
 
 

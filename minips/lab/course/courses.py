@@ -11,6 +11,7 @@ module ``milestones``, if it exists, adds milestones of a learner's server. ``MO
 old module names to new ones, see `minips.lab.moved`.
 """
 
+import os
 import re
 import sys
 import traceback
@@ -22,6 +23,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from minips.lab.moved import GROUP
@@ -33,8 +35,10 @@ FAILED: dict[str, str] = {}
 """Maps the name of a course that failed to load to a sentence with the reason."""
 
 T = TypeVar("T")
-_added: list[tuple[dict[str, Any], str]] = []
-"""The table and the key of each entry that was added."""
+_added: list[tuple[dict[str, Any], str, str]] = []
+"""The table and the key of each entry that was added, and the file and the line that added it."""
+PACKAGE = Path(__file__).parents[2]
+"""The folder of minips."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +117,10 @@ def installed() -> dict[str, Course]:
             if entry.name in [course.name for course in found.values()]:
                 raise ValueError("Another course that is installed has the same name.")
             course = _loaded(entry)
-            _check_keys(course, [key for _, key in _added[before:]])
+            _check_keys(course, {str(key): place for _, key, place in _added[before:]})
             found[entry.module] = course
         except (Exception, SystemExit) as error:
-            for known, key in _added[before:]:
+            for known, key, _ in _added[before:]:
                 del known[key]
             del _added[before:]
             mend = f"Mend its package, {entry.module}, or uninstall it."
@@ -152,12 +156,12 @@ def _loaded(entry: EntryPoint) -> Course:
     return course
 
 
-def _check_keys(course: Course, keys: list[str]) -> None:
-    """ValueError if a key does not belong to a lesson of the course."""
+def _check_keys(course: Course, keys: Mapping[str, str]) -> None:
+    """ValueError if a key does not belong to a lesson of the course. ``keys`` maps each key to its place."""
     grammar = rf"({'|'.join(course.words)})(\.\d+)?"
-    if wrong := [str(key) for key in keys if not re.fullmatch(grammar, str(key))]:
-        lessons = join_names(course.words)
-        raise ValueError(f"Expected keys such as {course.words[0]}.1, of {lessons}; got {join_names(wrong)}.")
+    if wrong := [key for key in keys if not re.fullmatch(grammar, key)]:
+        known, got = join_names(course.words), join_names(wrong)
+        raise ValueError(f"Expected keys such as {course.words[0]}.1, of {known}; got {got}. ({keys[wrong[0]]})")
 
 
 def _place(error: BaseException, entry: EntryPoint) -> str:
@@ -173,7 +177,15 @@ def add(kind: str, known: dict[str, T], key: str, thing: T) -> None:
     if key in known:
         raise ValueError(f"The {kind} {key} is defined twice. Give one of them another number.")
     known[key] = thing
-    _added.append((known, key))
+    _added.append((known, key, _callers_place()))
+
+
+def _callers_place() -> str:
+    """Return the file and the line of the code, outside of minips, that is running."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and frame.f_code.co_filename.startswith(f"{PACKAGE}{os.sep}"):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}, line {frame.f_lineno}" if frame else ""
 
 
 def chosen() -> Course:

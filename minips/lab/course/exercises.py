@@ -2,7 +2,7 @@
 
 A check tries an answer on newly drawn inputs, so that a wrong answer does not pass by accident. It raises `Refused`
 with the failure and, inside `case`, the input. `check` turns this into a `Verdict`, and never stops a notebook. A check
-that does not end is stopped after `LIMIT_S`.
+that does not end is stopped after `LIMIT_S`. A check that uses a name that does not exist says that itself failed.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ import numpy as np
 
 import minips as ps
 from minips.lab.course import state
-from minips.lab.course.courses import add, folders, installed
+from minips.lab.course.courses import PACKAGE, add, folders, installed
 from minips.lab.course.questions import find, show_line, tells_if_retired
 from minips.stage import Array, Tensors
 from minips.testing import check as check_contract
@@ -41,8 +41,6 @@ IDLE = 0.01
 """A check that uses a smaller share of a processor is waiting, and not slowed down."""
 HINTS_OFF = "MINIPS_HINTS", "off"
 """The environment variable, and its value, that turn the hints off, as in a class' challenge."""
-PACKAGE = Path(__file__).parents[2]
-"""The folder of minips."""
 
 MIRROR = str(Path(__file__).with_name("mirror"))
 """The folder of the stand-ins for a check's objects, which an answer in a sandbox calls."""
@@ -119,6 +117,8 @@ def judge(asked: Exercise, thing: Any, rng: np.random.Generator) -> Verdict:
         vars(interrupt)["_render_traceback_"] = lambda: [said]  # what a notebook shows instead of a traceback
         raise
     except Exception as error:
+        if place := broken_at(error):
+            return Verdict(asked.key, False, f"The check itself failed: {error}, in {place}. Tell your teacher.")
         words = stopped(error)
     further = f'\nA hint: lab.hint("{asked.key}")' if asked.hints and not _are_hints_off() else ""
     return Verdict(asked.key, False, words + further)
@@ -167,13 +167,30 @@ def where(error: BaseException) -> str:
     """Return a phrase for the last line of the learner's own code, in a cell or in a file, in an error's traceback."""
     if (elsewhere := getattr(error, "where", None)) is not None:  # it comes from a sandbox
         return str(elsewhere)
+    if not (own := _learners(traceback.extract_tb(error.__traceback__))):
+        return ""
+    frame = own[-1]
+    line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
+    file = Path(frame.filename).name if Path(frame.filename).is_file() else "your cell"
+    return f"\nIn {frame.name}, line {frame.lineno} of {file}: {line}" if line else ""
+
+
+def broken_at(error: Exception) -> str:
+    """Return the file and the line of a course that uses an unknown name while none of the learner's code runs; an
+    empty text for other errors. A wrong answer can cause those, even an UnboundLocalError, by an empty loop.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if type(error) is not NameError or hasattr(error, "where") or _learners(frames):
+        return ""
+    path = Path(frames[-1].filename)
+    packages = [folder for folder in folders() if path.is_relative_to(folder)]
+    return f"{path.relative_to(packages[0].parent).as_posix()}, line {frames[-1].lineno}" if packages else ""
+
+
+def _learners(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    """Return the frames of the learner's own code."""
     others = (*_ours(), *sysconfig.get_paths().values(), "<frozen")
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(others):
-            line = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
-            file = Path(frame.filename).name if Path(frame.filename).is_file() else "your cell"
-            return f"\nIn {frame.name}, line {frame.lineno} of {file}: {line}" if line else ""
-    return ""
+    return [frame for frame in frames if not frame.filename.startswith(others)]
 
 
 def _ours() -> tuple[str, ...]:
@@ -205,12 +222,14 @@ def exercise(key: str) -> Exercise:
 
 
 def asks(key: str, *hints: str, beside: bool = False) -> Callable[[Test], Test]:
-    """Decorate the function that checks answers to exercise ``key``; the function's docstring is the task. ``beside``
-    says that the check must run in the answer's process, see `Exercise`.
+    """Decorate the function that checks answers to exercise ``key``; its docstring is the task. ValueError if it
+    has none. ``beside`` says that the check must run in the answer's process, see `Exercise`.
     """
 
     def added(test: Test) -> Test:
-        add("exercise", EXERCISES, key, Exercise(key, test.__doc__ or "", hints, test, beside))
+        if not test.__doc__:
+            raise ValueError(f"{key}: the check {test.__name__} has no docstring. Write the task there.")
+        add("exercise", EXERCISES, key, Exercise(key, test.__doc__, hints, test, beside))
         return test
 
     return added
@@ -224,12 +243,16 @@ def refuse_if(failed: Any, words: str) -> None:
 
 @contextmanager
 def case(what: str) -> Iterator[None]:
-    """Name the input that a ``with`` block tries. Refusals in the block begin with ``what``; errors become refusals."""
+    """Name the input that a ``with`` block tries. Refusals in the block begin with ``what``; errors become refusals,
+    except those that are the check's own, see `broken_at`.
+    """
     try:
         yield
     except Refused as refusal:
         raise Refused(f"{what} {refusal}") from None
     except Exception as error:
+        if broken_at(error):
+            raise
         raise Refused(f"{stopped(error)}\n{what.rstrip(':,.')}.") from None
 
 

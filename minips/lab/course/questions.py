@@ -7,11 +7,14 @@ shows both and continues. An unattended run then ends with a `Disagreement`, unl
 times depend on the machine.
 """
 
+import ast
+import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
+from string import Formatter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,7 +24,7 @@ from minips.lab.course import state
 from minips.lab.course.best import Figure
 from minips.lab.course.courses import add, course_of, is_retired, lesson_of, numbers
 from minips.lab.texts import status
-from minips.words import suggestion
+from minips.words import join_names, suggestion
 
 NONE = "none of these"
 """The outcome if no rule holds, or if a value is NaN."""
@@ -33,6 +36,8 @@ KINDS = {
     "single": "what one run, one input or one scheme shows",
 }
 """The kinds of what a sentence, a question or a prompt says."""
+BUILTINS = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
+"""The functions that the ``expect`` of a sentence may call."""
 CALLS = {"question": "predict", "sentence": "say", "prompt": "answer", "exercise": "check"}
 """Maps what has a key to the function that a lesson's cells call with it; ``RETIRED`` of a lesson has their names."""
 RIGHT, NEAR = 1.25, 2.0
@@ -122,7 +127,11 @@ class Question:
         return tuple(seeds.options(self.text).permutation([choice.text for choice in self.choices]).tolist())
 
     def outcome(self, **values: Any) -> Outcome:
-        """Return the option that came true. If several did, return the first; unattended runs raise ValueError."""
+        """Return the option that came true. If several did, return the first; unattended runs raise ValueError.
+        TypeError for values with other names than the rules' arguments.
+        """
+        for choice in self.choices:
+            _check_arguments(self.key, choice, values)
         true = [] if _has_nan(values) else [choice for choice in self.choices if choice.rule(**values)]
         if len(true) > 1 and state.autoplay():
             raise ValueError(f"{self.key}: {', '.join(repr(one.text) for one in true)} are all true of {values}.")
@@ -169,6 +178,15 @@ class Estimate:
     otherwise: str
     timed: bool = False
     kind: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            least, largest = self.expected
+            fits = 0 < least <= largest
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise ValueError(f"{self.key}: expected is two numbers above 0, the smaller first; got {self.expected!r}.")
 
     def outcome(self, **values: float) -> Outcome:
         """Return the measured value as an outcome. ValueError unless exactly one value is given."""
@@ -282,8 +300,8 @@ def question(
     shown: Mapping[str, str] | None = None,
 ) -> None:
     """Add a question with options, one of which is `Expected`; ``otherwise`` is shown if none comes true. ``kind`` is
-    one of `KINDS`; the values of a "comparison" must come from a `minips.lab.Best`. ``shown`` maps the name of a
-    measured value to its words, format and unit: ``"time: {:.2f} s"``.
+    "comparison", "count", "time", "identity" or "single"; the values of a "comparison" must come from a
+    `minips.lab.Best`. ``shown`` maps the name of a measured value to its words, format and unit: ``"time: {:.2f} s"``.
     """
     expected = [choice.text for choice in choices if isinstance(choice, Expected)]
     if len(expected) != 1:
@@ -302,7 +320,11 @@ def estimate(
     timed: bool = False,
     kind: str = "",
 ) -> None:
-    """Add a question that is answered with a number, see `Estimate`; ``kind`` as for a `question`."""
+    """Add a question that is answered with a number above 0 of this ``unit``. The lesson's text assumes a measured
+    number between the two in ``expected``: ``because`` is the reason then, and ``otherwise`` for another number. A
+    prediction is scored by its ratio to the measured number. ``timed`` is for seconds of this machine; ``kind`` is as
+    for a `question`. ValueError if ``expected`` is not two numbers above 0, the smaller first.
+    """
     kind = _kind_of(key, kind, timed)
     add("question", QUESTIONS, key, Estimate(key, text, unit, expected, because, otherwise, timed, kind))
 
@@ -310,13 +332,16 @@ def estimate(
 def sentence(
     key: str, template: str, expect: str = "", timed: bool = False, card: bool = False, kind: str = ""
 ) -> None:
-    """Add a sentence that a run completes, see `Sentence`; ``kind`` as for a `question`."""
+    """Add a sentence with the names of a run's values in braces. ``expect`` is a Python expression over the values,
+    which the lesson's text assumes to be true. A ``card`` also says whether it is: pass or fail. ``timed`` is for
+    seconds of this machine; ``kind`` is as for a `question`.
+    """
     add("sentence", SENTENCES, key, Sentence(key, template, expect, timed, card, _kind_of(key, kind, timed)))
 
 
 def prompt(key: str, task: str, example: str, by: By = (), kind: str = "") -> None:
-    """Add a task that is answered in two sentences, see `Prompt`. The table of a prompt whose ``kind`` is "comparison"
-    must be a `minips.lab.Best`.
+    """Add a task that is answered in two sentences, and an ``example`` of an answer. ``by`` names the keys that decide
+    what the example claims. The table of a prompt whose ``kind`` is "comparison" must be a `minips.lab.Best`.
     """
     add("prompt", PROMPTS, key, Prompt(key, task, example, by, _kind_of(key, kind)))
 
@@ -327,9 +352,9 @@ def remember(lesson: str, lines: Mapping[str, By]) -> None:
 
 
 def quiz(lesson: str, *items: Item) -> None:
-    """Add the five questions at the end of a lesson."""
+    """Add the five questions at the end of a lesson, such as "mine:votes". ValueError for another number of them."""
     if len(items) != 5:
-        raise ValueError(f"{lesson}: expected five questions.")
+        raise ValueError(f"{lesson}: a quiz has five questions, got {len(items)}.")
     add("quiz", QUIZZES, lesson, items)
 
 
@@ -340,7 +365,7 @@ timed_sentence, card = partial(sentence, timed=True), partial(sentence, card=Tru
 
 def find(what: str, known: Mapping[str, T], key: Any) -> T:
     """Return the value under this key. The ValueError lists the known keys and suggests the closest; if ``key`` names a
-    course, it considers only that course's keys.
+    course, it considers only that course's keys. If another course has the key, the ValueError suggests that.
     """
     full = full_key(key)
     prefix = course_of(full).prefix  # importing the courses fills the tables
@@ -352,6 +377,8 @@ def find(what: str, known: Mapping[str, T], key: Any) -> T:
         )
     if full not in known:
         alike = [one for one in known if one.startswith(prefix)]
+        if there := next((one for one in known if one.endswith(f":{full}")), None):
+            raise ValueError(f"There is no {what} {key!r}. Did you mean {there}?")
         raise ValueError(f"There is no {what} {key!r}. {suggestion(full, alike)}")
     return known[full]
 
@@ -408,17 +435,43 @@ def settled(asked: Question | Estimate, **values: Any) -> Outcome:
 
 
 def completed(key: str, **values: Any) -> tuple[str, bool]:
-    """Return a sentence with its values, and whether its ``expect`` is true. Raises errors as `settled` does."""
+    """Return a sentence with its values, and whether its ``expect`` is true. Raises errors as `settled` does, and
+    TypeError if a value is missing.
+    """
     said = find("sentence", SENTENCES, key)
     check_compared(said, values)
-    names = {"abs": abs, "all": all, "any": any, "len": len, "min": min, "max": max, "sum": sum}
-    holds = not said.expect or bool(eval(said.expect, {"__builtins__": names}, values))
+    if missing := [name for name in _names_in(said) if name not in values]:
+        got = f"only {join_names([*values])}" if values else "no value"
+        raise TypeError(f"The sentence {said.key} needs {join_names(missing)}, and lab.say got {got}.")
+    holds = not said.expect or bool(eval(said.expect, {"__builtins__": BUILTINS}, values))
     if not holds and not said.timed and state.autoplay():
         raise Disagreement(f"{said.key}: expected {said.expect}; got {_in_words(values)}.")
     text = said.template.format(**values)
     if said.card:
         text += " Pass." if holds else " Fail."
     return text if holds else f"{text} Expected: {said.expect}. Here it came out otherwise.", holds
+
+
+def _check_arguments(key: str, choice: Option, values: Collection[str]) -> None:
+    """TypeError if a rule cannot be called with values of these names. Some built-in functions do not tell."""
+    try:
+        takes = inspect.signature(choice.rule)
+    except ValueError:
+        return
+    try:
+        takes.bind(**dict.fromkeys(values))
+    except TypeError:
+        names, got = (join_names([*some]) if some else "nothing" for some in (takes.parameters, values))
+        raise TypeError(f"{key}: the rule of {choice.text!r} takes {names}, and compare got {got}.") from None
+
+
+def _names_in(said: Sentence) -> list[str]:
+    """Return the names of the values that a sentence and its ``expect`` need, each once."""
+    fields = [re.split(r"[.\[]", name)[0] for _, name, *_ in Formatter().parse(said.template) if name]
+    tree = ast.parse(said.expect or "True", mode="eval")
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    known = {*BUILTINS, *(node.id for node in names if isinstance(node.ctx, ast.Store))}
+    return [*dict.fromkeys([*fields, *(node.id for node in names if node.id not in known)])]
 
 
 def check_compared(asked: Question | Estimate | Sentence, values: Mapping[str, Any]) -> None:
