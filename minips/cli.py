@@ -1,4 +1,5 @@
-"""The command line: ``minips demo | train | serve | work | status | stages | doctor | lab | check | play | race``.
+"""The command line: ``minips demo``, ``train``, ``serve``, ``work``, ``status``, ``stages``, ``doctor``, ``lab``,
+``check``, ``grade``, ``play`` and ``race``.
 
 Results go to standard output; progress and errors go to standard error. Ctrl-C and SIGTERM end every command cleanly:
 `train` and `serve` first save the run so far, and `serve` tells its workers that the run is over.
@@ -682,6 +683,37 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
     return 0 if verdict else 1
 
 
+def grade(options: argparse.Namespace) -> None:
+    """Grade the exercises of a class: DIR has a folder for each student, with the notebooks in it. Each answer runs in
+    a sandbox, on inputs that nobody has seen; your own progress stays as it is. An interrupted command goes on where it
+    was. Exit status: 0 if all is graded, 2 if DIR has no students or cannot be read.
+    """
+    importlib.import_module("minips.lab.face")  # if a package is missing, this error says what to install
+    from minips.lab.course import courses, marks
+    from minips.training.progress import Wait, showing
+
+    csv = Path(options.csv)
+    json_file = Path(options.json or csv.with_suffix(".json"))
+    check_files(options.csv, str(json_file))
+    with wrong_values():
+        if json_file.resolve() == csv.resolve():
+            raise ValueError(f"The table and the JSON cannot both be in {csv}. Name another file with --json.")
+        course = courses.named(options.course) if options.course else courses.chosen()
+        class_ = marks.read_class(Path(options.folder), course)
+    ledger = marks.Ledger(json_file, options.seed)
+    _say(f"The seed is {ledger.seed}.", file=sys.stderr)
+
+    def read(count: int, total: int, last: str) -> Wait:
+        return Wait("grading", count / max(total, 1), f"{count} of {total} marks" + (f" · {last}" if last else ""))
+
+    with showing(_is_seen(), read, console=Terminal(stderr=True), first=Wait("reading the notebooks")) as report:
+        graded = marks.grade(class_, ledger, report)
+    files.write(csv, graded.csv())
+    for words in graded.lacking:
+        _say(f"Not promised here: {words}", file=sys.stderr)
+    _say(f"{graded.summary()} The table is in {csv}, all reasons are in {json_file}.")
+
+
 def play(options: argparse.Namespace) -> None:
     """Play a puzzle with your function, and print its score. Without FILE, print the task; without NAME, all names."""
     from minips.lab.puzzles import PUZZLES, puzzle
@@ -863,6 +895,12 @@ def _parser() -> argparse.ArgumentParser:
     one = add(check, "grade an exercise in a notebook")
     one.add_argument("exercise", metavar="EXERCISE", help="its key, such as wait.2")
     one.add_argument("notebook", metavar="FILE.ipynb", nargs="+", help="one or more copies of the lesson")
+    one = add(grade, "grade the exercises of a class")
+    one.add_argument("folder", metavar="DIR", help="has a folder for each student, with the notebooks in it")
+    one.add_argument("--csv", metavar="FILE.csv", required=True, help="write the table of marks")
+    one.add_argument("--json", metavar="FILE", help="write all reasons (default: beside the table, ending in .json)")
+    one.add_argument("--seed", type=_seed, metavar="N", help="the seed of the inputs (default: draw one, and say it)")
+    one.add_argument("--course", metavar="NAME", help="of another course that is installed (default minips' own)")
     one = add(play, "play a puzzle, and see your score beside par")
     one.add_argument("name", metavar="NAME", nargs="?", help="the puzzle's name (default: list all)")
     one.add_argument("file", metavar="FILE.py", nargs="?", help="defines your function (default: print the task)")
@@ -872,6 +910,13 @@ def _parser() -> argparse.ArgumentParser:
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Add ``--load``, an option that `main` accepts with any parser."""
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers stages of your own; may be repeated")
+
+
+def _seed(text: str) -> int:
+    """Convert ``--seed`` to a whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 on; got {text!r}")
+    return int(text)
 
 
 def _rank(text: str) -> int | None:

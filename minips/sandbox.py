@@ -12,6 +12,8 @@ MessagePack on two pipes, with arrays, and without pickles: this process reads w
 `seal` applies what the system offers:
 - limits of memory, processor time, file size, open files and processes (``setrlimit``), anywhere;
 - on Linux, namespaces of its own without network, a root folder that is empty, no new privileges;
+- with ``shows``, a root folder that has these folders alone, which cannot be changed, so that the text can import, and
+  a network and a folder for temporary files that it shares with nobody;
 - its own user: as root, an unused uid; otherwise a user namespace. There it also sees no other process.
 
 `protections` says which of these work here. A child that exceeds a limit ends, and `SandboxError` says why in a
@@ -23,15 +25,18 @@ container or a virtual machine around it is stronger.
 
 import ctypes
 import os
+import secrets
 import select
+import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -44,6 +49,7 @@ import numpy as np
 from minips.words import message_of
 
 if sys.platform != "win32":
+    import fcntl
     import resource
 
 HEAD = struct.Struct("!Q")
@@ -51,11 +57,23 @@ MOST_BYTES = 2**26
 """The most bytes of one question or answer."""
 START_S = 60.0
 """The most seconds until a process has imported minips."""
-NEW_USER, NEW_PID, NEW_NET, NEW_IPC = 0x10000000, 0x20000000, 0x40000000, 0x08000000
+NEW_USER, NEW_PID, NEW_NET, NEW_IPC, NEW_MOUNTS = 0x10000000, 0x20000000, 0x40000000, 0x08000000, 0x00020000
+BIND, RECURSIVE, PRIVATE, DETACH = 0x1000, 0x4000, 0x40000, 2
+MOUNT_SETATTR, AT_HERE, AT_RECURSIVE, READ_ONLY = 442, -100, 0x8000, 1
+"""A system call that makes mounts read-only, those inside them too; it has this number on all machines."""
+SET_FLAGS, IS_UP = 0x8914, 1
+SCRATCH = "/scratch"
+"""The folder for temporary files in a sandbox with ``shows``."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/ld.so.cache")
+"""The files that are in a sandbox with ``shows``, if they exist."""
 CAPABILITIES_V3 = 0x20080522
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 FIRST_UID = 61_000
 """As root, a child gets the uid ``FIRST_UID`` plus a number from its process's."""
+
+
+View = Sequence[Sequence[str]]
+"""The folders that a sandbox shows, what it hides of them, and the folders of which it has copies without mounts."""
 
 
 class SandboxError(RuntimeError):
@@ -71,19 +89,41 @@ class Limits:
     answer_s: float = 20.0
     """Seconds of wall-clock time for one answer."""
     files: int = 16
+    processes: int = 0
+    """Processes and threads beside the first one."""
+    file_bytes: int = 0
+    """The most bytes of a file. With `Sandbox.shows`, such files can be in a folder of its own."""
 
 
 class Sandbox:
-    """One sandboxed process. ``who`` names it in errors. Use it with ``with``, or call `close`."""
+    """One sandboxed process. ``who`` names it in errors. Use it with ``with``, or call `close`.
 
-    def __init__(self, limits: Limits | None = None, who: str = "The entry") -> None:
+    It imports ``modules`` before it is sealed, and calls the function of ``module:function``. With ``shows``, the text
+    in it sees these folders and no other files, and can import from them; files that it ``hides`` are empty there.
+    Where the system has no mounts for that, it sees copies of the folders ``copies`` and no other files.
+    ``environment`` is added to its own, which has nothing of this process's but the paths of programs and libraries.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        who: str = "The entry",
+        *,
+        shows: Sequence[Path] = (),
+        hides: Sequence[Path] = (),
+        copies: Sequence[Path] = (),
+        modules: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         if sys.platform == "win32":
             raise OSError("A sandbox needs the limits of Linux or macOS. On Windows, use WSL.")
         self.limits, self.who = limits or Limits(), who
         self._root = tempfile.TemporaryDirectory(prefix="minips-sandbox-")
         os.chmod(self._root.name, 0o755)
         paths = [path for path in sys.path if path] + [str(Path(__file__).parents[1])]
-        code = f"import sys; sys.path[:] = {paths!r}; from minips.sandbox import _serve; _serve({self._root.name!r})"
+        view = [[*map(str, paths)] for paths in (shows, hides, copies)]
+        given = (self._root.name, view, [*modules])
+        code = f"import sys; sys.path[:] = {paths!r}; from minips.sandbox import _serve; _serve(*{given!r})"
         one_thread = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")}
         kept = {
             name: os.environ[name]
@@ -95,7 +135,7 @@ class Sandbox:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**kept, **one_thread, "PYTHONHASHSEED": "0"},
+            env={**kept, **one_thread, "PYTHONHASHSEED": "0", **(environment or {})},
             start_new_session=True,
             cwd="/",
         )
@@ -108,7 +148,7 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """End the process and all that it has started."""
+        """End the process and all that it has started, and remove its folder."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -126,17 +166,23 @@ class Sandbox:
         self._write({"text": text, "file": file, "limits": vars(self.limits)})
         self._answer(START_S + self.limits.answer_s)
 
-    def ask(self, module: str, function: str, *arguments: Any) -> Any:
-        """Return ``function(entry, *arguments)``, a function of a module of minips, as the child answers it."""
+    def ask(self, module: str, function: str, *arguments: Any, seconds: float | None = None) -> Any:
+        """Return ``function(entry, *arguments)``, a function of a module of minips, as the child answers it. It may
+        take ``seconds``, by default those of the limits.
+        """
         self._write([module, function, arguments])
-        return self._answer(self.limits.answer_s)
+        return self._answer(seconds or self.limits.answer_s)
 
     def end(self) -> None:
-        """End the child, if there is one."""
+        """End the child, if there is one. SandboxError if it wrote more than one answer to each question."""
         if self._begun:
             self._begun = False
             self._write(None)
             self._answer(self.limits.answer_s, ends=True)
+            word = secrets.token_hex()
+            self._write({"word": word})
+            if self._answer(self.limits.answer_s) != word:
+                self._fail(f"{self.who} wrote answers of its own.")
 
     def _write(self, question: Any) -> None:
         """Send a question, for at most ``answer_s`` seconds: the child may have stopped reading."""
@@ -178,6 +224,8 @@ class Sandbox:
             return None
         if kind == "ended":
             self._fail(f"{self.who} {_why(value, self.limits)}.")
+        if ends:
+            self._fail(f"{self.who} wrote answers of its own.")
         if kind != "answer":
             raise SandboxError(f"{self.who} failed: {value!s:.500}")
         return value
@@ -224,7 +272,7 @@ def _array(code: int, data: bytes) -> Any:
     return np.frombuffer(bytearray(values), dtype).reshape(shape)
 
 
-def _serve(root: str) -> None:
+def _serve(root: str, view: View, modules: Sequence[str]) -> None:
     """Fork a child for each question that begins one. The process's main function."""
     from minips.stage import kinds, names, stage_class
 
@@ -232,27 +280,35 @@ def _serve(root: str) -> None:
         for name in names(kind):
             with suppress(ImportError):
                 stage_class(kind, name)
-    for module in ("numpy.fft", "numpy.polynomial", "minips.racing.borrowed"):
-        import_module(module)
+    for module in ("numpy.fft", "numpy.polynomial", *(modules or ["minips.racing.borrowed"])):
+        name, _, function = module.partition(":")
+        imported = import_module(name)
+        if function:
+            getattr(imported, function)()
     _control(PR_SET_PDEATHSIG, signal.SIGKILL)
     _PIPES[:] = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):  # what the entry prints must not get into an answer
         os.dup2(nowhere, standard)
+    os.umask(0o022)
     while (question := _read()) is not None:
+        if word := question.get("word"):
+            _write_all(_pack(["answer", word]))
+            continue
         child = os.fork()
         if not child:
-            _child(question, root)
+            _child(question, root, view)
         _, status = os.waitpid(child, 0)
         _write_all(_pack(["ended", status]))
         if status:
             return
 
 
-def _child(question: Any, root: str) -> None:
+def _child(question: Any, root: str, view: View) -> None:
     """Seal this process, run the text, and answer questions. Never returns."""
     limits = Limits(**question["limits"])
-    _APPLIED[:] = seal(limits, root)
+    _APPLIED[:] = seal(limits, root, view)
+    os.environ["TMPDIR"], tempfile.tempdir = SCRATCH, None
     entry = types.ModuleType("entry")
     entry.__file__ = question["file"]
     sys.modules["entry"] = entry
@@ -306,26 +362,39 @@ def _control(*arguments: int) -> bool:
     return bool(ctypes.CDLL(None).prctl(*arguments, 0, 0, 0) == 0)
 
 
-def seal(limits: Limits, root: str) -> list[str]:
+def end_with_parent(number: int) -> None:
+    """On Linux, let this process get a signal when the thread that started it ends."""
+    _control(PR_SET_PDEATHSIG, number)
+
+
+def seal(limits: Limits, root: str, view: View = ((), (), ())) -> list[str]:
     """Give up what this process does not need; there is no way back. Return the protections that work here.
 
     The process forks if it gets a namespace for its processes: only the child returns.
     """
-    applied = ["limits of memory, time, files and processes"]
+    applied, (shows, hides, copies) = [LIMITED], view
     was_root, user = os.geteuid() == 0, FIRST_UID + os.getpid() % 4_000
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         spaces = {NEW_NET: "no network", NEW_IPC: "no shared memory", NEW_PID: "no sight of other processes"}
+        user_and_group = os.geteuid(), os.getegid()
         if not was_root and libc.unshare(NEW_USER) == 0:
             applied.append("a user namespace")
+            if shows:  # whose owner makes a root folder
+                _map_user(*user_and_group)
         for space, words in spaces.items():
             if libc.unshare(space) == 0:
                 applied.append(words)
         if spaces[NEW_PID] in applied:
             _fork_into()
+        shown = bool(shows) and _show(libc, root, shows, hides, limits.file_bytes)
+        for path in () if shown else copies:
+            with suppress(OSError):  # such as that of a child before this one
+                hidden = {os.path.basename(one) for one in hides}
+                shutil.copytree(path, root + path, ignore=shutil.ignore_patterns("__pycache__", *hidden))
         with suppress(OSError):
             os.chroot(root)
-            applied.append("no files")
+            applied.append(SHOWN if shown else "no files")
         with suppress(OSError):
             os.chdir("/")
     if was_root:
@@ -346,12 +415,56 @@ def seal(limits: Limits, root: str) -> list[str]:
     return applied
 
 
+def _map_user(user: int, group: int) -> None:
+    """Keep this process's user and group in its new user namespace."""
+    with suppress(OSError):
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+
+
+def _show(libc: ctypes.CDLL, root: str, shows: Sequence[str], hides: Sequence[str], file_bytes: int) -> bool:
+    """Mount the folders below ``root``, read-only, for this process alone. Return False if the system does not allow
+    it; ``root`` is empty then. Otherwise there is a folder `SCRATCH`, and a network that reaches this process alone.
+    """
+    if libc.unshare(NEW_MOUNTS) or libc.mount(b"none", b"/", None, RECURSIVE | PRIVATE, None):
+        return False
+    if libc.mount(b"tmpfs", root.encode(), b"tmpfs", 0, b"size=1m,mode=755"):
+        return False
+    attributes = struct.pack("=QQQQ", READ_ONLY, 0, 0, 0)
+    try:
+        os.mkdir(root + SCRATCH)
+        for path in (*shows, *DEVICES):
+            if not os.path.exists(path):
+                continue
+            at = root + path
+            os.makedirs(at if os.path.isdir(path) else os.path.dirname(at), exist_ok=True)
+            if not os.path.isdir(path):
+                open(at, "x").close()
+            if libc.mount(os.path.realpath(path).encode(), at.encode(), None, BIND | RECURSIVE, None):
+                raise OSError(ctypes.get_errno(), f"{path} cannot be mounted")
+        for path in hides:
+            over = (root + path).encode()
+            if os.path.exists(over) and libc.mount(b"/dev/null", over, None, BIND, None):
+                raise OSError(ctypes.get_errno(), f"{path} cannot be hidden")
+        if libc.syscall(MOUNT_SETATTR, AT_HERE, root.encode(), AT_RECURSIVE, attributes, len(attributes)):
+            raise OSError(ctypes.get_errno(), "mounts cannot be made read-only")
+        if libc.mount(b"tmpfs", (root + SCRATCH).encode(), b"tmpfs", 0, f"size={16 * file_bytes},mode=1777".encode()):
+            raise OSError(ctypes.get_errno(), "there is no place for files")
+    except OSError:
+        libc.umount2(root.encode(), DETACH)
+        return False
+    with suppress(OSError), socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sh14x", b"lo", IS_UP))
+    return True
+
+
 def _rlimits(limits: Limits) -> Iterator[tuple[int, int]]:
     yield resource.RLIMIT_AS, limits.memory_bytes + _mapped_bytes()
     yield resource.RLIMIT_CPU, limits.cpu_s
-    yield resource.RLIMIT_FSIZE, 0
+    yield resource.RLIMIT_FSIZE, limits.file_bytes
     yield resource.RLIMIT_NOFILE, limits.files
-    yield resource.RLIMIT_NPROC, 0
+    yield resource.RLIMIT_NPROC, limits.processes
     yield resource.RLIMIT_CORE, 0
 
 
@@ -375,6 +488,10 @@ def _fork_into() -> None:
         signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -code)
     os._exit(code or 0)
+
+
+LIMITED = "limits of memory, time, files and processes"
+SHOWN = "no files but those of Python and of the modules"
 
 
 def protections() -> list[str]:

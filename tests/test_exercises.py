@@ -89,21 +89,32 @@ def source(key: str, one: Answer) -> str:
     return solution.replace(old, new)
 
 
-@cache
-def compiled(key: str, one: Answer) -> Any:
-    """The code of an answer, after the lesson's imports, its cells tagged "setup", and the cells that are given."""
+def program(key: str, one: Answer) -> str:
+    """The text of an answer, after the lesson's imports, its cells tagged "setup", and the cells that are given."""
     book = lesson(chosen().paths()[lesson_of(key)])
     folded = [cell.source for cell in book.cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
     setup = [cell.source for cell in book.cells if "setup" in cell.metadata.get("tags", [])]
-    code = [folded[0], *setup, given(book, key), source(key, one)]
-    return compile("\n".join(code), f"<an answer to {key}>", "exec")
+    return "\n".join([folded[0], *setup, given(book, key), source(key, one)])
+
+
+def expression(key: str) -> str:
+    """The second argument of the lesson's check."""
+    found = re.fullmatch(r'lab\.check\("[\w.]+", (.*)\)', solution_of(key)[0])
+    assert found
+    return found[1]
+
+
+@cache
+def compiled(key: str, one: Answer) -> Any:
+    """The code of an answer."""
+    return compile(program(key, one), f"<an answer to {key}>", "exec")
 
 
 def answer(key: str, one: Answer) -> Any:
     """What the lesson hands to its check for this answer, made anew."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(compiled(key, one), namespace)
-    return eval(re.fullmatch(r'lab\.check\("[\w.]+", (.*)\)', solution_of(key)[0])[1], namespace)
+    return eval(expression(key), namespace)
 
 
 def verdicts(key: str, one: Answer, seeds: list[int]) -> list[course.Verdict]:

@@ -164,6 +164,7 @@ def test_an_entry_is_placed_with_the_same_digest_each_time(started: list[int]) -
     assert len(first.laps) == 5
     assert all(lap.right[-1] >= 0.9 * lap.rows > lap.right[-2] for lap in first.laps)
     assert judge(TRACKS["office"], QUICK, salt="another").digest != first.digest
+    assert judge(TRACKS["office"], QUICK, hopeless=lambda laps: len(laps) == 2).laps == first.laps[:2]
 
 
 def test_the_command_prints_the_figures_or_says_why_not(

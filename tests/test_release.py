@@ -19,6 +19,7 @@ from minips.lab.course import PROMPTS, QUESTIONS, QUIZZES, lessons, release
 from minips.lab.course.courses import chosen
 from minips.lab.course.exercises import Exercise, Refused, hint, judge
 from minips.lab.course.questions import Item, Prompt
+from minips_course import rubric
 
 LEARNERS = ("student", "challenge")
 TASKS = ("predict", "say", "check", "answer", "quiz")
@@ -156,7 +157,9 @@ def test_the_instructors_edition_has_it_all() -> None:
         assert all(f"**{option}** {why}" in answers for option, why in item.explained.items())
     for question in QUESTIONS.values():
         assert f"**`{question.key}`** {question.text}\n\n> **" in answers
+    assert instructor[release.RUBRIC] == rubric.markdown()
     assert lessons.ASSISTANTS not in instructor
+    assert not any(release.RUBRIC in pages(edition) for edition in LEARNERS)
 
 
 @BY_NAME

@@ -304,6 +304,20 @@ def test_her_teacher_releases_it_to_a_class(site: Path, tmp_path: Path) -> None:
     assert "> **more often**: Three err together" in (tmp_path / "class/instructor/ANSWERS.md").read_text()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a sandbox needs the limits of Linux or macOS")
+def test_her_teacher_grades_a_class(site: Path, tmp_path: Path) -> None:
+    for name, answer in {"ada": SOLVED, "bob": STARTED}.items():
+        (tmp_path / "class" / name).mkdir(parents=True)
+        assert [*handed_in(tmp_path / "class" / name, votes=answer)]
+    ran(site, tmp_path, "-m", "minips", "grade", "class", "--csv", "m.csv", "--seed", "7", "--course", "mine")
+    found = json.loads((tmp_path / "m.json").read_text())["students"]
+    marks = {name: student["marks"]["mine:votes.1"] for name, student in found.items()}
+    assert {name: (one["mark"], one["judged"]) for name, one in marks.items()} == {
+        "ada": ("done", "outside"),
+        "bob": ("not yet", "outside"),
+    }
+
+
 @pytest.mark.soak
 @pytest.mark.outside
 def test_it_runs_to_its_end_where_pip_installs_it(package: Path, tmp_path: Path) -> None:

@@ -214,8 +214,8 @@ TRACKS = {
     for track in (
         Track(
             "office",
-            "Eight desks on an office switch: 1 Gbit/s, 50 µs to it. Each step's time is drawn anew, from an "
-            "exponential distribution, and worker 5 is four times slower.",
+            "Eight desks, each with a link of 1 Gbit/s and 50 µs to an office switch. Each step's time is drawn anew, "
+            "from an exponential distribution, and worker 5 is four times slower.",
             Star(bandwidth_bps=1e9, latency_s=5e-5),
             slow={5: 4.0},
             exponential=True,

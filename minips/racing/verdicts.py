@@ -8,7 +8,7 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,8 +112,17 @@ def seeds_of(text: str, salt: str = "") -> list[int]:
     return [int.from_bytes(digest[:4], "big") for digest in digests]
 
 
-def judge(track: Track, text: str, file: str = "entry.py", salt: str = "", *, limits: Limits | None = None) -> Verdict:
-    """Race the entry with this ``text`` on a track, once for each of its seeds.
+def judge(
+    track: Track,
+    text: str,
+    file: str = "entry.py",
+    salt: str = "",
+    *,
+    limits: Limits | None = None,
+    hopeless: Callable[[Sequence[Lap]], bool] = lambda laps: False,
+) -> Verdict:
+    """Race the entry with this ``text`` on a track, once for each of its seeds, or until the runs so far are
+    ``hopeless``.
 
     ValueError if the text is not an entry, or does what the track forbids; RuntimeError if its code fails or exceeds a
     limit; TimeoutError if the race takes more than `MOST_S` seconds.
@@ -127,6 +136,8 @@ def judge(track: Track, text: str, file: str = "entry.py", salt: str = "", *, li
                 laps.append(_lap(track, config, seed, deadline, parties))
             except (RuntimeError, ValueError) as error:
                 raise parties.error or error from None
+            if hopeless(laps):
+                break
         return Verdict(track.name, track.config_for(config, 0), tuple(laps))
 
 

@@ -152,6 +152,7 @@ class _Sleepy(ps.Exact):
     "have as much weight as long ones, the fit finds the fixed part as well.",
     "Collect pairs of size and seconds in two loops, over sizes and over repeats. A fit of relative errors turns them "
     "into two numbers: minips.machines.fit.Line.fit takes the pairs.",
+    beside=True,
 )
 def cost_of(function: Any, rng: np.random.Generator) -> str:
     """Fit a stage's time: fixed seconds and seconds for each value, for encode and decode together."""

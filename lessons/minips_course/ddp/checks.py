@@ -233,6 +233,7 @@ def train(way: Way, sizes: Sequence[int], targets: Array, meant: tuple[list[int]
     "loop. A gradient may be read only after its future's result().",
     "Bucketed: append g to a list; if the list has `size` bytes or more, start its copy, keep list, copy and future "
     "together, and begin a new list. Do not forget the last list, which may be smaller.",
+    beside=True,
 )
 def exchanges(ways: Any, rng: np.random.Generator) -> str:
     """Write four exchanges that replace each rank's gradients by the mean over all ranks."""
@@ -268,6 +269,7 @@ def exchanges(ways: Any, rng: np.random.Generator) -> str:
     "Quantize the sum of the gradient and the held values. Then hold this sum minus the values that were sent.",
     "DDP calls the hook for each bucket. group.bucket is its number, and buckets differ in length.",
     "Read self.held.get(group.bucket, 0) before the call of coarse, and set self.held[group.bucket] after it.",
+    beside=True,
 )
 def remembers(cls: Any, rng: np.random.Generator) -> str:
     """Give a hook a memory: add what a rank did not send to its next gradient of the same bucket."""

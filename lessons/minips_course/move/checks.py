@@ -30,6 +30,7 @@ PATIENT, SHORTLY = 1000, 15
     "send puts the tag and a list of copies into the queue. receive passes the time-out to get, raises a TimeoutError "
     "if get returns None, then adds up the lengths of the frames, and raises a ValueError if that exceeds a limit "
     "other than None.",
+    beside=True,
 )
 def queues(transport: Any, rng: np.random.Generator) -> str:
     """Write QueueWire: send frames as writable copies; receive gives up after its timeout, and refuses too much."""
@@ -209,6 +210,7 @@ def _gives_up(transport: StreamTransport, timeout: float) -> None:
     "threads, and raises an error that one of them raised.",
     "Write an inner function that makes all counted calls of one caller, one after another. Within the with of the "
     "pool, map the first calls, read the clock, map the inner function, and read the clock again.",
+    beside=True,
 )
 def calls_a_second(function: Any, rng: np.random.Generator) -> str:
     """Let all callers call at the same time, each after a first call that is not counted, and raise their errors."""

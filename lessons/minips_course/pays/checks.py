@@ -97,6 +97,7 @@ COPIES = 10
     "x.view('u4') reads the same 32 bits as a whole number, and .view('f4') reads them as a float again.",
     "To encode, view float32 as whole numbers, shift them down, and convert to 'u2'. To decode, convert to 'u4', shift "
     "up, and view as floats. np.asarray turns float64 into float32, and a single number into an array.",
+    beside=True,
 )
 def sixteen_bits(mine: Any, rng: np.random.Generator) -> str:
     """Write a quantizer with 16 bits a value that keeps tiny and huge values, and takes little longer than copies."""

@@ -18,6 +18,7 @@ from minips_course.plug import drill, histories
     "answers are still due. Other workers' pushes can bring them.",
     "Write __init__ with super().__init__(…), a list of last clocks, and a set of workers. deliver has three cases: a "
     "pull, a new push, a repeated one. At its end, take everybody that gets an answer out of the set.",
+    beside=True,
 )
 def count_once(server: Any, rng: np.random.Generator) -> str:
     """Make deliver count each push once, answer a repeated push as it should, and survive the server's death."""

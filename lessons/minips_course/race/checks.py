@@ -23,10 +23,10 @@ def entry(text: Any, rng: np.random.Generator) -> str:
 
     refuse_if(not isinstance(text, str), f"Expected the text of an entry, got {text!r:.80}.")
     salt, told = str(int(rng.integers(1_000_000))), []
-    with case("On five new seeds:"):
+    with case("On new seeds:"):
         for where, track in trial.QUICK.items():
             try:
-                verdict = judge(track, text, salt=salt)
+                verdict = judge(track, text, salt=salt, hopeless=trial.hopeless)
             except (ValueError, TypeError, RuntimeError, TimeoutError) as error:
                 raise Refused(f"no place: {error}") from None
             faults = trial.broken(verdict, where)
@@ -55,7 +55,7 @@ def bounded(cls: Any, rng: np.random.Generator) -> str:
             scale = most * length / (_length(push) or 1.0)
             push.update({name: np.asarray(scale * x, dtype) for name, x in push.items()})
         kept = [copied(push) for push in pushes]
-        with case(f"{len(pushes)} pushes of {len(like)} tensors, {dtype}, most = {most:.2f}:"):
+        with case(f"Pushes: {len(pushes)}, tensors in each: {len(like)}, {dtype}, most = {most:.2f}:"):
             got = cls(most=most).combine([ps.Contribution(i, 0, 0, push) for i, push in enumerate(pushes)])
             refuse_if(not isinstance(got, dict) or {*got} != {*like}, f"it returned {got!r:.80}.")
             for push, before in zip(pushes, kept, strict=True):

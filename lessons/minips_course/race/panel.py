@@ -90,8 +90,9 @@ class SecondsAndBytes(Panel[Asked, Found]):
         what = f"{asked.bits} bits, {asked.steps} local step{'s' * (asked.steps > 1)}, waits {asked.waits}: "
         if not verdict.placed:
             return f"{what}not every seed gets to 90 %."
-        keeps = verdict.seconds <= SECONDS and verdict.nbytes <= 1e3 * KB
+        over = ["seconds"] * (verdict.seconds > SECONDS) + ["bytes"] * (verdict.nbytes > 1e3 * KB)
+        kept = f"too many {' and '.join(over)}" if over else "both are kept"
         return (
             f"{what}{verdict.seconds:.3f} virtual s and {verdict.nbytes / 1e3:.0f} kB, the mean of {SEEDS} seeds. "
-            f"The limits are {SECONDS:g} s and {KB:.0f} kB: {'both are kept' if keeps else 'not kept'}."
+            f"The limits are {SECONDS:g} s and {KB:.0f} kB: {kept}."
         )

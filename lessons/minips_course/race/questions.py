@@ -4,8 +4,8 @@ from minips.lab.course.questions import Expected, Item, Option, prompt, question
 
 question(
     "race.1",
-    "The four-bit entry sends 4 bits instead of 32, and exchanges every 4 steps, with a rate of 1 instead of 0.1. How "
-    "many times fewer bytes than the defaults does it need to 90 %?",
+    "The four-bit entry sends each value in 4 bits instead of 32, and exchanges every 4 steps, with a rate of 1 "
+    "instead of 0.1. How many times fewer bytes than the defaults does it need to 90 %?",
     Option(
         "about 8 times",
         lambda fewer: 4 <= fewer < 16,
@@ -29,8 +29,8 @@ question(
 
 question(
     "race.2",
-    "One worker of eight sends noise of size 100 in place of its gradient. How much longer does the four-bit entry, "
-    "which waits for nobody, need to 90 %?",
+    "One worker of eight sends noise with a standard deviation of 100 in place of its gradient. How much longer does "
+    "the four-bit entry, which waits for nobody, need to 90 %?",
     Option(
         "less than twice as long",
         lambda times: times < 2,
@@ -82,10 +82,10 @@ sentence(
 prompt(
     "race.1",
     "Defend an entry for these eight desks, of which one may send garbage. What did you predict, which numbers are "
-    "your evidence, and what do you decide? Name what your entry pays. Two or three sentences.",
+    "your evidence, and what do you decide? Name what your entry costs. Two or three sentences.",
     "I predicted that a median would cost a little time, and that garbage would break what waits for nobody. The "
     "evidence: beside garbage, four bits alone do not always get to 90 %; with the median of 7 they take 0.063 s and "
-    "83 kB. I decide for the median of 7: it pays 0.068 s instead of 0.046 s with honest workers.",
+    "83 kB. I decide for the median of 7: it costs 0.068 s instead of 0.046 s with honest workers.",
     by=(
         "table: row['median of 7'][:4] == [0.068, 88, 0.063, 83]",
         "table: row['four bits'][0] == 0.046",
@@ -116,10 +116,10 @@ quiz(
         by=("predict race.2", "check race.1"),
     ),
     Item(
-        "A round waits for 7 of 8 workers, and takes the median. Which limit does waiting for all 8 break?",
+        "The median of 7 keeps all limits in the table. Which one does the median of 8 break?",
         {
-            "time": "Worker 5 is four times slower, so each round would wait for it.",
-            "bytes": "A round would have one more push at most.",
+            "time": "Worker 5 is four times slower, and each round waits for it.",
+            "bytes": "A round has one more push at most: 92 kB instead of 88.",
             "trust": "A median of 8 bears one liar as well.",
         },
         by="table race.1: row['median of 8'][0] > 0.1 and row['median of 8'][1] < 160",
@@ -150,7 +150,7 @@ remember(
         "Bytes to a target": ("predict race.1", "say race.1: entry != 'four bits' or round(kb) == 110"),
         "The fastest entry": "say race.1: entry != 'nobody waits' or round(seconds, 3) == 0.022",
         "Garbage spoils": ("predict race.2", "say race.2: missed >= 1"),
-        "One choice": "table race.1: row['median of 8'][0] > 0.1 and row['median of 7'][0] < 0.1",
+        "One choice": "table race.1: row['median of 8'][0] > 1.8 * row['median of 7'][0]",
         "A figure": "say race.3: len(digest) == 16",
     },
 )

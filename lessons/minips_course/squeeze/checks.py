@@ -60,6 +60,7 @@ def _round(before: int, after: int, compress: float, decompress: float, workers:
     "A frame need not be a multiple of 4 bytes long. Shuffle the whole values, and append the last 1 to 3 bytes.",
     "To turn it back, do the same with the other shape: four rows become four columns. How many bytes belong to "
     "whole values?",
+    beside=True,
 )
 def shuffled(mine: Any, rng: np.random.Generator) -> str:
     """Write a compressor that sends the first byte of every 4-byte value, then the second byte of each, and so on."""

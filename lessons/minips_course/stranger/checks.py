@@ -57,6 +57,7 @@ PRESENTS: tuple[Present, ...] = (
     "arrays. Use protocols 4 and 5, and also an array that is not contiguous in memory, such as x[::2, 1:].",
     "First fill the set, with a class that adds each pair and returns super().find_class(…). In OnlyArrays, look up "
     "the whole pair in the set before you call super(), which imports the module. A name with a dot may lead anywhere.",
+    beside=True,
 )
 def only_arrays(cls: Any, rng: np.random.Generator) -> str:
     """Write an unpickler that loads NumPy arrays of numbers and refuses every other function and class."""
@@ -179,6 +180,7 @@ def _text(text: str) -> bytes:
     "Let it make at most one byte more than the limit. If it makes that byte, the frame is too large.",
     "stream.eof is True once the end of the stream was read. If it is False, bytes are missing. Turn a zlib.error into "
     "a ValueError.",
+    beside=True,
 )
 def inflate(function: Any, rng: np.random.Generator) -> str:
     """Inflate bytes compressed by zlib, without ever producing more bytes than the limit."""

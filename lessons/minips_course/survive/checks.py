@@ -32,6 +32,7 @@ FAR_S = 1e6
     "wait, and see whether it would end after the deadline. If so, a bare raise within except lets the error through.",
     "Put a try into a while True. The try contains the with and a return; the except draws the wait, and raises or "
     "goes on. The loop ends with time.sleep and a doubled bound. Why must time.sleep come after the with block?",
+    beside=True,
 )
 def call_again(function: Any, rng: np.random.Generator) -> str:
     """Make call_again repeat a call after a ConnectionError or a TimeoutError, with random waits whose bound doubles,
@@ -256,6 +257,7 @@ MANY, TIMES, MOST_BYTES = 2500, 4, 300
     "A dictionary with one entry for each caller is enough: each new call replaces the caller's last one.",
     "A number may be above the last one, equal to it, or below it. For a caller that is not in the dictionary yet, "
     "you could use a last number that is below all others.",
+    beside=True,
 )
 def count_once(cls: Any, rng: np.random.Generator) -> str:
     """Make the counter count a repeated call only once, and return the same answer again."""

@@ -25,6 +25,7 @@ MORE = 64
     "order. unpack reads the length, then the header, and then one array after another.",
     "np.frombuffer(data, dtype, count, offset) reads count values, beginning at offset; reshape restores their shape. "
     "It raises ValueError if values are missing. Turn a struct.error into a ValueError yourself.",
+    beside=True,
 )
 def header(server: Any, rng: np.random.Generator) -> str:
     """Write named arrays as bytes and read them back: a small header, then the arrays' own bytes."""

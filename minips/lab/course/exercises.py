@@ -41,6 +41,8 @@ IDLE = 0.01
 """A check that uses a smaller share of a processor is waiting, and not slowed down."""
 HINTS_OFF = "MINIPS_HINTS", "off"
 """The environment variable, and its value, that turn the hints off, as in a class' challenge."""
+MIRROR = str(Path(__file__).with_name("mirror"))
+"""The folder of the stand-ins for a check's objects, which an answer in a sandbox calls."""
 
 
 class Refused(Exception):  # noqa: N818, it is the outcome of a check and not an error
@@ -54,6 +56,10 @@ class Exercise(NamedTuple):
     task: str
     hints: tuple[str, ...]
     test: "Test"
+    beside: bool = False
+    """True if the check must run in the answer's process: it changes a module that the answer uses, measures its time
+    or memory, or calls it in several threads. Other checks can be applied from outside, see `minips.lab.course.mirror`.
+    """
 
 
 Test = Callable[[Any, np.random.Generator], str]
@@ -110,9 +116,9 @@ def judge(asked: Exercise, thing: Any, rng: np.random.Generator) -> Verdict:
         vars(interrupt)["_render_traceback_"] = lambda: [said]  # what a notebook shows instead of a traceback
         raise
     except Exception as error:
-        if place := broken_at(error):
-            return Verdict(asked.key, False, f"The check itself failed: {error}, in {place}. Tell your teacher.")
         words = stopped(error)
+        if broken_at(error):
+            return Verdict(asked.key, False, words)
     further = f'\nA hint: lab.hint("{asked.key}")' if asked.hints and not _are_hints_off() else ""
     return Verdict(asked.key, False, words + further)
 
@@ -151,13 +157,17 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def stopped(error: Exception) -> str:
+def stopped(error: BaseException) -> str:
     """Return a sentence for an error that ended a check."""
+    if place := broken_at(error):
+        return f"The check itself failed: {error}, in {place}. Tell your teacher."
     return f"It stopped with {type(error).__name__}: {error}{where(error)}"
 
 
 def where(error: BaseException) -> str:
     """Return a phrase for the last line of the learner's own code, in a cell or in a file, in an error's traceback."""
+    if (elsewhere := getattr(error, "where", None)) is not None:  # it comes from a sandbox
+        return str(elsewhere)
     if not (own := _learners(traceback.extract_tb(error.__traceback__))):
         return ""
     frame = own[-1]
@@ -166,7 +176,7 @@ def where(error: BaseException) -> str:
     return f"\nIn {frame.name}, line {frame.lineno} of {file}: {line}" if line else ""
 
 
-def broken_at(error: Exception) -> str:
+def broken_at(error: BaseException) -> str:
     """Return the file and the line of a course that uses an unknown name while none of the learner's code runs; an
     empty text for other errors. A wrong answer can cause those, even an UnboundLocalError, by an empty loop.
     """
@@ -212,15 +222,15 @@ def exercise(key: str) -> Exercise:
     return find("exercise", EXERCISES, key)
 
 
-def asks(key: str, *hints: str) -> Callable[[Test], Test]:
-    """Decorate the function that checks answers to exercise ``key``; its docstring is the task. ValueError if it
-    has none.
+def asks(key: str, *hints: str, beside: bool = False) -> Callable[[Test], Test]:
+    """Decorate the function that checks answers to exercise ``key``; its docstring is the task. ``beside`` says that
+    the check must run in the answer's process, see `Exercise`. ValueError for a check without a docstring.
     """
 
     def added(test: Test) -> Test:
         if not test.__doc__:
             raise ValueError(f"{key}: the check {test.__name__} has no docstring. Write the task there.")
-        add("exercise", EXERCISES, key, Exercise(key, test.__doc__, hints, test))
+        add("exercise", EXERCISES, key, Exercise(key, test.__doc__, hints, test, beside))
         return test
 
     return added
@@ -281,11 +291,13 @@ def unaided(function: Any, *arguments: Any, helpers: ModuleType | None = None) -
     """Return the function's result. Raises `Refused` if it calls any function of minips, under any name, except those
     of the module ``helpers``.
     """
+    if elsewhere := getattr(function, "_unaided", None):  # a function in a sandbox, where the same is done
+        return elsewhere(function, *arguments, helpers=helpers.__name__ if helpers else "")
     ours, allowed = _ours(), helpers and helpers.__file__
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
         file = frame.f_code.co_filename
-        if event == "call" and file.startswith(ours) and file != allowed:
+        if event == "call" and file.startswith(ours) and file != allowed and not file.startswith(MIRROR):
             raise Refused(f"it calls minips' own {frame.f_code.co_name}. Write the arithmetic yourself.")
 
     before = sys.getprofile()

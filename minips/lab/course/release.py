@@ -11,10 +11,12 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minips.lab.course.courses import Course, chosen, lesson_of
+from minips.lab.course.courses import Course, chosen, installed, lesson_of
 from minips.lab.course.exercises import HINTS_OFF
 from minips.lab.course.lessons import (
     Copied,
@@ -34,8 +36,8 @@ from minips.lab.course.lessons import (
 )
 from minips.lab.course.questions import PROMPTS, QUESTIONS, QUIZZES, Estimate, Item, Prompt, Question
 
-ANSWERS = "ANSWERS.md"
-"""The instructor's page."""
+ANSWERS, RUBRIC = "ANSWERS.md", "RUBRIC.md"
+"""The instructor's pages. The second one is what a course's function ``rubric.markdown`` returns."""
 FOLD = re.compile(r"<(/?)details\b[^>]*>", re.IGNORECASE)
 """The tags around a folded block."""
 BOOK_METADATA, CELL_METADATA = ("kernelspec", "language_info"), ("jupyter", "tags")
@@ -86,8 +88,12 @@ def learners(course: Course, reduce: Callable[[dict[str, Any]], object] | None =
 
 
 def instructors(course: Course) -> Pages:
-    """Return the complete copies, and the page of answers."""
-    return copies(course, Path.read_bytes) | {ANSWERS: answers(course).encode()}
+    """Return the complete copies, the page of answers and, if the course has a module ``rubric``, its page."""
+    pages = copies(course, Path.read_bytes) | {ANSWERS: answers(course).encode()}
+    package = next((package for package, known in installed().items() if known is course), None)
+    if package and find_spec(f"{package}.rubric"):
+        pages[RUBRIC] = import_module(f"{package}.rubric").markdown().encode()
+    return pages
 
 
 def remove_solutions(book: dict[str, Any]) -> None:
