@@ -41,7 +41,6 @@ IDLE = 0.01
 """A check that uses a smaller share of a processor is waiting, and not slowed down."""
 HINTS_OFF = "MINIPS_HINTS", "off"
 """The environment variable, and its value, that turn the hints off, as in a class' challenge."""
-
 MIRROR = str(Path(__file__).with_name("mirror"))
 """The folder of the stand-ins for a check's objects, which an answer in a sandbox calls."""
 
@@ -117,9 +116,9 @@ def judge(asked: Exercise, thing: Any, rng: np.random.Generator) -> Verdict:
         vars(interrupt)["_render_traceback_"] = lambda: [said]  # what a notebook shows instead of a traceback
         raise
     except Exception as error:
-        if place := broken_at(error):
-            return Verdict(asked.key, False, f"The check itself failed: {error}, in {place}. Tell your teacher.")
         words = stopped(error)
+        if broken_at(error):
+            return Verdict(asked.key, False, words)
     further = f'\nA hint: lab.hint("{asked.key}")' if asked.hints and not _are_hints_off() else ""
     return Verdict(asked.key, False, words + further)
 
@@ -158,8 +157,10 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def stopped(error: Exception) -> str:
+def stopped(error: BaseException) -> str:
     """Return a sentence for an error that ended a check."""
+    if place := broken_at(error):
+        return f"The check itself failed: {error}, in {place}. Tell your teacher."
     return f"It stopped with {type(error).__name__}: {error}{where(error)}"
 
 
@@ -175,7 +176,7 @@ def where(error: BaseException) -> str:
     return f"\nIn {frame.name}, line {frame.lineno} of {file}: {line}" if line else ""
 
 
-def broken_at(error: Exception) -> str:
+def broken_at(error: BaseException) -> str:
     """Return the file and the line of a course that uses an unknown name while none of the learner's code runs; an
     empty text for other errors. A wrong answer can cause those, even an UnboundLocalError, by an empty loop.
     """
@@ -222,8 +223,8 @@ def exercise(key: str) -> Exercise:
 
 
 def asks(key: str, *hints: str, beside: bool = False) -> Callable[[Test], Test]:
-    """Decorate the function that checks answers to exercise ``key``; its docstring is the task. ValueError if it
-    has none. ``beside`` says that the check must run in the answer's process, see `Exercise`.
+    """Decorate the function that checks answers to exercise ``key``; its docstring is the task. ``beside`` says that
+    the check must run in the answer's process, see `Exercise`. ValueError for a check without a docstring.
     """
 
     def added(test: Test) -> Test:

@@ -34,8 +34,8 @@ import numpy as np
 
 from minips import lab
 from minips.lab.course import exercises
-from minips.lab.course.courses import folders, installed
-from minips.lab.course.exercises import PACKAGE, Exercise, Refused, TooLong, limited, where
+from minips.lab.course.courses import PACKAGE, folders, installed
+from minips.lab.course.exercises import Exercise, Refused, TooLong, broken_at, limited, stopped
 from minips.lab.course.mirror import Outside
 from minips.sandbox import SHOWN, Limits, Sandbox, SandboxError, sealed
 from minips.words import join_names
@@ -259,8 +259,8 @@ def _tried(
     except caught as error:
         if why := _of_sandbox(error):
             return "blocked", why
-        refused = isinstance(error, Refused)
-        return "not yet", str(error) if refused else f"It stopped with {type(error).__name__}: {error}{where(error)}"
+        words = str(error) if isinstance(error, Refused) else stopped(error)
+        return "blocked" if broken_at(error) else "not yet", words
 
 
 def _of_sandbox(error: BaseException) -> str:
