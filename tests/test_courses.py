@@ -156,6 +156,8 @@ def test_a_checks_own_misspelling_is_not_the_learners(tmp_path: Path) -> None:
         from minips import lab
         for answer in (lambda x: [x], lambda x: [mine], lambda x: []):
             print(lab.check("algebra:matrices.2", answer))
+        from minips.lab.course import exercises, running
+        print(*running._tried(exercises.exercise("algebra:matrices.2"), lambda: lambda x: [x], seed=0))
         import algebra.matrices.checks as checks
         print(lab.show(checks.three).place)
         try:
@@ -172,6 +174,7 @@ def test_a_checks_own_misspelling_is_not_the_learners(tmp_path: Path) -> None:
         f"Tell your teacher.\n{stopped} NameError: name 'mine' is not defined\n",
         f"{stopped} UnboundLocalError: ",
         "\nFor the number 1.\n",
+        "\nblocked The check itself failed: name 'wnated' is not defined, in ",
         "\nalgebra.matrices.checks, line 4\n",
         "\nThere is no exercise 'matrices.2'. Did you mean algebra:matrices.2?\n",
     ):
