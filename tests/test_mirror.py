@@ -13,7 +13,7 @@ from test_exercises import BROKEN, RIGHT, expression, program, solution_of
 import minips as ps
 from minips.lab.course import EXERCISES, exercises, mirror
 from minips.lab.course.exercises import Refused, asks, refuse_if, unaided
-from minips.lab.course.running import LIMITS, visible
+from minips.lab.course.running import LIMITS, _from_outside, visible
 from minips.sandbox import Limits, Sandbox, SandboxError
 from minips.stage import Stage
 from minips.testing.base import same_bits
@@ -453,6 +453,14 @@ def test_an_answer_does_not_end_a_loop_of_its_check(outside: mirror.Outside) -> 
     stops = outside.answer("lambda x: next(iter(()))")
     with pytest.raises(RuntimeError, match="StopIteration"):
         assert all(map(stops, range(3)))
+
+
+def test_an_answer_whose_text_fails_blocks_its_mark(sandbox: Sandbox) -> None:
+    asked = exercises.Exercise("mirror.3", "", (), lambda made, rng: str({}[made]))  # the KeyError's text is the repr
+    sandbox.begin("class Made:\n def __repr__(self):\n  raise ValueError", "answers.py")
+    mark, words = _from_outside(asked, sandbox, "Made()", 0, 20)
+    assert mark == "blocked"
+    assert "ValueError" in words
 
 
 APART = [key for key, asked in EXERCISES.items() if not asked.beside]

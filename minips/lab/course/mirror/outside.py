@@ -25,6 +25,8 @@ MOST_S = 40.0
 NEVER = object()
 INNARDS = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)
 """The kinds of objects that lead from what a check hands over to the check itself. They stay hidden."""
+ENDING = ("__next__", "send", "throw")
+"""The methods of a generator that raise StopIteration when it ends."""
 MIRRORS: "weakref.WeakValueDictionary[int, Outside]" = weakref.WeakValueDictionary()
 """By its id, each mirror of this process."""
 
@@ -66,7 +68,7 @@ class Outside(Side):
             try:
                 return self._finish(self._ask("act", self.message((what, self._settings(), *arguments))))
             except StopIteration as error:
-                if what == "method" and arguments[1] == "__next__":
+                if what == "method" and arguments[1] in ENDING:
                     raise
                 raise RuntimeError("It raised StopIteration.") from error  # which would end a loop of the check
             finally:
