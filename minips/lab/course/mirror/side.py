@@ -338,7 +338,7 @@ class Side:
             raise MirrorError(f"An array of {x.dtype} cannot be sent; expected numbers.")
         number = next(self._count)
         low, span = _span(x)
-        for host_number, host in self._arrays.items():
+        for host_number, host in [*self._arrays.items()]:
             array = host.array()
             if array is not None and array.flags.c_contiguous and array.nbytes and span:
                 start, length = _span(array)
@@ -373,7 +373,8 @@ class Side:
         kind = np.dtype(dtype)
         if kind.kind not in NUMBERS or math.prod(shape) > MOST_VALUES:
             raise MirrorError(f"Got an array of {dtype} and shape {shape}; expected numbers, and not too many.")
-        if math.prod(shape) * kind.itemsize + sum(one.nbytes for one in self._arrays.values()) > MOST_BYTES:
+        known = sum(one.nbytes for one in [*self._arrays.values()])  # a copy: arrays end in any thread
+        if math.prod(shape) * kind.itemsize + known > MOST_BYTES:
             raise MirrorError(f"Got arrays of more than {MOST_BYTES} bytes.")
         if isinstance(memory, int):
             host = self._arrays[memory].array()
