@@ -266,6 +266,17 @@ def test_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_class(graded(folder), expected)
 
 
+def test_what_a_check_computes_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "EXERCISES", {OTHER: marks.EXERCISES[OTHER]})
+    folder = tmp_path / "class"
+    for name, line in {
+        "from": "from minips_course.bits.checks import _most as busiest",
+        "import": "import minips_course.bits.checks as checks\nbusiest = checks._most",
+    }.items():
+        hand_in(folder, name, line, OTHER)
+    check_class(graded(folder), {"from": "blocked", "import": "blocked"}, OTHER)
+
+
 def test_a_process_that_grades_has_a_limit_of_memory() -> None:
     with Grader([]) as grader:
         assert grader.protections()
