@@ -20,6 +20,7 @@ import minips_course.bits.cases as cases
 from minips import cli
 from minips.lab.course import marks
 from minips.lab.course.courses import chosen, lesson_of
+from minips.lab.course.graders import MOST_BYTES, Grader
 from minips.lab.course.portfolio import Portfolio
 from minips.lab.course.slices import checks, needed, pieces, program
 
@@ -57,6 +58,21 @@ for number in range(3, 100):
         os.write(number, json.dumps(["answer", ["", "done", ""]]).encode())
     except OSError:
         pass"""
+
+LATE = (
+    RIGHT.replace("parts = {}", "parts = {}\n        Server.kept.append(tensors)", 1)
+    + """
+Server.kept = []
+class Server(Server):
+    @staticmethod
+    def decode(parts, like):
+        for tensors in Server.kept:
+            for x in tensors.values():
+                x[...] = 0
+        return {name: np.zeros_like(x) for name, x in like.items()}
+"""
+)
+"""A wrong answer that later changes what it was given into what it decodes."""
 
 UNSEEN = """import msgpack
 said = msgpack.packb(["answer", ["", "done", ""]])
@@ -130,12 +146,13 @@ HANDED_IN: dict[str, tuple[str, str]] = {
         RIGHT.replace("def decode", "def __class__(self): ...\n\n    @staticmethod\n    def decode"),
         "done",
     ),
+    "changes what it got earlier": (LATE, "not yet"),
     "not Python": (RIGHT.replace("parts = {}", "parts = {", 1), "blocked"),
     "not Python elsewhere": (RIGHT + "\n# %%\nthis is no Python", "done"),
     "magic": ("%time\n" + RIGHT + "\n!ls", "done"),
 }
 """What students put in place of the cell with the exercise, and the mark that they should get."""
-FEW = ("right", "half done", "not Python", "patches numpy", "eats memory")
+FEW = ("right", "half done", "not Python", "patches numpy", "eats memory", "changes what it got earlier")
 """Those that are tried by default."""
 
 BESIDE = "stranger.2"
@@ -247,6 +264,24 @@ def test_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hand_in(folder, name, code)
     expected = {name: mark for name, (_, mark) in HANDED_IN.items()}
     check_class(graded(folder), expected)
+
+
+def test_what_a_check_computes_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "EXERCISES", {OTHER: marks.EXERCISES[OTHER]})
+    folder = tmp_path / "class"
+    for name, line in {
+        "from": "from minips_course.bits.checks import _most as busiest",
+        "import": "import minips_course.bits.checks as checks\nbusiest = checks._most",
+    }.items():
+        hand_in(folder, name, line, OTHER)
+    check_class(graded(folder), {"from": "blocked", "import": "blocked"}, OTHER)
+
+
+def test_a_process_that_grades_has_a_limit_of_memory() -> None:
+    with Grader([]) as grader:
+        assert grader.protections()
+        limit, _ = psutil.Process(grader._process.pid).rlimit(psutil.RLIMIT_AS)
+    assert limit == MOST_BYTES
 
 
 def write(path: Path, content: str | bytes) -> None:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from test_exercises import BROKEN, RIGHT, expression, program, solution_of
 import minips as ps
 from minips.lab.course import EXERCISES, exercises, mirror
 from minips.lab.course.exercises import Refused, asks, refuse_if, unaided
-from minips.lab.course.running import LIMITS, visible
+from minips.lab.course.running import LIMITS, _from_outside, visible
 from minips.sandbox import Limits, Sandbox, SandboxError
 from minips.stage import Stage
 from minips.testing.base import same_bits
@@ -388,6 +389,78 @@ def test_beside_is_kept_with_the_exercise(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert known["mirror.2"].beside
     assert issubclass(ps.Quantizer, Stage)
+
+
+def forged(do: str = "0", **parts: str) -> str:
+    """Return an answer that replaces what its process says of it by a message of its own."""
+    message = {"arrays": "[]", "sync": "[]", "boxes": "[]", "drop": "[]", "do": do, **parts}
+    text = ", ".join(f"{name!r}: {value}" for name, value in message.items())
+    return f"lambda: sys.modules['minips.lab.course.mirror.inside'].HERE.__dict__.update(message=lambda do: {{{text}}})"
+
+
+VALUE = "['tuple', ['value', {0}]]"
+RAISE = "['tuple', ['raise', {0}]]"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"do": RAISE.format("['named', 'minips.testing.faults', 'Killed']")},
+        {"do": RAISE.format("['error', 1, [['builtins', 'ValueError']], [['range', 0, 1, 1]], '', '']")},
+        {
+            "do": VALUE.format("0"),
+            "arrays": "[[n, '<U4096', [2**16], [0], 0, bytes(2**15), True] for n in range(1, 9, 2)]",
+        },
+        {"do": "['tuple', ['value']]"},
+    ],
+    ids=["no Exception", "an error of no plain values", "memory", "nothing"],
+)
+def test_a_forged_message_is_none(outside: mirror.Outside, parts: dict[str, str]) -> None:
+    outside.answer("exec('import sys')")
+    with pytest.raises(SandboxError, match="no message"):
+        outside.answer(f"({forged(**parts)})()")
+    assert outside.error
+
+
+def test_only_what_the_check_hands_over_can_be_used(outside: mirror.Outside, tmp_path: Path) -> None:
+    x, file = np.zeros(3), tmp_path / "written"
+    problem = ps.SoftmaxRegression(*ps.datasets.synthetic(rows=20, features=3, classes=2))
+    for thing, name in ((x, "tofile"), (problem, "loss"), ("text", "format"), (ps.Config(), "to_dict")):
+        with pytest.raises(mirror.MirrorError, match="handed over"):
+            outside.answer(f"lambda thing, file: request('get', thing, {name!r})(file)")(thing, str(file))
+    assert not file.exists()
+    with pytest.raises(mirror.MirrorError, match="handed over"):
+        outside.answer("lambda: request('call', ps.Config, (), {})")()
+
+
+@pytest.mark.parametrize("name", ["gi_frame", "gi_code"])
+def test_a_generator_of_the_check_does_not_lead_to_its_names(outside: mirror.Outside, name: str) -> None:
+    generator = (one for one in range(3))
+    with pytest.raises(AttributeError, match="not public"):
+        outside.answer(f"lambda items: items.{name}")(generator)
+    assert outside.answer("lambda items: list(items)")(generator) == [0, 1, 2]
+
+
+def test_a_generator_of_the_check_keeps_drawing(outside: mirror.Outside) -> None:
+    state = "{**rng.bit_generator.state, 'state': {'state': 0, 'inc': 0}}"
+    rng = np.random.default_rng(7)
+    with pytest.raises(SandboxError, match="draws other numbers"):
+        outside.answer(f"lambda rng: setattr(rng.bit_generator, 'state', {state})")(rng)
+    assert rng.random() == np.random.default_rng(7).random()
+
+
+def test_an_answer_does_not_end_a_loop_of_its_check(outside: mirror.Outside) -> None:
+    stops = outside.answer("lambda x: next(iter(()))")
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        assert all(map(stops, range(3)))
+
+
+def test_an_answer_whose_text_fails_blocks_its_mark(sandbox: Sandbox) -> None:
+    asked = exercises.Exercise("mirror.3", "", (), lambda made, rng: str({}[made]))  # the KeyError's text is the repr
+    sandbox.begin("class Made:\n def __repr__(self):\n  raise ValueError", "answers.py")
+    mark, words = _from_outside(asked, sandbox, "Made()", 0, 20)
+    assert mark == "blocked"
+    assert "ValueError" in words
 
 
 APART = [key for key, asked in EXERCISES.items() if not asked.beside]

@@ -177,11 +177,11 @@ def nbytes(arrays: Tensors) -> int:
 
 def encoded(cls: Any, tensors: Tensors) -> Tensors:
     """Return the parts that the class's encode makes. Raises `Refused` if it changes the tensors."""
-    before = copied(tensors)
+    given = copied(tensors)  # which a later call of its methods may change
     with np.errstate(divide="raise", invalid="raise"):
-        parts: Tensors = cls.encode(tensors)
+        parts: Tensors = cls.encode(given)
     refuse_if(not isinstance(parts, dict), f"encode returned a {type(parts).__name__}, not a dict of arrays.")
-    _are_unchanged(tensors, before, "encode")
+    _are_unchanged(given, tensors, "encode")
     return parts
 
 

@@ -19,6 +19,11 @@ from typing import Any, NoReturn, Self
 from minips.lab.course.running import Marked, Runner
 from minips.sandbox import end_with_parent
 
+if sys.platform != "win32":
+    import resource
+
+MOST_BYTES = 2**32
+"""The most memory of a process that grades: what an answer sends must not fill the machine."""
 END_S = 3.0
 """The most seconds until a process has ended its sandbox."""
 
@@ -90,6 +95,8 @@ def serve(modules: Sequence[str]) -> None:
     """Grade what comes on standard input. The process's main function."""
     signal.signal(signal.SIGTERM, _end)
     end_with_parent(signal.SIGTERM)
+    with suppress(ValueError, OSError):  # not all systems have this limit
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     with os.fdopen(os.dup(0)) as tasks, os.fdopen(os.dup(1), "w") as answers, Runner(modules) as runner:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1):  # what a check prints must not get into an answer

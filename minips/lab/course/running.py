@@ -137,7 +137,10 @@ class Runner:
 def _from_outside(asked: Exercise, box: Sandbox, answer: str, seed: int, seconds: float) -> tuple[Kind, str]:
     """Return the mark and the words of a check that is applied here. SandboxError if the answer's process ends."""
     with Outside(box, seconds) as outside:
-        mark, words = _tried(asked, lambda: outside.answer(answer), seed, Exception)
+        try:
+            mark, words = _tried(asked, lambda: outside.answer(answer), seed, Exception)
+        except Exception as error:  # such as one that the answer's words cause
+            mark, words = "blocked", f"Its check could not be applied: {type(error).__name__}."
     if outside.error:
         raise SandboxError(words if mark == "blocked" else str(outside.error))
     return mark, words

@@ -23,6 +23,10 @@ INSIDE = "minips.lab.course.mirror.inside"
 MOST_S = 40.0
 """The most seconds that one answer may take in all."""
 NEVER = object()
+INNARDS = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)
+"""The kinds of objects that lead from what a check hands over to the check itself. They stay hidden."""
+ENDING = ("__next__", "send", "throw")
+"""The methods of a generator that raise StopIteration when it ends."""
 MIRRORS: "weakref.WeakValueDictionary[int, Outside]" = weakref.WeakValueDictionary()
 """By its id, each mirror of this process."""
 
@@ -36,6 +40,8 @@ class Outside(Side):
         super().__init__()
         self._sandbox, self._deadline = sandbox, time.monotonic() + seconds
         self._registered: list[Any] = []
+        self._copied: set[int] = set()
+        """The numbers of the objects of which the sandbox has a copy, and asks nothing."""
         self._known_settings: Any = None
         self._lock = threading.RLock()
         MIRRORS[id(self)] = self
@@ -61,6 +67,10 @@ class Outside(Side):
             before = self.passing()
             try:
                 return self._finish(self._ask("act", self.message((what, self._settings(), *arguments))))
+            except StopIteration as error:
+                if what == "method" and arguments[1] in ENDING:
+                    raise
+                raise RuntimeError("It raised StopIteration.") from error  # which would end a loop of the check
             finally:
                 self.drop(self.passing() - before)
 
@@ -99,13 +109,16 @@ class Outside(Side):
                 kind, message = reply
                 value = self.receive(message)
                 what, *arguments = value
+                got = arguments[0]
+                if kind == "done" and what == "raise" and not isinstance(got, Exception):
+                    raise MirrorError(f"{type(got).__name__} is no error.")
             except Exception as error:  # whatever it may be: nothing here trusts the message
                 self.error = SandboxError(f"{self._sandbox.who} sent something that is no message: {error}")
                 raise self.error from None
             if kind == "done":
                 if what == "raise":
-                    raise arguments[0]
-                return arguments[0]
+                    raise got
+                return got
             reply = self._ask("resume", self.message(self._serve(what, arguments)))
 
     def number_of(self, stand_in: Any) -> int:
@@ -113,11 +126,17 @@ class Outside(Side):
         return self._numbers[id(stand_in)]
 
     def _serve(self, what: str, arguments: list[Any]) -> tuple[str, Any]:
-        """Do something with an object of the check's, by its public names alone."""
+        """Do something with an object that the check has handed over, by its public names alone."""
         try:
+            number = self._numbers.get(id(arguments[0]))
+            if number not in self.given or number in self._copied:
+                raise MirrorError("It asks for something that the check has not handed over.")
             if what == "get" and not is_public(arguments[1]):
                 raise AttributeError(f"{arguments[1]} is not public.")
-            return "value", SERVED[what](*arguments)
+            got = SERVED[what](*arguments)
+            if isinstance(got, INNARDS):
+                raise AttributeError(f"A {type(got).__name__} is not public.")
+            return "value", got
         except Exception as error:
             return "raise", error
 
@@ -126,7 +145,9 @@ class Outside(Side):
         if isinstance(x, Problem) and is_ours(type(x).__module__):
             with suppress(pickle.PicklingError, AttributeError, TypeError):  # else it stays, and is asked
                 data = pickle.dumps(x)
-                return ["copied", self.number(x), data]
+                number = self.number(x)
+                self._copied.add(number)
+                return ["copied", number, data]
         if isinstance(x, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
             module, name = getattr(x, "__module__", None) or "builtins", getattr(x, "__qualname__", x.__name__)
             if _find(module, name) is x:

@@ -37,6 +37,8 @@ NUMBERS = "biufcmMSU"
 """The kinds of dtypes whose arrays can be shared."""
 MOST_VALUES = 2**26
 """The most values of an array, however few bytes it is made of."""
+MOST_BYTES = 2**29
+"""The most bytes of all shared arrays together."""
 OPERATORS = (
     "__call__",
     "__iter__",
@@ -64,7 +66,7 @@ class _Shared:
         self._kept = array if keep else None
         self._reference = weakref.ref(array, died)
         self.writer, self.last = writer if keep else None, array.tobytes()
-        self.key = id(array)
+        self.key, self.nbytes = id(array), array.nbytes
 
     def array(self) -> np.ndarray | None:
         return self._reference()
@@ -315,10 +317,13 @@ class Side:
         return ""
 
     def _decode_error(self, number: int, names: list[list[str]], arguments: list[Tree], text: str, place: str) -> Any:
-        error: Any = RuntimeError(text)
+        plain = [*map(self.decode, arguments)]
+        if not all(one is None or isinstance(one, bool | int | float | str) for one in plain):
+            raise MirrorError("Got an error that is not about plain values.")
+        error: Any = RuntimeError(str(text))
         for cls in filter(None, (error_named(*name) for name in names)):
             with suppress(Exception):  # of an error that is not made like others, its base is
-                error = cls(*map(self.decode, arguments))
+                error = cls(*plain)
                 break
         error.where = place
         self._errors.append(number)
@@ -333,7 +338,7 @@ class Side:
             raise MirrorError(f"An array of {x.dtype} cannot be sent; expected numbers.")
         number = next(self._count)
         low, span = _span(x)
-        for host_number, host in self._arrays.items():
+        for host_number, host in [*self._arrays.items()]:
             array = host.array()
             if array is not None and array.flags.c_contiguous and array.nbytes and span:
                 start, length = _span(array)
@@ -368,6 +373,9 @@ class Side:
         kind = np.dtype(dtype)
         if kind.kind not in NUMBERS or math.prod(shape) > MOST_VALUES:
             raise MirrorError(f"Got an array of {dtype} and shape {shape}; expected numbers, and not too many.")
+        known = sum(one.nbytes for one in [*self._arrays.values()])  # a copy: arrays end in any thread
+        if math.prod(shape) * kind.itemsize + known > MOST_BYTES:
+            raise MirrorError(f"Got arrays of more than {MOST_BYTES} bytes.")
         if isinstance(memory, int):
             host = self._arrays[memory].array()
             assert host is not None
@@ -425,7 +433,10 @@ class Side:
             box.clear()
             box.update(items)
         elif isinstance(box, np.random.Generator):
-            box.bit_generator.state = json.loads(contents)
+            state, known = json.loads(contents), box.bit_generator.state
+            if self._numbers[id(box)] % 2 == self.first % 2 and state["state"].get("inc") != known["state"].get("inc"):
+                raise MirrorError("Got a generator that draws other numbers than it did.")
+            box.bit_generator.state = state
         else:
             box[:] = contents if isinstance(box, bytearray) else [*map(self.decode, contents)]
 
