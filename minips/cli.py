@@ -685,8 +685,9 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
 
 def grade(options: argparse.Namespace) -> None:
     """Grade the exercises of a class: DIR has a folder for each student, with the notebooks in it. Each answer runs in
-    a sandbox, on inputs that nobody has seen; your own progress stays as it is. An interrupted command goes on where it
-    was. Exit status: 0 if all is graded, 2 if DIR has no students or cannot be read.
+    a sandbox, on inputs that nobody has seen; your own progress stays as it is. Type an interrupted command
+    again, and it goes on where it was. Exit status: 0 if all is graded, 1 if the sandbox does not start, 2 if DIR has
+    no students or cannot be read.
     """
     importlib.import_module("minips.lab.face")  # if a package is missing, this error says what to install
     from minips.lab.course import courses, marks

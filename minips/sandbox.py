@@ -70,8 +70,9 @@ CAPABILITIES_V3 = 0x20080522
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 FIRST_UID = 61_000
 """As root, a child gets the uid ``FIRST_UID`` plus a number from its process's."""
-
-
+LIMITED = "limits of memory, time, files and processes"
+SHOWN = "no files but those of Python and of the modules"
+"""Protections, in the words of `seal`."""
 View = Sequence[Sequence[str]]
 """The folders that a sandbox shows, what it hides of them, and the folders of which it has copies without mounts."""
 
@@ -488,10 +489,6 @@ def _fork_into() -> None:
         signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -code)
     os._exit(code or 0)
-
-
-LIMITED = "limits of memory, time, files and processes"
-SHOWN = "no files but those of Python and of the modules"
 
 
 def protections() -> list[str]:

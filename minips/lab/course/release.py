@@ -67,7 +67,7 @@ def copy_lessons(folder: Path, course: Course | None = None, *, outputs: bool = 
     if name not in EDITIONS:
         return copy_to(folder, course, outputs=outputs)
     if outputs:
-        raise ValueError(f"{folder} has a class' edition of the lessons, {name}. Name another folder for --outputs.")
+        raise ValueError(f"{folder} has the {name} copy of a class' lessons. Name another folder for --outputs.")
     return update(folder, course, EDITIONS[name].pages(course), name)
 
 
