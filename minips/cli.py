@@ -623,8 +623,8 @@ def lab(options: argparse.Namespace) -> None:
 
 
 def _release(options: argparse.Namespace, course: "Course") -> None:
-    """Write the course's editions for a class, and print where they are. ValueError for options of JupyterLab's."""
-    from minips.lab.course.release import EDITIONS, release
+    """Write the course's copies for a class, and print where they are. ValueError for options of JupyterLab's."""
+    from minips.lab.course.release import KINDS, release
 
     others = {"FOLDER": options.folder, "--port": options.port, "--outputs": options.outputs}
     others |= {"--reset": options.reset, "--yes": options.yes, **dict.fromkeys(options.rest, True)}
@@ -634,8 +634,8 @@ def _release(options: argparse.Namespace, course: "Course") -> None:
     with _file_errors(f"The class' folders cannot be written to {folder}", "Name another folder."):
         copied = release(folder, course)
     _say(f"The lessons of {course.title!r} are in {folder.resolve()}:")
-    for name, edition in EDITIONS.items():
-        _say(f"  {name:10}  {edition.about}")
+    for name, kind in KINDS.items():
+        _say(f"  {name:10}  {kind.about}")
     for name, (_, renewed, kept, earlier) in copied.items():
         if renewed:
             _say(f"Updated in {name}, as you had not changed them: {', '.join(renewed)}")
