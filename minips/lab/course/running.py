@@ -37,7 +37,7 @@ from minips.lab.course import exercises
 from minips.lab.course.courses import PACKAGE, folders, installed
 from minips.lab.course.exercises import Exercise, Refused, TooLong, broken_at, limited, stopped
 from minips.lab.course.mirror import Outside
-from minips.sandbox import SHOWN, Limits, Sandbox, SandboxError, sealed
+from minips.sandbox import NO_FILES, NO_NETWORK, NO_PRIVILEGES, NO_SIGHT, SHOWN, Limits, Sandbox, SandboxError, sealed
 from minips.words import join_names
 
 Kind = Literal["done", "not yet", "blocked", "missing"]
@@ -184,10 +184,10 @@ def missing_protections(applied: Sequence[str]) -> list[str]:
     """Return sentences about what the sandbox cannot hold on this machine."""
     promised = {
         SHOWN: "Notebooks see no files of Python. An answer that needs one is blocked.",
-        "no files": "Notebooks may read files that the grader can read, other students' among them.",
-        "no network": "Notebooks may use the network.",
-        "no sight of other processes": "A notebook's processes may outlive it, for the seconds of their limit.",
-        "no new privileges": "Notebooks may start programs with other rights.",
+        NO_FILES: "Notebooks may read files that the grader can read, other students' among them.",
+        NO_NETWORK: "Notebooks may use the network.",
+        NO_SIGHT: "A notebook's processes may outlive it, for the seconds of their limit.",
+        NO_PRIVILEGES: "Notebooks may start programs with other rights.",
     }
     held = " ".join(applied)
     return [words for what, words in promised.items() if what not in held]
