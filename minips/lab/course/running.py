@@ -140,7 +140,7 @@ class Runner:
 def _from_outside(asked: Exercise, box: Sandbox, answer: str, seed: int, seconds: float) -> tuple[Kind, str]:
     """Return the mark and the words of a check that is applied here. SandboxError if the answer's process ends."""
     with Outside(box, seconds) as outside:
-        mark, words = _apply(asked, lambda: outside.answer(answer), seed, Exception)
+        mark, words = _tried(asked, lambda: outside.answer(answer), seed, Exception)
     if outside.error:
         raise SandboxError(words if mark == "blocked" else str(outside.error))
     return mark, words
@@ -236,7 +236,7 @@ def judge(entry: Any, key: str, answer: str, seed: int, word: str) -> list[str]:
     known, asked = _before
     if changed := _changes(known):
         return [word, "blocked", changed]
-    mark, words = _apply(asked[key], lambda: eval(compile(answer, "the answer", "eval"), vars(entry)), seed)
+    mark, words = _tried(asked[key], lambda: eval(compile(answer, "the answer", "eval"), vars(entry)), seed)
     if _forked:
         return [word, "blocked", FORKED]
     if changed := _changes(known):
@@ -249,7 +249,7 @@ def has_forked(entry: Any) -> bool:
     return bool(_forked)
 
 
-def _apply(
+def _tried(
     asked: Exercise, answer: Callable[[], Any], seed: int, caught: type[BaseException] = BaseException
 ) -> tuple[Kind, str]:
     """Apply a check to what ``answer`` returns, on inputs drawn from the seed and the exercise's key."""

@@ -23,7 +23,6 @@ INSIDE = "minips.lab.course.mirror.inside"
 MOST_S = 40.0
 """The most seconds that one answer may take in all."""
 NEVER = object()
-"""Stands for a parameter's default, which stays in the sandbox."""
 MIRRORS: "weakref.WeakValueDictionary[int, Outside]" = weakref.WeakValueDictionary()
 """By its id, each mirror of this process."""
 
