@@ -623,8 +623,8 @@ def lab(options: argparse.Namespace) -> None:
 
 
 def _release(options: argparse.Namespace, course: "Course") -> None:
-    """Write the course's editions for a class, and print where they are. ValueError for options of JupyterLab's."""
-    from minips.lab.course.release import EDITIONS, release
+    """Write the course's copies for a class, and print where they are. ValueError for options of JupyterLab's."""
+    from minips.lab.course.release import KINDS, release
 
     others = {"FOLDER": options.folder, "--port": options.port, "--outputs": options.outputs}
     others |= {"--reset": options.reset, "--yes": options.yes, **dict.fromkeys(options.rest, True)}
@@ -634,8 +634,8 @@ def _release(options: argparse.Namespace, course: "Course") -> None:
     with _file_errors(f"The class' folders cannot be written to {folder}", "Name another folder."):
         copied = release(folder, course)
     _say(f"The lessons of {course.title!r} are in {folder.resolve()}:")
-    for name, edition in EDITIONS.items():
-        _say(f"  {name:10}  {edition.about}")
+    for name, kind in KINDS.items():
+        _say(f"  {name:10}  {kind.about}")
     for name, (_, renewed, kept, earlier) in copied.items():
         if renewed:
             _say(f"Updated in {name}, as you had not changed them: {', '.join(renewed)}")
@@ -685,8 +685,9 @@ def _grade_one(exercise: str, file: str, named: bool) -> int:
 
 def grade(options: argparse.Namespace) -> None:
     """Grade the exercises of a class: DIR has a folder for each student, with the notebooks in it. Each answer runs in
-    a sandbox, on inputs that nobody has seen; your own progress stays as it is. An interrupted command goes on where it
-    was. Exit status: 0 if all is graded, 2 if DIR has no students or cannot be read.
+    a sandbox, on inputs that nobody has seen; your own progress stays as it is. Type an interrupted command
+    again, and it goes on where it was. Exit status: 0 if all is graded, 1 if the sandbox does not start, 2 if DIR has
+    no students or cannot be read.
     """
     importlib.import_module("minips.lab.face")  # if a package is missing, this error says what to install
     from minips.lab.course import courses, marks

@@ -70,8 +70,11 @@ CAPABILITIES_V3 = 0x20080522
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 FIRST_UID = 61_000
 """As root, a child gets the uid ``FIRST_UID`` plus a number from its process's."""
-
-
+NO_NETWORK, NO_SIGHT, NO_PRIVILEGES = "no network", "no sight of other processes", "no new privileges"
+NO_FILES = "no files"
+LIMITED = "limits of memory, time, files and processes"
+SHOWN = f"{NO_FILES} but those of Python and of the modules"
+"""Protections, in the words of `seal`."""
 View = Sequence[Sequence[str]]
 """The folders that a sandbox shows, what it hides of them, and the folders of which it has copies without mounts."""
 
@@ -376,7 +379,7 @@ def seal(limits: Limits, root: str, view: View = ((), (), ())) -> list[str]:
     was_root, user = os.geteuid() == 0, FIRST_UID + os.getpid() % 4_000
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        spaces = {NEW_NET: "no network", NEW_IPC: "no shared memory", NEW_PID: "no sight of other processes"}
+        spaces = {NEW_NET: NO_NETWORK, NEW_IPC: "no shared memory", NEW_PID: NO_SIGHT}
         user_and_group = os.geteuid(), os.getegid()
         if not was_root and libc.unshare(NEW_USER) == 0:
             applied.append("a user namespace")
@@ -394,7 +397,7 @@ def seal(limits: Limits, root: str, view: View = ((), (), ())) -> list[str]:
                 shutil.copytree(path, root + path, ignore=shutil.ignore_patterns("__pycache__", *hidden))
         with suppress(OSError):
             os.chroot(root)
-            applied.append(SHOWN if shown else "no files")
+            applied.append(SHOWN if shown else NO_FILES)
         with suppress(OSError):
             os.chdir("/")
     if was_root:
@@ -404,7 +407,7 @@ def seal(limits: Limits, root: str, view: View = ((), (), ())) -> list[str]:
             os.setuid(user)
             applied.append("a uid of its own")
     if _control(PR_SET_NO_NEW_PRIVS, 1):
-        applied.append("no new privileges")
+        applied.append(NO_PRIVILEGES)
     if sys.platform == "linux":
         header = (ctypes.c_uint32 * 2)(CAPABILITIES_V3, 0)
         libc.capset(header, (ctypes.c_uint32 * 6)())  # those that a user namespace gives, which could undo the root
@@ -488,10 +491,6 @@ def _fork_into() -> None:
         signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -code)
     os._exit(code or 0)
-
-
-LIMITED = "limits of memory, time, files and processes"
-SHOWN = "no files but those of Python and of the modules"
 
 
 def protections() -> list[str]:

@@ -1,4 +1,4 @@
-"""A course's release to a class: nothing in a learner's edition gives an answer away, and nothing else is missing."""
+"""A course's release to a class: nothing in a learner's copy gives an answer away, and nothing else is missing."""
 
 import ast
 import json
@@ -38,9 +38,9 @@ SHOWN_LATER = {
 
 
 @cache
-def pages(edition: str) -> dict[str, str]:
-    """An edition's files, as text."""
-    return {name: page.decode() for name, page in release.EDITIONS[edition].pages(chosen()).items()}
+def pages(kind: str) -> dict[str, str]:
+    """A copy's files, as text."""
+    return {name: page.decode() for name, page in release.KINDS[kind].pages(chosen()).items()}
 
 
 @cache
@@ -48,8 +48,8 @@ def original(name: str) -> Any:
     return nbformat.read(chosen().notebooks / name, as_version=4)
 
 
-def book(edition: str, name: str) -> Any:
-    return nbformat.reads(pages(edition)[name], as_version=4)
+def book(kind: str, name: str) -> Any:
+    return nbformat.reads(pages(kind)[name], as_version=4)
 
 
 def code(book: Any) -> list[str]:
@@ -100,20 +100,20 @@ def as_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-@pytest.mark.parametrize("edition", LEARNERS)
-def test_no_line_of_a_solution_is_in_a_learners_edition(edition: str) -> None:
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_no_line_of_a_solution_is_in_a_learners_copy(kind: str) -> None:
     """Nor in its metadata and outputs: the files are searched as they are stored."""
     lines = {line for one in hidden() for line in one.lines()}
     assert len(hidden()) == sum(len(lesson.exercises) for lesson in LESSONS)
     assert all(one.lines() for one in hidden())
-    everything = "\n".join(pages(edition).values())
+    everything = "\n".join(pages(kind).values())
     found = {line for line in lines if line in everything or as_json(line) in everything}
     assert found <= SHOWN_LATER
     assert "details>" not in everything
 
 
-@pytest.mark.parametrize("edition", LEARNERS)
-def test_no_solution_is_there_in_other_words(edition: str) -> None:
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_no_solution_is_there_in_other_words(kind: str) -> None:
     """As a tree, without names of files, spaces, comments and quotation marks."""
     looked_for = {
         tree: text
@@ -123,17 +123,17 @@ def test_no_solution_is_there_in_other_words(edition: str) -> None:
         if tree not in one.functions
     }
     assert len(looked_for) > 60
-    blocks = [cell for lesson in LESSONS for cell in code(book(edition, lesson.path.name))]
-    for page in pages(edition).values():
+    blocks = [cell for lesson in LESSONS for cell in code(book(kind, lesson.path.name))]
+    for page in pages(kind).values():
         blocks += re.findall(r"```python\n(.*?)```", page.replace("\\n", "\n"), re.DOTALL)
     shown = {tree for block in blocks for tree in functions(block)}
     found = {looked_for[tree] for tree in looked_for.keys() & shown}
     assert found <= {"def update(self, p, sent, state):\n    state['error'] = p - sent"}  # lesson 11 begins with it
 
 
-@pytest.mark.parametrize("edition", LEARNERS)
-def test_no_model_answer_and_no_word_of_a_quiz_is_in_a_learners_edition(edition: str) -> None:
-    everything = "\n".join(pages(edition).values())
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_no_model_answer_and_no_word_of_a_quiz_is_in_a_learners_copy(kind: str) -> None:
+    everything = "\n".join(pages(kind).values())
     words = [prompt.example for prompt in PROMPTS.values()]
     for item in (item for quiz in QUIZZES.values() for item in quiz):
         words += [item.text, *item.explained.values()]
@@ -144,7 +144,7 @@ def test_no_model_answer_and_no_word_of_a_quiz_is_in_a_learners_edition(edition:
     assert not [one for one in sentences if one in everything or as_json(one) in everything]
 
 
-def test_the_instructors_edition_has_it_all() -> None:
+def test_the_instructors_copy_has_it_all() -> None:
     instructor = pages("instructor")
     for lesson in LESSONS:
         assert instructor[lesson.path.name] == lesson.path.read_text(encoding="utf-8")
@@ -159,7 +159,7 @@ def test_the_instructors_edition_has_it_all() -> None:
         assert f"**`{question.key}`** {question.text}\n\n> **" in answers
     assert instructor[release.RUBRIC] == rubric.markdown()
     assert lessons.ASSISTANTS not in instructor
-    assert not any(release.RUBRIC in pages(edition) for edition in LEARNERS)
+    assert not any(release.RUBRIC in pages(kind) for kind in LEARNERS)
 
 
 @BY_NAME
@@ -293,17 +293,17 @@ def test_a_course_of_ones_own(mine: Course, tmp_path: Path, capsys: pytest.Captu
     assert release_it(folder) == 0
     said = capsys.readouterr()
     assert re.match(rf"The lessons of 'Who is right\?' are in {folder}:\n  student ", said.out)
-    assert said.out.count("\n") == 1 + len(release.EDITIONS)
+    assert said.out.count("\n") == 1 + len(release.KINDS)
     assert said.err == ""
-    for edition in LEARNERS:
-        files = {path.name: path.read_text() for path in (folder / edition).iterdir()}
+    for kind in LEARNERS:
+        files = {path.name: path.read_text() for path in (folder / kind).iterdir()}
         assert files.keys() == {"00_votes.ipynb", "GLOSSARY.md", lessons.ASSISTANTS, lessons.LEDGER}
         assert not [name for name, text in files.items() if SECRET in text]
         copy = nbformat.reads(files["00_votes.ipynb"], as_version=4)
         nbformat.validate(copy)
         assert copy.cells[0].attachments == {"votes.png": PICTURE}
         assert copy.cells[-1].source == "Next:"
-        assert ("return votes[0]" in files["00_votes.ipynb"]) == (edition == "student")
+        assert ("return votes[0]" in files["00_votes.ipynb"]) == (kind == "student")
     whole = folder / "instructor"
     assert (whole / "00_votes.ipynb").read_bytes() == (mine.notebooks / "00_votes.ipynb").read_bytes()
     answers = (whole / release.ANSWERS).read_text()
@@ -338,13 +338,13 @@ def test_minips_lab_opens_a_class_folder_without_adding_the_solutions(
     monkeypatch.setattr("minips.lab.course.jupyter.start", lambda *said: None)
     monkeypatch.setattr("minips.lab.course.jupyter.running", lambda folder: None)
     assert release_it(tmp_path) == 0
-    for edition in release.EDITIONS:
-        before = {path.name: path.read_bytes() for path in (tmp_path / edition).iterdir()}
-        assert cli.main(["lab", str(tmp_path / edition), "--course", "mine"]) == 0
-        assert before.items() <= {path.name: path.read_bytes() for path in (tmp_path / edition).iterdir()}.items()
+    for kind in release.KINDS:
+        before = {path.name: path.read_bytes() for path in (tmp_path / kind).iterdir()}
+        assert cli.main(["lab", str(tmp_path / kind), "--course", "mine"]) == 0
+        assert before.items() <= {path.name: path.read_bytes() for path in (tmp_path / kind).iterdir()}.items()
     capsys.readouterr()
     assert cli.main(["lab", str(tmp_path / "student"), "--course", "mine", "--outputs"]) == 2
-    assert "has a class' edition of the lessons, student. Name another folder for" in capsys.readouterr().err
+    assert "has the student copies of a class. Name another folder for" in capsys.readouterr().err
     plain = tmp_path / "plain"
     assert cli.main(["lab", str(plain), "--course", "mine"]) == 0
     (plain / lessons.ASSISTANTS).write_text("my own rules")
@@ -405,12 +405,12 @@ def test_the_rules_for_assistants_are_short() -> None:
 
 @pytest.mark.soak
 @pytest.mark.outside
-def test_minips_check_grades_both_learners_editions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_minips_check_grades_both_learners_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the code that is given, and with the solution pasted in."""
     name, key = LESSONS[1].path.name, "split.3"
     solution = next(code for check, code in exercises(original(name)) if key in check)
-    for edition, further in zip(LEARNERS, (True, False), strict=True):
-        copy = book(edition, name)
+    for kind, further in zip(LEARNERS, (True, False), strict=True):
+        copy = book(kind, name)
         cells = [cell for cell in copy.cells if cell.cell_type == "code"]
         (check,) = (i for i, cell in enumerate(cells) if lessons.arguments(cell, "check") == [key])
         nbformat.write(copy, tmp_path / name)

@@ -279,8 +279,8 @@ def test_the_same_commands_release_and_grade_a_course_of_ones_own(site: Path, tm
     page = "docs/own-course.md"
     (release,), (grade,) = typed(page, "minips lab --course mine --class"), typed(page, "minips grade")
     ran(site, tmp_path, *as_module(release))
-    for edition, lines in (("student", 0), ("instructor", 3)):
-        copy = (tmp_path / "class" / edition / "00_votes.ipynb").read_text(encoding="utf-8")
+    for kind, lines in (("student", 0), ("instructor", 3)):
+        copy = (tmp_path / "class" / kind / "00_votes.ipynb").read_text(encoding="utf-8")
         assert copy.count("A solution") == lines
     answers = {"ada": {"def majority": SOLVED, "votes =": "votes = np.array([1, 1, -1] * 2 + [-1] * 3)"}, "bob": {}}
     for student, given in answers.items():
@@ -302,7 +302,7 @@ def test_her_teacher_releases_it_to_a_class(site: Path, tmp_path: Path) -> None:
     pages = {path.relative_to(tmp_path / "class").as_posix() for path in tmp_path.glob("class/*/*[a-zA-Z]")}
     further = {"student/AGENTS.md", "challenge/AGENTS.md", "instructor/ANSWERS.md"}
     assert pages - {f"{one.partition('/')[0]}/.minips-lessons.json" for one in pages} == further | {
-        f"{edition}/00_votes.ipynb" for edition in ("student", "instructor", "challenge")
+        f"{kind}/00_votes.ipynb" for kind in ("student", "instructor", "challenge")
     }
     assert "> **more often**: Three err together" in (tmp_path / "class/instructor/ANSWERS.md").read_text()
 

@@ -1,4 +1,4 @@
-"""A rubric for the answers in words, and answers of three grades for each task: for whoever reads a class' reports.
+"""A rubric for the answers in words, and answers of three grades for each task, for the reader of a class' reports.
 
 The full answer is the task's model answer, whose claims the lesson's own measurements decide, or the same with numbers
 of the lesson as it is published. The partial one lacks a cause or a number. The poor one follows from a misconception,
@@ -72,7 +72,7 @@ DEFENCES = ("race.1",)
 
 
 class Graded(NamedTuple):
-    """Answers to a task, and the misconception of the poor one. If there is no full one, it is the model answer."""
+    """Answers to a task, and the misconception of the poor one. An empty ``full`` stands for the model answer."""
 
     partial: str
     poor: str

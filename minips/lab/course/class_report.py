@@ -142,7 +142,7 @@ class Unreadable(Exception):  # noqa: N818, its text is a part of the result
 
 @dataclass
 class _Student:
-    """The part of a student's report that is counted: by key, last entry last."""
+    """The part of a student's report that is counted, by key. A later entry replaces an earlier one."""
 
     predictions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Maps a question to the predicted and the measured text."""

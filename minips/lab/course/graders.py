@@ -1,6 +1,6 @@
 """Processes that grade, each with a sandbox of its own.
 
-A check may change what is one for all of a process, such as the registered stages, and its time limit needs the main
+A check may change what a process has only once, such as its registered stages, and its time limit needs the main
 thread. So each `Grader` is a process: it takes a task as a line of JSON, and answers with an outcome. It ends with the
 process that started it, and takes its sandbox along.
 """
@@ -69,8 +69,8 @@ class Grader:
         """Return the protections of the sandbox. RuntimeError if it does not start."""
         return list(self._ask({}))
 
-    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Marked:
-        """Return the mark of an answer, as `Runner.graded` does."""
+    def grade(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Marked:
+        """Return the mark of an answer, as `Runner.grade` does."""
         return Marked(**self._ask({"key": key, "cells": cells, "answer": answer, "seed": seed}))
 
     def _ask(self, task: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ def serve(modules: Sequence[str]) -> None:
         for line in tasks:
             task = json.loads(line)
             try:
-                value: Any = asdict(runner.graded(**task)) if task else runner.protections()
+                value: Any = asdict(runner.grade(**task)) if task else runner.protections()
                 answer = {"value": value}
             except (RuntimeError, OSError) as error:
                 answer = {"error": str(error)}

@@ -6,7 +6,7 @@
         bob/…
 
 A notebook belongs to the lessons whose exercises its cells check, whatever its file is called. If a student has two of
-one lesson, the newest counts. Everything here was written by students: a file may be huge, a link, or no notebook.
+one lesson, the newest counts. Everything here was written by students: a file may be huge, a link, or anything else.
 """
 
 import hashlib
@@ -29,6 +29,7 @@ MOST_BYTES = 20 * 10**6
 MOST_CODE = 200_000
 """The most characters of its code."""
 CALL = re.compile(r"""lab\s*\.\s*check\(\s*["']([^"'\n]+)["']""")
+"""Finds the keys of the checks in a cell that is not Python."""
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Notebook:
 
     @property
     def keys(self) -> set[str]:
+        """The exercises that it checks."""
         return {*self.checks, *self.broken}
 
 
@@ -146,7 +148,7 @@ def _name(path: Path) -> str:
 
 
 def _code(book: Any) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each code cell. KeyError, TypeError or ValueError if it is no notebook."""
+    """Yield the number and the text of each code cell. KeyError, TypeError or ValueError if it is not a notebook."""
     for number, cell in enumerate(book["cells"], 1):
         text = cell["source"]
         text = text if isinstance(text, str) else "".join(text)

@@ -16,8 +16,8 @@ from minips.lab.course.exercises import EXERCISES
 
 LEDGER = ".minips-lessons.json"
 """A file in a learner's folder. It stores a hash of each copy as made, so that a changed copy can be recognized."""
-EDITION = "edition"
-"""The ledger's key for the edition of a class' folder."""
+KIND = "kind"
+"""The ledger's key for the kind of a class' copies, such as student."""
 ASSISTANTS, RULES = "AGENTS.md", Path(__file__).with_name("for_assistants.md")
 """The file in which coding assistants look for their rules, and the file that has these rules."""
 GLOSSARY, FURTHER = "GLOSSARY.md", "further-*.md"
@@ -130,8 +130,8 @@ def for_assistants() -> Pages:
     return {ASSISTANTS: RULES.read_bytes()}
 
 
-def update(folder: Path, course: Course, pages: Mapping[str, bytes], edition: str = "") -> Copied:
-    """Write pages of a course, by file name, into a folder, and note the edition, see `edition_of`.
+def update(folder: Path, course: Course, pages: Mapping[str, bytes], kind: str = "") -> Copied:
+    """Write pages of a course, by file name, into a folder, and note the ``kind`` of a class' copies, see `kind_of`.
 
     A copy that the learner has changed stays as it is; an unchanged copy is renewed if its original has changed, and
     removed if its original has another name today. OSError if the folder cannot be written.
@@ -159,13 +159,13 @@ def update(folder: Path, course: Course, pages: Mapping[str, bytes], edition: st
             copy.unlink()
         else:
             copied.earlier.append(f"{name} (now {today})")
-    files.write(folder / LEDGER, json.dumps(made | ({EDITION: edition} if edition else {}), indent=1))
+    files.write(folder / LEDGER, json.dumps(made | ({KIND: kind} if kind else {}), indent=1))
     return copied
 
 
-def edition_of(folder: Path) -> str:
-    """Return the edition in which a folder has the lessons; empty for a learner's own copies."""
-    return str(_ledger(folder).get(EDITION, ""))
+def kind_of(folder: Path) -> str:
+    """Return the kind of the class' copies in a folder, such as student; empty for a learner's own copies."""
+    return str(_ledger(folder).get(KIND, ""))
 
 
 def _ledger(folder: Path) -> dict[str, str]:

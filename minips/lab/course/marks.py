@@ -38,7 +38,7 @@ from minips.lab.course.graders import Grader
 from minips.lab.course.handed_in import Student, students
 from minips.lab.course.lessons import read, source
 from minips.lab.course.reaching import borrows, reaches
-from minips.lab.course.running import Marked, lacking
+from minips.lab.course.running import Marked, missing_protections
 from minips.lab.course.slices import needed, pieces, program
 
 AT_A_TIME = 2
@@ -89,7 +89,7 @@ class Ledger:
     def key(self, task: Task) -> str:
         """Return what a mark depends on, as a hash."""
         test = EXERCISES[task.key].test
-        parts = [task.digest, task.key, str(self.seed), __version__, _source(test)]
+        parts = [task.digest, task.key, str(self.seed), __version__, _digest(test)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def known(self, task: Task) -> dict[str, Any] | None:
@@ -98,7 +98,7 @@ class Ledger:
         return mark
 
 
-def _source(test: Any) -> str:
+def _digest(test: Any) -> str:
     """Return a hash of the module of an exercise's check."""
     file = inspect.getsourcefile(inspect.unwrap(test))
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
@@ -112,10 +112,14 @@ class Marks:
     exercises: list[str]
     students: dict[str, dict[str, Any]]
     protections: list[str]
-    lacking: list[str]
     questions: dict[str, Any]
     """The statistics of the class' predictions, quizzes and answers, see `class_report`."""
     complete: bool = False
+
+    @property
+    def lacking(self) -> list[str]:
+        """Sentences about what the sandbox does not hold on this machine; none if no answer ran."""
+        return missing_protections(self.protections) if self.protections else []
 
     def rows(self) -> Iterator[list[str]]:
         """Yield the rows of the table: a head, and a row for each student."""
@@ -156,7 +160,7 @@ class Marks:
 
 
 def _text(cell: str) -> str:
-    """Return a cell of which a spreadsheet makes no formula."""
+    """Return the text of a cell that a spreadsheet does not take for a formula."""
     return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
@@ -176,25 +180,25 @@ class Class:
 
 def read_class(folder: Path, course: Course) -> Class:
     """Read the notebooks of a class. OSError and ValueError if there is nothing to grade, or it cannot be read."""
-    read = Class(course, students(folder, course), [])
+    class_ = Class(course, students(folder, course), [])
     for word in course.words:
-        if word in read.lessons:
-            read.exercises.extend(key for key in EXERCISES if lesson_of(key) == word)
-    if not read.exercises:
+        if word in class_.lessons:
+            class_.exercises.extend(key for key in EXERCISES if lesson_of(key) == word)
+    if not class_.exercises:
         raise ValueError(
             f"No notebook in {folder} checks an exercise of the course {course.name!r}. Name the folder that has a "
             "folder for each student, or another course with --course."
         )
-    return read
+    return class_
 
 
 def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
-    """Grade the exercises of a class, and keep the marks in the ledger's file. An interrupt keeps those so far.
+    """Grade the exercises of a class, and write the marks to the ledger's file as they come.
     RuntimeError if the sandbox does not start.
     """
     keys = class_.exercises
     reports = class_report(student.report for student in class_.students if student.report)
-    marks = Marks(ledger.seed, keys, {}, ledger.protections, [], reports.to_dict())
+    marks = Marks(ledger.seed, keys, {}, ledger.protections, reports.to_dict())
     todo: list[Task] = []
     for student in class_.students:
         found: dict[str, Any] = {}
@@ -215,7 +219,6 @@ def grade(class_: Class, ledger: Ledger, report: Report) -> Marks:
     total = len(class_.students) * len(keys)
     report(total - len(todo), total, "")
     _run(todo, [*_modules(class_)], marks, ledger, report)
-    marks.lacking = lacking(marks.protections)
     for student in class_.students:
         entry = marks.students[student.name]
         entry["marks"] = {key: entry["marks"][key] for key in keys}
@@ -286,7 +289,7 @@ def _run(todo: Sequence[Task], modules: Sequence[str], marks: Marks, ledger: Led
             with suppress(queue.Empty):
                 while True:
                     task = tasks.get_nowait()
-                    ended.put((task, grader.graded(task.key, task.cells, task.answer, ledger.seed)))
+                    ended.put((task, grader.grade(task.key, task.cells, task.answer, ledger.seed)))
         except Exception as error:
             ended.put(error)
 

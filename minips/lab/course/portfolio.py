@@ -166,9 +166,7 @@ def _of_lesson(lesson: Lesson, noted: Mapping[str, Mapping[str, Any]]) -> dict[s
 
 
 def _work(lesson: Lesson, own: Notes) -> LessonWork:
-    """Return the work that a lesson's notes show. Predictions of another edition, whose questions are gone, are left
-    out.
-    """
+    """Return the work that a lesson's notes show. Predictions of questions that no longer exist are left out."""
     score = next((re.fullmatch(r"(\d+) of (\d+)", _text(note.get("right"))) for note in own["quiz"].values()), None)
     return LessonWork(
         lesson.word,

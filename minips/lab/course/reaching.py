@@ -1,8 +1,8 @@
 """Syntax with which an answer could reach around its check, when both run in one process.
 
 `reaches` finds it by reading alone: a module such as gc, an attribute such as ``__globals__``, a private name of a
-module, code made from texts. None of it is needed for an exercise. Whoever uses it may have good reasons, so the mark
-is "blocked", and a person reads the line.
+module, code made from texts. None of it is needed for an exercise. A student may use it for good reasons, so the
+mark is "blocked", and a person reads the line.
 """
 
 import ast
@@ -14,7 +14,7 @@ MODULES = {
     *("_ctypes", "atexit", "builtins", "cffi", "code", "ctypes", "faulthandler", "gc", "importlib", "inspect", "mmap"),
     *("multiprocessing", "pty", "resource", "runpy", "signal", "subprocess", "sys", "unittest"),
 }
-"""The modules that a check does not stand. Others are refused by what is used of them."""
+"""The modules that an answer must not import. Of other modules, such as os, it must not use some names."""
 PARTS = ("minips.lab.course", "minips.sandbox", "minips.racing")
 """The parts of minips that grade."""
 ATTRIBUTES = {
@@ -38,7 +38,7 @@ def reaches(chosen: Sequence[Piece], answer: ast.expr, packages: Sequence[str]) 
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 modules.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
-            for what in _reached(node, modules, packages):
+            for what in _places(node, modules, packages):
                 where = f"Cell {cell}, line {getattr(node, 'lineno', 1)}" if cell else "The call of lab.check"
                 return f"{where} reaches around the check: {what}. A person must read it."
     return ""
@@ -63,18 +63,18 @@ def borrows(chosen: Sequence[Piece], answer: ast.expr, packages: Sequence[str]) 
     return ""
 
 
-def _reached(node: ast.AST, modules: set[str], packages: Sequence[str]) -> Iterator[str]:
+def _places(node: ast.AST, modules: set[str], packages: Sequence[str]) -> Iterator[str]:
     match node:
         case ast.Import():
-            yield from (f"import {alias.name}" for alias in node.names if _is_apart(alias.name, packages))
+            yield from (f"import {alias.name}" for alias in node.names if _is_barred(alias.name, packages))
         case ast.ImportFrom(module=str(module)):
             for alias in node.names:
                 private = alias.name.startswith("_") or (module == "os" and _is_of_os(alias.name))
-                if private or _is_apart(module, packages) or _is_apart(f"{module}.{alias.name}", packages):
+                if private or _is_barred(module, packages) or _is_barred(f"{module}.{alias.name}", packages):
                     yield f"from {module} import {alias.name}"
         case ast.Attribute():
             name, root = node.attr, _root(node)
-            private = root in modules and (name.startswith("_") or _is_apart(name, ()))
+            private = root in modules and (name.startswith("_") or _is_barred(name, ()))
             if private or name in ATTRIBUTES or (root == "os" and _is_of_os(name)):
                 yield f"{ast.unparse(node):.60}"
             elif root in modules and not isinstance(node.ctx, ast.Load):
@@ -91,7 +91,8 @@ def _reached(node: ast.AST, modules: set[str], packages: Sequence[str]) -> Itera
             yield f"vars({name})"
 
 
-def _is_apart(module: str, packages: Sequence[str]) -> bool:
+def _is_barred(module: str, packages: Sequence[str]) -> bool:
+    """True for a module that an answer must not import."""
     first, *rest = module.split(".")
     return first in MODULES or module.startswith(PARTS) or (first in packages and "cases" in rest)
 

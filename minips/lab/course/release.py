@@ -1,10 +1,10 @@
-"""The release of a course to a class: three editions of its lessons, made from the same notebooks.
+"""The release of a course to a class: three kinds of copies of its lessons, made from the same notebooks.
 
 ``student`` has no outputs and no ``<details>`` blocks, in which the lessons fold their solutions. ``challenge`` is the
 same with less help: no hints, and of an exercise's starting code only the signatures. ``instructor`` is complete, and
 has a page with the predictions' outcomes, model answers and the quizzes' right answers.
 
-A folder's ledger notes its edition, so that ``minips lab FOLDER`` renews the lessons there without adding solutions.
+A folder's ledger notes the kind, so that ``minips lab FOLDER`` renews the lessons there without adding solutions.
 """
 
 import ast
@@ -27,8 +27,8 @@ from minips.lab.course.lessons import (
     copies,
     copy_to,
     dumped,
-    edition_of,
     for_assistants,
+    kind_of,
     lessons,
     read,
     source,
@@ -46,7 +46,7 @@ NO_HINTS = f"# This copy is a challenge: it gives no hints.\n%env {'='.join(HINT
 """The source of the cell that is added to a challenge."""
 
 
-class Edition(NamedTuple):
+class Kind(NamedTuple):
     """The contents of a class' folder, in words and as pages."""
 
     about: str
@@ -54,21 +54,21 @@ class Edition(NamedTuple):
 
 
 def release(folder: Path, course: Course) -> dict[str, Copied]:
-    """Write each of the `EDITIONS` into a folder of its name. OSError if a folder cannot be written."""
-    return {name: update(folder / name, course, one.pages(course), name) for name, one in EDITIONS.items()}
+    """Write each of the `KINDS` into a folder of its name. OSError if a folder cannot be written."""
+    return {name: update(folder / name, course, one.pages(course), name) for name, one in KINDS.items()}
 
 
 def copy_lessons(folder: Path, course: Course | None = None, *, outputs: bool = False) -> Copied:
-    """Copy a course's lessons as `copy_to` does; renew a class' folder in its own edition.
+    """Copy a course's lessons as `copy_to` does; renew a class' folder with the same kind.
 
     ValueError if ``outputs`` are asked for in a class' folder. OSError if the folder cannot be written.
     """
-    course, name = course or chosen(), edition_of(folder)
-    if name not in EDITIONS:
+    course, name = course or chosen(), kind_of(folder)
+    if name not in KINDS:
         return copy_to(folder, course, outputs=outputs)
     if outputs:
-        raise ValueError(f"{folder} has a class' edition of the lessons, {name}. Name another folder for --outputs.")
-    return update(folder, course, EDITIONS[name].pages(course), name)
+        raise ValueError(f"{folder} has the {name} copies of a class. Name another folder for --outputs.")
+    return update(folder, course, KINDS[name].pages(course), name)
 
 
 def learners(course: Course, reduce: Callable[[dict[str, Any]], object] | None = None) -> Pages:
@@ -244,14 +244,14 @@ def _explained(item: Item) -> str:
     return "\n".join([f"{item.text}\n", *rows])
 
 
-EDITIONS = {
-    "student": Edition("without outputs and solutions: hand out this one", learners),
-    "instructor": Edition(
+KINDS = {
+    "student": Kind("without outputs and solutions: hand out this one", learners),
+    "instructor": Kind(
         f"complete; {ANSWERS} has the predictions' outcomes, model answers and right answers", instructors
     ),
-    "challenge": Edition(
+    "challenge": Kind(
         "as student, with less help: starting code is reduced to signatures, and there are no hints",
         partial(learners, reduce=remove_help),
     ),
 }
-"""The editions, by the names of their folders."""
+"""The kinds of copies, by the names of their folders."""

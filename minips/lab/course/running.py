@@ -1,7 +1,7 @@
 """Run one exercise of one notebook in a sandbox, and judge its answer.
 
     with Runner(modules) as runner:
-        outcome = runner.graded("bits.2", cells, "Server", seed=7)
+        outcome = runner.grade("bits.2", cells, "Server", seed=7)
 
 `Runner` has a `minips.sandbox.Sandbox` that sees Python, minips and the courses, and no other files. For each answer it
 forks a process, in which `run` executes the cells that the answer needs. Then the check is applied
@@ -10,8 +10,8 @@ forks a process, in which `run` executes the cells that the answer needs. Then t
   does in its process reaches the check;
 - **beside** the answer, in its process, if the exercise says that it must. `judge` applies the check as it was before
   the cells ran: a change of minips, of a course, of NumPy or of the builtins is found by comparing, and blocks the
-  mark. A word that only the question to `judge` has must come back with the verdict. Whoever reaches around the check
-  in a way that `minips.lab.course.reaching` does not know can still forge it: read what is surprising.
+  mark. A word that only the question to `judge` has must come back with the verdict. An answer that reaches
+  around the check in a way that `minips.lab.course.reaching` does not know can still forge its mark.
 """
 
 import builtins
@@ -37,7 +37,7 @@ from minips.lab.course import exercises
 from minips.lab.course.courses import PACKAGE, folders, installed
 from minips.lab.course.exercises import Exercise, Refused, TooLong, broken_at, limited, stopped
 from minips.lab.course.mirror import Outside
-from minips.sandbox import SHOWN, Limits, Sandbox, SandboxError, sealed
+from minips.sandbox import NO_FILES, NO_NETWORK, NO_PRIVILEGES, NO_SIGHT, SHOWN, Limits, Sandbox, SandboxError, sealed
 from minips.words import join_names
 
 Kind = Literal["done", "not yet", "blocked", "missing"]
@@ -48,7 +48,9 @@ ENVIRONMENT = {"MINIPS_AUTOPLAY": "1", "MPLBACKEND": "agg", "PYTHONDONTWRITEBYTE
 """What the sandbox's environment has beside the paths of programs and libraries."""
 HERE = __name__
 LONGEST_WORDS = 2000
+"""The most characters of a verdict."""
 FORKED = "It starts processes."
+FORGED = "The notebook wrote a verdict of its own."
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,12 @@ class Runner:
         box.begin("", "empty.py")
         return list(map(str, box.ask("minips.sandbox", "sealed")))
 
-    def graded(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Marked:
+    def grade(self, key: str, cells: Sequence[tuple[int, str]], answer: str, seed: int) -> Marked:
         """Return the mark of an answer, an expression, after the cells that it needs. RuntimeError if the sandbox does
         not start.
         """
         asked, box, began = exercises.EXERCISES[key], self._open(), time.monotonic()
+        failed = ""
 
         def ask(function: str, *arguments: Any) -> Any:
             return box.ask(HERE, function, *arguments, seconds=max(began + LONGEST_S - time.monotonic(), 0.01))
@@ -98,15 +101,15 @@ class Runner:
                     mark: Kind = "blocked"
                 case [str(failed), ""] if asked.beside:
                     word = secrets.token_hex()
-                    mark, words = _read(ask("judge", key, answer, seed, word), word, failed)
+                    mark, words = _read(ask("judge", key, answer, seed, word), word)
                 case [str(failed), ""]:
                     mark, words = _from_outside(asked, box, answer, seed, began + LONGEST_S - time.monotonic())
-                    word = secrets.token_hex()
-                    mark, words = _read([word, mark, words], word, failed)
                     if ask("has_forked"):
                         mark, words = "blocked", FORKED
                 case _:
-                    mark, words = _read(None, "", "")
+                    mark, words = "blocked", FORGED
+            if mark == "not yet":
+                words = f"{failed}\n{words}".strip()
             box.end()
         except SandboxError as error:
             self._close()
@@ -146,12 +149,12 @@ def _from_outside(asked: Exercise, box: Sandbox, answer: str, seed: int, seconds
     return mark, words
 
 
-def _read(said: Any, word: str, failed: str) -> tuple[Kind, str]:
+def _read(said: Any, word: str) -> tuple[Kind, str]:
     """Return the mark and the words of an answer from the sandbox, which may be anything."""
     match said:
         case [known, "done" | "not yet" | "blocked" as mark, str(words)] if known == word:
-            return mark, f"{failed}\n{words}".strip() if mark == "not yet" else words
-    return "blocked", "The notebook wrote a verdict of its own."
+            return mark, words
+    return "blocked", FORGED
 
 
 def _plain(words: str) -> str:
@@ -180,14 +183,14 @@ def solutions() -> Iterator[Path]:
         yield from course.notebooks.glob("*.ipynb")
 
 
-def lacking(applied: Sequence[str]) -> list[str]:
+def missing_protections(applied: Sequence[str]) -> list[str]:
     """Return sentences about what the sandbox cannot hold on this machine."""
     promised = {
         SHOWN: "Notebooks see no files of Python. An answer that needs one is blocked.",
-        "no files": "Notebooks may read files that the grader can read, other students' among them.",
-        "no network": "Notebooks may use the network.",
-        "no sight of other processes": "A notebook's processes may outlive it, for the seconds of their limit.",
-        "no new privileges": "Notebooks may start programs with other rights.",
+        NO_FILES: "Notebooks may read files that the grader can read, other students' among them.",
+        NO_NETWORK: "Notebooks may use the network.",
+        NO_SIGHT: "A notebook's processes may outlive it, for the seconds of their limit.",
+        NO_PRIVILEGES: "Notebooks may start programs with other rights.",
     }
     held = " ".join(applied)
     return [words for what, words in promised.items() if what not in held]

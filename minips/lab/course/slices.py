@@ -6,8 +6,7 @@ and then what these need. So the trainings and panels of a lesson do not run, un
 
 A change is an assignment to an attribute or an item, ``del``, or a method called as a statement: ``table.clear()``.
 Such a call of an imported module, as in ``lab.say(…)``, changes nothing. A call of a function of the notebook also
-changes what the function changes. What a function uses when it is called may be
-defined below it.
+changes what the function changes. A name that a function uses when it is called may be defined below the function.
 """
 
 import ast
@@ -42,8 +41,6 @@ class Piece:
     """The names that its functions use when they are called."""
     error: str = ""
     """Why its cell is not Python."""
-    magic: bool = False
-    """True if lines of IPython's own were left out of its cell."""
     text: str = ""
     line: int = 1
     """The line of the cell on which its text begins."""
@@ -62,22 +59,22 @@ def pieces(cells: Sequence[tuple[int, str]]) -> list[Piece]:
     known = Known(set(), {})
     for number, text in cells:
         text = re.sub("\r\n?", "\n", text)
-        tree, plain, error = _parsed(text)
+        tree, plain, error = _parse(text)
         if tree is None:
-            found.append(Piece(number, None, frozenset(_guessed(text)), error=error))
+            found.append(Piece(number, None, frozenset(_guess_names(text)), error=error))
             continue
         for node in tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                known.modules.update(_imported(node))
+                known.modules.update(_imported_names(node))
             try:
-                found.append(_piece(number, node, known, plain.split("\n"), plain != text))
+                found.append(_piece(number, node, known, plain.split("\n")))
             except RecursionError:
-                guessed = frozenset(_guessed(text))
+                guessed = frozenset(_guess_names(text))
                 found.append(Piece(number, None, guessed, error=f"line {node.lineno}: it is nested too deeply"))
     return found
 
 
-def _parsed(text: str) -> tuple[ast.Module | None, str, str]:
+def _parse(text: str) -> tuple[ast.Module | None, str, str]:
     """Return a cell's tree, the Python that it is of, and what is wrong if there is no tree."""
     plain, wrong = text, ""
     if text.lstrip().startswith("%%") and not TIMED.match(text):
@@ -95,7 +92,7 @@ def _parsed(text: str) -> tuple[ast.Module | None, str, str]:
     return None, "", wrong
 
 
-def _guessed(text: str) -> Iterator[str]:
+def _guess_names(text: str) -> Iterator[str]:
     """Yield the names that a text which is not Python seems to define."""
     for line in text.splitlines():
         if named := re.match(r"\s*(?:async\s+)?(?:def|class)\s+(\w+)", line):
@@ -104,33 +101,33 @@ def _guessed(text: str) -> Iterator[str]:
             yield from re.findall(r"\w+", line.partition("=")[0])
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+def _imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     for alias in node.names:
         yield alias.asname or (alias.name.partition(".")[0] if isinstance(node, ast.Import) else alias.name)
 
 
-def _piece(cell: int, node: ast.stmt, known: Known, lines: list[str], magic: bool) -> Piece:
+def _piece(cell: int, node: ast.stmt, known: Known, lines: list[str]) -> Piece:
     binds, changes = set[str](), set[str]()
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             binds.add(node.name)
         case ast.Import() | ast.ImportFrom():
-            binds.update(_imported(node))
+            binds.update(_imported_names(node))
         case ast.Assign():
             binds.update(name.id for target in node.targets for name in _names(target))
         case ast.AnnAssign(value=ast.expr()):
             binds.update(name.id for name in _names(node.target))
-    changes.update(_changed(node, known))
+    changes.update(_changed_names(node, known))
     if EVERY in binds:
         binds.remove(EVERY)
         changes.add(EVERY)
-    uses, late = _used(node)
+    uses, late = _used_names(node)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         inside = {name for one in ast.walk(node) if isinstance(one, ast.FunctionDef) for name in _body(one, known)}
         known.effects[node.name] = inside & (late | uses) | set().union(*(known.effects.get(name, ()) for name in late))
     text, line = _text(node, lines)
     changes -= binds
-    return Piece(cell, node, frozenset(binds), frozenset(changes), uses, late, magic=magic, text=text, line=line)
+    return Piece(cell, node, frozenset(binds), frozenset(changes), uses, late, text=text, line=line)
 
 
 def _text(node: ast.stmt, lines: list[str]) -> tuple[str, int]:
@@ -148,7 +145,7 @@ def _text(node: ast.stmt, lines: list[str]) -> tuple[str, int]:
 def _body(node: ast.FunctionDef, known: Known) -> Iterator[str]:
     """Yield the names that a call of this function may change, its own among them."""
     for statement in node.body:
-        yield from _changed(statement, known)
+        yield from _changed_names(statement, known)
 
 
 def _names(target: ast.expr) -> Iterator[ast.Name]:
@@ -163,8 +160,8 @@ def _names(target: ast.expr) -> Iterator[ast.Name]:
             yield from _names(target.value)
 
 
-def _changed(node: ast.AST, known: Known) -> Iterator[str]:
-    """Yield the names that a statement binds on some way or changes, without those of functions inside it."""
+def _changed_names(node: ast.AST, known: Known) -> Iterator[str]:
+    """Yield the names that a statement may bind or change, without those of functions inside it."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield node.name
@@ -173,7 +170,7 @@ def _changed(node: ast.AST, known: Known) -> Iterator[str]:
                     yield from inner.names
             return
         case ast.Import() | ast.ImportFrom():
-            yield from _imported(node)
+            yield from _imported_names(node)
         case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             return
         case ast.Name(ctx=ast.Store() | ast.Del()):
@@ -189,7 +186,7 @@ def _changed(node: ast.AST, known: Known) -> Iterator[str]:
     if isinstance(node, ast.Call):
         yield from (name for function in _root(node.func) for name in known.effects.get(function, ()))
     for child in ast.iter_child_nodes(node):
-        yield from _changed(child, known)
+        yield from _changed_names(child, known)
 
 
 def _root(node: ast.AST) -> Iterator[str]:
@@ -200,7 +197,7 @@ def _root(node: ast.AST) -> Iterator[str]:
         yield node.id
 
 
-def _used(node: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
+def _used_names(node: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
     """Return the global names that a statement uses itself, and those that its functions use."""
     try:
         with warnings.catch_warnings():
@@ -209,17 +206,18 @@ def _used(node: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
     except (SyntaxError, ValueError, RecursionError):  # such as a return outside a function, which fails when it runs
         names = frozenset(one.id for one in ast.walk(node) if isinstance(one, ast.Name))
         return names, frozenset()
-    return frozenset(_of(top, late=False)), frozenset(_of(top, late=True))
+    return frozenset(_global_names(top, late=False)), frozenset(_global_names(top, late=True))
 
 
-def _of(table: symtable.SymbolTable, late: bool, inside: bool = False) -> Iterator[str]:
+def _global_names(table: symtable.SymbolTable, late: bool, inside: bool = False) -> Iterator[str]:
+    """Yield the global names that a table uses: ``late``, inside its functions, or else outside of them."""
     inside = inside or (table.get_type() == "function" and not table.get_name().endswith(("comp", "genexpr")))
     if inside == late:
         for symbol in table.get_symbols():
             if symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module"):
                 yield symbol.get_name()
     for child in table.get_children():
-        yield from _of(child, late, inside)
+        yield from _global_names(child, late, inside)
 
 
 @dataclass(frozen=True)
@@ -252,7 +250,7 @@ def needed(found: Sequence[Piece], check: Check) -> list[Piece]:
             places.setdefault(name, []).append(place)
     chosen: set[int] = set()
     seen: set[tuple[str, int]] = set()
-    uses, late = _used(ast.Expr(check.answer))
+    uses, late = _used_names(ast.Expr(check.answer))
     todo = [(name, check.place) for name in {EVERY} | uses | late]
     while todo:
         name, before = todo.pop()

@@ -205,7 +205,7 @@ def act(entry: Any, message: Message) -> Any:
 
 
 def _set(errors: tuple[tuple[str, Any], ...], *filters: tuple[Any, str]) -> None:
-    """Do about errors and warnings as the check's side does."""
+    """Treat NumPy's errors and Python's warnings as the check's side does."""
     np.seterr(**dict(errors))
     warnings.resetwarnings()
     for action, kind in reversed(filters):
@@ -233,6 +233,6 @@ ACTS: dict[str, Callable[..., Any]] = {
     "set": setattr,
     "vars": lambda thing: dict(vars(thing)),
     "repr": repr,
-    "travel": lambda thing: len(pickle.dumps(vars(thing))),
+    "travel": lambda thing: len(pickle.dumps(vars(thing))),  # raises if it could not go to another process
     "subclass": lambda base, name, attributes: type(name, (base,), {"__module__": base.__module__, **attributes}),
 }

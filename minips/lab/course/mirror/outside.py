@@ -8,13 +8,13 @@ import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
 
-from minips.lab.course.mirror.side import MirrorError, Side, Tree, _find, is_ours, is_public, named
+from minips.lab.course.mirror.side import MirrorError, Side, Tree, find, is_ours, is_public, named
 from minips.problems import Problem
 from minips.sandbox import Sandbox, SandboxError
 from minips.stage import register, withdraw
@@ -83,7 +83,7 @@ class Outside(Side):
             for one in warnings.filters
             if not (one[1] or one[3])  # which are about texts or modules
         ]
-        known = (tuple(np.geterr().items()), *(one for one in filters if _find("builtins", one[1])))
+        known = (tuple(np.geterr().items()), *(one for one in filters if find("builtins", one[1])))
         before, self._known_settings = self._known_settings, known
         return None if known == before else known
 
@@ -113,7 +113,7 @@ class Outside(Side):
                 if kind == "done" and what == "raise" and not isinstance(got, Exception):
                     raise MirrorError(f"{type(got).__name__} is no error.")
             except Exception as error:  # whatever it may be: nothing here trusts the message
-                self.error = SandboxError(f"{self._sandbox.who} sent something that is no message: {error}")
+                self.error = SandboxError(f"{self._sandbox.who} sent something that is not a message: {error}")
                 raise self.error from None
             if kind == "done":
                 if what == "raise":
@@ -150,7 +150,7 @@ class Outside(Side):
                 return ["copied", number, data]
         if isinstance(x, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
             module, name = getattr(x, "__module__", None) or "builtins", getattr(x, "__qualname__", x.__name__)
-            if _find(module, name) is x:
+            if find(module, name) is x:
                 return ["type", module, name]
         return super().encode_object(x)
 
@@ -318,14 +318,10 @@ def _exit(thing: Any, error: BaseException | None) -> Any:
     return thing.__exit__(type(error) if error else None, error, None)
 
 
-def _items(thing: Any) -> Iterator[Any]:
-    return iter(thing)
-
-
 SERVED: dict[str, Callable[..., Any]] = {
     "call": lambda thing, arguments, options: thing(*arguments, **options),
     "get": getattr,
-    "iter": _items,
+    "iter": iter,
     "next": next,
     "len": len,
     "item": lambda thing, key: thing[key],

@@ -56,7 +56,7 @@ ERRORS = ("builtins", "zlib", "pickle", "_pickle", "struct", "json.decoder")
 
 
 class MirrorError(RuntimeError):
-    """Raised if a value cannot go to the other side, or the other side has sent something that is no message."""
+    """Raised if a value cannot go to the other side, or the other side has sent something that is not a message."""
 
 
 class _Shared:
@@ -420,7 +420,7 @@ class Side:
         if isinstance(box, bytearray):
             return bytes(box)
         if isinstance(box, np.random.Generator):
-            return json.dumps(box.bit_generator.state, default=_listed)
+            return json.dumps(box.bit_generator.state, default=_to_list)
         return [*map(self.encode, box)]
 
     def _fill(self, box: Any, contents: Tree) -> None:
@@ -441,7 +441,7 @@ class Side:
             box[:] = contents if isinstance(box, bytearray) else [*map(self.decode, contents)]
 
 
-def _listed(x: Any) -> Any:
+def _to_list(x: Any) -> Any:
     return x.tolist()
 
 
@@ -475,17 +475,13 @@ def name_of(cls: type) -> tuple[str, str]:
     return cls.__module__, cls.__qualname__
 
 
-@cache
-def _trusted_once() -> tuple[str, ...]:
-    return _trusted()
-
-
 def is_named(cls: type) -> bool:
     """True for a class of minips or a course, which both sides find under its name."""
-    return is_ours(cls.__module__) and _find(*name_of(cls)) is cls
+    return is_ours(cls.__module__) and find(*name_of(cls)) is cls
 
 
-def _find(module: str, name: str) -> Any:
+def find(module: str, name: str) -> Any:
+    """Return what a module calls ``name``, or None. It imports only public modules of minips and the courses."""
     if is_ours(module) and not any(part.startswith("_") for part in module.split(".")):
         with suppress(ImportError):
             import_module(module)
@@ -508,13 +504,13 @@ def is_value(cls: type) -> bool:
 
 def named(module: str, name: str) -> type:
     """The class of minips or a course with this name. MirrorError if there is none."""
-    cls = _find(module, name) if is_ours(module) else None
+    cls = find(module, name) if is_ours(module) else None
     if not isinstance(cls, type) or not is_named(cls):
-        raise MirrorError(f"Got the name {module}.{name}, which is no class of minips.")
+        raise MirrorError(f"Got the name {module}.{name}, which is not a class of minips.")
     return cls
 
 
 def error_named(module: str, name: str) -> type[Exception] | None:
     """The class of an error that both sides know; None for another name."""
-    cls = _find(module, name) if module in ERRORS or is_ours(module) else None
+    cls = find(module, name) if module in ERRORS or is_ours(module) else None
     return cls if isinstance(cls, type) and issubclass(cls, Exception) else None
