@@ -172,3 +172,12 @@ def field_line(field: Any, hint: Any) -> str:
     if said := field.metadata.get("help"):
         words += f": {said}"
     return textwrap.fill(words, 110, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with question marks for the characters that a terminal would obey or could not show. Lines stay.
+
+    >>> printable("a\x1b[2Jb\nc")
+    'a?[2Jb\nc'
+    """
+    return "".join(one if one.isprintable() or one == "\n" else "?" for one in text)

@@ -268,13 +268,20 @@ def test_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_check_computes_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "EXERCISES", {OTHER: marks.EXERCISES[OTHER]})
-    folder = tmp_path / "class"
+    folder, names = tmp_path / "class", []
     for name, line in {
         "from": "from minips_course.bits.checks import _most as busiest",
         "import": "import minips_course.bits.checks as checks\nbusiest = checks._most",
+        "package": "import minips_course.bits\nbusiest = minips_course.bits.checks._most",
+        "modules": "import sys\nbusiest = sys.modules['minips_course.bits.checks']._most",
+        "garbage": "import gc\nbusiest = [f for f in gc.get_objects() if getattr(f, '__name__', '') == '_most'][0]",
+        "exercises": "from minips.lab.course import EXERCISES\nbusiest = EXERCISES['bits.3'].test.__globals__['_most']",
+        "file": "import minips_course\nbusiest = {}\n"
+        "exec(open(minips_course.__path__[0] + '/bits/checks.py').read(), busiest)\nbusiest = busiest['_most']",
     }.items():
+        names.append(name)
         hand_in(folder, name, line, OTHER)
-    check_class(graded(folder), {"from": "blocked", "import": "blocked"}, OTHER)
+    check_class(graded(folder), dict.fromkeys(names, "not yet"), OTHER)
 
 
 def test_a_process_that_grades_has_a_limit_of_memory() -> None:
@@ -312,6 +319,7 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
         cell = {"cell_type": "code", "source": f"lab.check({KEY!r}, {answer})"}
         write(folder / name / "a.ipynb", json.dumps({"cells": [cell]}))
     os.mkdir(os.fsencode(folder) + b"/\xff")
+    (folder / "a\x1b[2J").mkdir()
     (folder / "nothing").mkdir()
     (folder / "linked").mkdir()
     (folder / "linked" / "mine.ipynb").symlink_to(new)
@@ -327,7 +335,8 @@ def test_what_is_no_notebook_and_what_counts(tmp_path: Path, capsys: pytest.Capt
     assert [Path(path).parent.name for path in whole["questions"]["unread"]] == ["list"]
     assert {name: [mark["mark"] for mark in one["marks"].values()] for name, one in found.items()} == {
         "=1+1": ["blocked"] * 2,
-        "\\xff": ["missing"] * 2,
+        "\\udcff": ["missing"] * 2,
+        "a\\x1b[2J": ["missing"] * 2,
         "a link": ["blocked"] * 2,
         "long": ["blocked", "missing"],
         "nested": ["blocked", "missing"],

@@ -22,6 +22,7 @@ from minips.lab.course.courses import installed
 from minips.lab.course.portfolio import FORMAT, Score
 from minips.lab.course.questions import PROMPTS, QUESTIONS, QUIZZES, Estimate, Question
 from minips.results.tables import align
+from minips.words import printable
 
 MOST_BYTES = 4_000_000
 """The size of the largest file that is read; a report of the whole course is below 1 MB."""
@@ -161,7 +162,7 @@ def class_report(paths: Iterable[str | os.PathLike[str]]) -> ClassReport:
         try:
             students.append(_student(_read(path)))
         except Unreadable as error:
-            unread[_printable(path)] = str(error)
+            unread[printable(str(path))] = str(error)
     questions = {
         key: _asked(asked, _of(key, [one.predictions for one in students])) for key, asked in QUESTIONS.items()
     }
@@ -182,11 +183,6 @@ def class_report(paths: Iterable[str | os.PathLike[str]]) -> ClassReport:
             if found
         },
     )
-
-
-def _printable(path: Path) -> str:
-    """Return a path without characters that a terminal would obey, or could not show."""
-    return "".join(one if one.isprintable() else "?" for one in str(path))
 
 
 def _of(key: str, students: list[dict[str, T]]) -> list[T]:

@@ -143,8 +143,10 @@ def _notebook(path: Path, course: Course) -> Notebook:
 
 
 def _name(path: Path) -> str:
-    """Return the name of a file, also of one that is not text."""
-    return os.fsencode(path.name).decode("utf-8", "backslashreplace")
+    """Return the name of a file, with escapes for what a terminal would obey or could not show: no two are alike."""
+    return "".join(
+        one if one.isprintable() and one != "\\" else one.encode("unicode_escape").decode() for one in path.name
+    )
 
 
 def _code(book: Any) -> Iterator[tuple[int, str]]:

@@ -37,7 +37,7 @@ from minips.lab.course.exercises import EXERCISES
 from minips.lab.course.graders import Grader
 from minips.lab.course.handed_in import Student, students
 from minips.lab.course.lessons import read, source
-from minips.lab.course.reaching import borrows, reaches
+from minips.lab.course.reaching import reaches
 from minips.lab.course.running import Marked, missing_protections
 from minips.lab.course.slices import needed, pieces, program
 
@@ -244,8 +244,7 @@ def _task(student: Student, key: str) -> Task | Marked:
     for piece in chosen:
         if piece.error:
             return Marked("blocked", f"Cell {piece.cell}, which the answer needs, is not Python: {piece.error}.")
-    looks = reaches if EXERCISES[key].beside else borrows
-    if why := looks(chosen, check.answer, [*installed()]):
+    if EXERCISES[key].beside and (why := reaches(chosen, check.answer, [*installed()])):
         return Marked("blocked", why)
     try:
         answer = ast.unparse(check.answer)

@@ -44,25 +44,6 @@ def reaches(chosen: Sequence[Piece], answer: ast.expr, packages: Sequence[str]) 
     return ""
 
 
-def borrows(chosen: Sequence[Piece], answer: ast.expr, packages: Sequence[str]) -> str:
-    """Return a sentence about the first import from a module that checks, where the courses' ``packages`` compute what
-    they expect; an empty text if there is none.
-    """
-    trees = [(piece.cell, piece.node) for piece in chosen if piece.node]
-    for cell, tree in [*trees, (0, ast.Expr(answer))]:
-        for node in ast.walk(tree):
-            named: list[str] = []
-            if isinstance(node, ast.Import):
-                named = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                named = [f"{node.module}.{alias.name}" for alias in node.names]
-            for name in named:
-                first, *rest = name.split(".")
-                if first in packages and "checks" in rest:
-                    return f"Cell {cell} imports {name}, with which answers are judged. A person must read it."
-    return ""
-
-
 def _places(node: ast.AST, modules: set[str], packages: Sequence[str]) -> Iterator[str]:
     match node:
         case ast.Import():

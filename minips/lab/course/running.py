@@ -15,9 +15,9 @@ forks a process, in which `run` executes the cells that the answer needs. Then t
 """
 
 import builtins
+import gc
 import linecache
 import os
-import re
 import secrets
 import site
 import sys
@@ -38,7 +38,7 @@ from minips.lab.course.courses import PACKAGE, folders, installed
 from minips.lab.course.exercises import Exercise, Refused, TooLong, broken_at, limited, stopped
 from minips.lab.course.mirror import Outside
 from minips.sandbox import NO_FILES, NO_NETWORK, NO_PRIVILEGES, NO_SIGHT, SHOWN, Limits, Sandbox, SandboxError, sealed
-from minips.words import join_names
+from minips.words import join_names, printable
 
 Kind = Literal["done", "not yet", "blocked", "missing"]
 LIMITS = Limits(memory_bytes=2**31, cpu_s=40, answer_s=45, files=128, processes=64, file_bytes=2**20)
@@ -114,7 +114,9 @@ class Runner:
         except SandboxError as error:
             self._close()
             mark, words = "blocked", str(error)
-        return Marked(mark, _plain(words), time.monotonic() - began, "beside" if asked.beside else "outside")
+        return Marked(
+            mark, printable(words[:LONGEST_WORDS]), time.monotonic() - began, "beside" if asked.beside else "outside"
+        )
 
     def _open(self) -> Sandbox:
         if self._sandbox:
@@ -157,11 +159,6 @@ def _read(said: Any, word: str) -> tuple[Kind, str]:
     return "blocked", FORGED
 
 
-def _plain(words: str) -> str:
-    """Return the words without control characters, and not too many."""
-    return re.sub(r"[^\n -~\u00a0-\ud7ff\ue000-\uffff]", "?", words)[:LONGEST_WORDS]
-
-
 def visible() -> list[Path]:
     """Return the folders of Python, of the shared libraries, of minips and of the courses, none inside another."""
     python = [sys.prefix, sys.base_prefix, *site.getsitepackages(), *sysconfig.get_paths().values()]
@@ -175,10 +172,11 @@ def visible() -> list[Path]:
 
 
 def solutions() -> Iterator[Path]:
-    """Yield the files of the courses' packages that have solutions: the test cases, and the notebooks."""
+    """Yield the files of the courses' packages that have solutions: the checks, the test cases, and the notebooks."""
     for folder in folders():
-        yield from folder.rglob("cases.py")
-        yield from folder.rglob("__pycache__/cases.*.pyc")
+        for name in ("cases", "checks"):
+            yield from folder.rglob(f"{name}.py")
+            yield from folder.rglob(f"__pycache__/{name}.*.pyc")
     for course in installed().values():
         yield from course.notebooks.glob("*.ipynb")
 
@@ -215,6 +213,8 @@ def run(entry: Any, cells: list[Any], beside: bool) -> list[str]:
     os.register_at_fork(before=lambda: _forked.append(1), after_in_child=lambda: os._exit(1))
     if beside:
         _before[:] = [_snapshot(), dict(exercises.EXERCISES)]
+    else:
+        _forget_checks()
     entry.__name__ = "__main__"
     sys.modules["__main__"] = entry
     entry.display = lambda *things, **options: None
@@ -232,6 +232,16 @@ def run(entry: Any, cells: list[Any], beside: bool) -> list[str]:
                 return ["", f"Cell {number}: {why}"]
             failed = failed or f"Cell {number} stopped with {type(error).__name__}: {error}"
     return [failed, ""]
+
+
+def _forget_checks() -> None:
+    """Remove the modules that check, and with them the right answers that they compute, from this process."""
+    exercises.EXERCISES.clear()
+    for module in [one for one in sys.modules if _first(one) in installed() and one.endswith(".checks")]:
+        package, _, name = module.rpartition(".")
+        vars(sys.modules[package]).pop(name, None)
+        vars(sys.modules.pop(module)).clear()
+    gc.collect()
 
 
 def judge(entry: Any, key: str, answer: str, seed: int, word: str) -> list[str]:

@@ -219,7 +219,7 @@ class Outside(Side):
             cls = dataclasses.make_dataclass(
                 name, listed, bases=above, namespace=namespace, init=False, repr=False, eq=True, frozen=frozen
             )
-        cls._made_of = number
+        cls.__module__, cls._made_of = "__main__", number
         if signature is not None:
             cls.__signature__ = _signature(signature)
         if registered:
