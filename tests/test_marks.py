@@ -266,6 +266,7 @@ def test_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_class(graded(folder), expected)
 
 
+@pytest.mark.soak
 def test_what_a_check_computes_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "EXERCISES", {OTHER: marks.EXERCISES[OTHER]})
     folder, names = tmp_path / "class", []

@@ -350,19 +350,21 @@ def test_unaided_looks_at_the_answer_where_it_runs(outside: mirror.Outside) -> N
     assert unaided(outside.answer("Total()").add, 2) == 2
 
 
+CHEATS = [
+    "from minips.lab.course import exercises\nexercises.refuse_if = lambda *_: None",
+    "np.array_equal = lambda *_: True",
+    "from minips.lab.course import exercises\nexercises.EXERCISES.clear()",
+    "from minips.lab.course.mirror import inside\ninside.ACTS['call'] = lambda *_: inside.HERE",
+    "from minips.lab.course.mirror import inside\ninside.act = lambda *_: ['done', {}]",
+    "from minips import sandbox\nsandbox._PIPES and sandbox._write_all(sandbox._pack(['answer', ['done', True]]))",
+    "import os\nos._exit(0)",
+    "import atexit, os\natexit.register(os._exit, 0)",
+    "for descriptor in range(3, 64):\n try: __import__('os').write(descriptor, b'done')\n except OSError: pass",
+]
+
+
 @pytest.mark.parametrize(
-    "cheat",
-    [
-        "from minips.lab.course import exercises\nexercises.refuse_if = lambda *_: None",
-        "np.array_equal = lambda *_: True",
-        "from minips.lab.course import exercises\nexercises.EXERCISES.clear()",
-        "from minips.lab.course.mirror import inside\ninside.ACTS['call'] = lambda *_: inside.HERE",
-        "from minips.lab.course.mirror import inside\ninside.act = lambda *_: ['done', {}]",
-        "from minips import sandbox\nsandbox._PIPES and sandbox._write_all(sandbox._pack(['answer', ['done', True]]))",
-        "import os\nos._exit(0)",
-        "import atexit, os\natexit.register(os._exit, 0)",
-        "for descriptor in range(3, 64):\n try: __import__('os').write(descriptor, b'done')\n except OSError: pass",
-    ],
+    "cheat", [pytest.param(cheat, marks=pytest.mark.soak if n > 2 else ()) for n, cheat in enumerate(CHEATS)]
 )
 def test_an_answer_cannot_change_its_check(sandbox: Sandbox, registry: None, cheat: str) -> None:
     asked = exercises.Exercise("mirror.1", "", (), lambda f, rng: str(refuse_if(not np.array_equal(f(3), 9), "no.")))
@@ -375,7 +377,7 @@ def test_an_answer_cannot_change_its_check(sandbox: Sandbox, registry: None, che
                 assert not verdict or outside.error
         except SandboxError:
             pass
-    assert np.array_equal([1], [1])
+    assert not np.array_equal([1], [2])
 
 
 def test_beside_is_kept_with_the_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
