@@ -77,6 +77,7 @@ def test_a_dead_worker_costs_its_gradients_under_bsp_and_all_that_were_to_come_i
     assert "ended" in deaths.table({"ring": ring})
 
 
+@pytest.mark.soak
 def test_a_worker_dies_between_two_servers_without_a_trace() -> None:
     found = deaths.between_servers()
     assert found.kills > found.between > 0

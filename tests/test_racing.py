@@ -193,6 +193,7 @@ def test_own_stages_do_what_the_same_stages_of_minips_do(started: list[int], mon
     assert "half" not in names("quantizer")
 
 
+@pytest.mark.soak
 def test_each_kind_of_own_stage_works(started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minips.racing.verdicts.seeds_of", lambda text, salt: [7])
     own = judge(TRACKS["office"], OTHERS)

@@ -122,6 +122,7 @@ def given(no_torch: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> di
     return names
 
 
+@pytest.mark.soak
 def test_lesson_04_tells_of_its_own_programs_on_torch_alone(
     given: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,6 +137,7 @@ def test_lesson_04_tells_of_its_own_programs_on_torch_alone(
 
 
 @pytest.mark.usefixtures("no_torch")
+@pytest.mark.soak
 def test_an_edited_program_of_lesson_04_runs_without_torch(given: dict[str, Any]) -> None:
     pair, program = given["pair"], given["program"]
     assert pair.run(program).numbers == [-0.5, -0.5]

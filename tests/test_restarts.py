@@ -96,6 +96,7 @@ def test_a_server_that_is_started_again_in_a_pause_goes_on_after_it():
     same(run, config)
 
 
+@pytest.mark.soak
 def test_after_the_last_restart_the_error_names_the_folder_with_the_run(tmp_path):
     config = config_of()
     with pytest.raises(RuntimeError, match="server 0 ended before its work was done") as error:
