@@ -126,6 +126,7 @@ def garbage(part: Traitors, params: Tensors, gradient: Tensors) -> Tensors:
     "Your traitors must agree on the side. Gradients of 8 rows are noisy; part.truth(params), the gradient of all rows "
     "of a traitor, is less noisy. np.sign gives the side.",
     "Return a dictionary like gradient: for each name an array of the same shape, with a large value everywhere.",
+    beside=True,
 )
 def break_the_median(lie: Any, rng: np.random.Generator) -> str:
     """Break the median: make two traitors out of five workers lower the accuracy on the digits below one half."""
